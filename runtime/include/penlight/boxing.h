@@ -1,0 +1,107 @@
+// Boxing: one calling convention for kernels of every type.
+//
+// boxed<&relu_out> is a BoxedKernel that reads typed arguments from Values and
+// calls relu_out; signature<&relu_out> spells its argument types, one letter
+// each, so that a program is checked against it when it is loaded:
+//
+//   T Tensor      L Tensor[]        S Scalar   I int   J int[]    Z str
+//   O out Tensor  Q Tensor?[]       F float    D float[]          E ScalarType
+//   B bool        C bool[]          Y Layout   M MemoryFormat     G Device
+//
+// A lower-case letter is the optional form.
+#pragma once
+
+#include <penlight/context.h>
+#include <penlight/registry.h>
+#include <penlight/value.h>
+
+namespace penlight {
+
+namespace detail {
+
+template <class T>
+struct ArgumentOf;
+
+// How one argument type is read from a Value, and the letter it is checked by.
+#define PENLIGHT_ARGUMENT(cpp_type, char_code, expression)            \
+  template <>                                                         \
+  struct ArgumentOf<cpp_type> {                                       \
+    static constexpr char letter = char_code;                         \
+    static cpp_type get(const Value& value) { return expression; }    \
+  };
+// The same, and its optional form under the lower-case letter.
+#define PENLIGHT_ARGUMENT_AND_OPTIONAL(cpp_type, char_code, expression)        \
+  PENLIGHT_ARGUMENT(cpp_type, char_code, expression)                           \
+  template <>                                                                  \
+  struct ArgumentOf<Optional<cpp_type>> {                                      \
+    static constexpr char letter = char_code + ('a' - 'A');                    \
+    static Optional<cpp_type> get(const Value& value) {                        \
+      if (value.is_none()) return nullopt;                                     \
+      return Optional<cpp_type>(expression);                                   \
+    }                                                                          \
+  };
+
+PENLIGHT_ARGUMENT_AND_OPTIONAL(Tensor, 'T', value.as_tensor)
+PENLIGHT_ARGUMENT_AND_OPTIONAL(TensorList, 'L', value.to_tensor_list())
+PENLIGHT_ARGUMENT_AND_OPTIONAL(ArrayRef<Optional<Tensor>>, 'Q', value.to_optional_tensor_list())
+PENLIGHT_ARGUMENT_AND_OPTIONAL(Scalar, 'S', value.to_scalar())
+PENLIGHT_ARGUMENT_AND_OPTIONAL(int64_t, 'I', value.to_int())
+PENLIGHT_ARGUMENT_AND_OPTIONAL(double, 'F', value.to_double())
+PENLIGHT_ARGUMENT_AND_OPTIONAL(bool, 'B', value.to_bool())
+PENLIGHT_ARGUMENT_AND_OPTIONAL(ArrayRef<int64_t>, 'J', value.to_int_list())
+PENLIGHT_ARGUMENT_AND_OPTIONAL(ArrayRef<double>, 'D', value.to_double_list())
+PENLIGHT_ARGUMENT_AND_OPTIONAL(ArrayRef<bool>, 'C', value.to_bool_list())
+PENLIGHT_ARGUMENT_AND_OPTIONAL(StringView, 'Z', *value.as_string)
+PENLIGHT_ARGUMENT_AND_OPTIONAL(ScalarType, 'E', static_cast<ScalarType>(value.as_int))
+PENLIGHT_ARGUMENT_AND_OPTIONAL(Layout, 'Y', static_cast<Layout>(value.as_int))
+PENLIGHT_ARGUMENT_AND_OPTIONAL(MemoryFormat, 'M', static_cast<MemoryFormat>(value.as_int))
+PENLIGHT_ARGUMENT_AND_OPTIONAL(Device, 'G', ((void)value, Device{}))
+#undef PENLIGHT_ARGUMENT_AND_OPTIONAL
+#undef PENLIGHT_ARGUMENT
+
+template <class T>
+struct ArgumentOf<const T&> : ArgumentOf<T> {};
+
+// A tensor the kernel writes to.
+template <>
+struct ArgumentOf<Tensor&> {
+  static constexpr char letter = 'O';
+  static Tensor& get(Value& value) { return value.as_tensor; }
+};
+
+template <size_t... I>
+struct Indices {};
+template <size_t N, size_t... I>
+struct MakeIndices : MakeIndices<N - 1, N - 1, I...> {};
+template <size_t... I>
+struct MakeIndices<0, I...> {
+  using type = Indices<I...>;
+};
+
+template <auto function>
+struct Boxing;
+
+template <class Result, class... Args, Result (*function)(KernelContext&, Args...)>
+struct Boxing<function> {
+  static constexpr char letters[] = {ArgumentOf<Args>::letter..., '\0'};
+
+  static void call(KernelContext& ctx, Value** args) {
+    unpack(ctx, args, typename MakeIndices<sizeof...(Args)>::type{});
+  }
+
+  template <size_t... I>
+  static void unpack(KernelContext& ctx, Value** args, Indices<I...>) {
+    (void)args;
+    function(ctx, ArgumentOf<Args>::get(*args[I])...);
+  }
+};
+
+}  // namespace detail
+
+template <auto function>
+constexpr BoxedKernel boxed = &detail::Boxing<function>::call;
+
+template <auto function>
+constexpr const char* signature = detail::Boxing<function>::letters;
+
+}  // namespace penlight

@@ -1,0 +1,113 @@
+// KernelContext: what a kernel may ask of whoever calls it.
+#pragma once
+
+#include <penlight/array_ref.h>
+#include <penlight/message.h>
+#include <penlight/status.h>
+#include <penlight/tensor.h>
+#include <stddef.h>
+#include <stdint.h>
+
+namespace penlight {
+
+// Hands out parts of one region, in order; nothing is ever given back singly.
+class ArenaAllocator {
+ public:
+  ArenaAllocator() : base_(nullptr), size_(0), used_(0), peak_(0) {}
+  ArenaAllocator(void* base, size_t size) : base_(static_cast<uint8_t*>(base)), size_(size), used_(0), peak_(0) {}
+
+  // Null when the region has not `bytes` left. `alignment` is a power of two.
+  void* allocate(size_t bytes, size_t alignment = 16);
+
+  template <class T>
+  T* allocate_array(size_t count) {
+    if (count > SIZE_MAX / sizeof(T)) return nullptr;
+    return static_cast<T*>(allocate(count * sizeof(T), alignof(T)));
+  }
+
+  void reset() { used_ = 0; }
+  size_t used() const { return used_; }
+  size_t peak() const { return peak_; }
+  size_t size() const { return size_; }
+
+ private:
+  uint8_t* base_;
+  size_t size_;
+  size_t used_;
+  size_t peak_;
+};
+
+// Where scratch memory comes from when an arena is not enough: hosted programs
+// give a heap, bare-metal ones a fixed region.
+struct ScratchSource {
+  void* (*allocate)(void* owner, size_t bytes, size_t alignment);
+  void (*release)(void* owner);  // all that was allocated since the last release
+  void* owner;
+};
+
+class KernelContext {
+ public:
+  using ResizeFn = bool (*)(KernelContext& ctx, Tensor& out, SizesRef sizes);
+
+  KernelContext(ScratchSource scratch, Message* message, ResizeFn resize = nullptr)
+      : status_(Status::Ok), resize_(resize), message_(message), scratch_(scratch), scratch_used_(false) {}
+
+  bool ok() const { return status_ == Status::Ok; }
+  Status status() const { return status_; }
+  Message* message() const { return message_; }
+
+  // Records a failure; the first one stays. The caller adds operator and place.
+  template <class... Args>
+  void fail(Status status, const char* format, Args... args) {
+    if (status_ != Status::Ok) return;
+    status_ = status;
+    if (message_) message_->set(format, args...);
+  }
+
+  // Says that this kernel does not take these arguments, before writing anything:
+  // the next kernel registered for the operator is asked.
+  void decline() { status_ = Status::Declined; }
+
+  // Gives `out` these sizes. False, with the failure recorded, when its memory
+  // or its fixed shape does not allow that.
+  bool resize(Tensor& out, SizesRef sizes) {
+    const TensorImpl& impl = *out.unsafeGetTensorImpl();
+    if (impl.dim == sizes.size()) {
+      bool same = true;
+      for (size_t d = 0; d < sizes.size(); ++d) same &= impl.sizes[d] == sizes[d];
+      if (same) return true;
+    }
+    return resize_slow(out, sizes);
+  }
+
+  // Memory that lives until the kernel returns. Null, with the failure recorded,
+  // when there is not enough.
+  void* allocate_scratch(size_t bytes, size_t alignment = 16);
+
+  template <class T>
+  T* allocate_scratch_array(size_t count) {
+    if (count > SIZE_MAX / sizeof(T)) {
+      fail(Status::OutOfMemory, "scratch of {} elements does not fit an address", count);
+      return nullptr;
+    }
+    return static_cast<T*>(allocate_scratch(count * sizeof(T), alignof(T) < 16 ? 16 : alignof(T)));
+  }
+
+  // For the caller of a kernel: ready for the next call.
+  void reset() {
+    status_ = Status::Ok;
+    if (scratch_used_) release_scratch();
+  }
+
+ private:
+  bool resize_slow(Tensor& out, SizesRef sizes);
+  void release_scratch();
+
+  Status status_;
+  ResizeFn resize_;
+  Message* message_;
+  ScratchSource scratch_;
+  bool scratch_used_;
+};
+
+}  // namespace penlight

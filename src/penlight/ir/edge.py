@@ -1,0 +1,92 @@
+"""EdgeProgram: what the front half of the compiler hands to the back half.
+
+A method is a functional `torch.fx` graph whose nodes carry `meta["val"]` (fake
+tensors or SymInts), `meta["stack_trace"]` and `meta["nn_module_stack"]`. What
+its placeholders and results mean is said by lists of specs beside the graph, in
+the order of the placeholders and of the output node's arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import TreeSpec
+
+
+class InputKind(Enum):
+    USER = "user"  # passed by the caller
+    CONSTANT = "constant"  # a weight, buffer or lifted tensor that nothing writes
+    STATE = "state"  # a buffer that some method of the program writes
+
+
+class OutputKind(Enum):
+    USER = "user"  # returned to the caller
+    MUTATION = "mutation"  # new value of the state tensor named by `target`
+    INPUT_MUTATION = "input_mutation"  # new value of the user input named by `target`
+
+
+@dataclass
+class InputSpec:
+    """One placeholder. `target` is a key of `EdgeProgram.tensors`, None for user inputs."""
+
+    kind: InputKind
+    name: str
+    target: str | None = None
+
+
+@dataclass
+class OutputSpec:
+    """One argument of the output node.
+
+    `target` is a key of `EdgeProgram.tensors` for MUTATION, a placeholder's name
+    for INPUT_MUTATION, None for USER.
+    """
+
+    kind: OutputKind
+    target: str | None = None
+
+
+@dataclass
+class EdgeMethod:
+    """One entry point.
+
+    `bounds` gives each symbol of a dynamic dimension its inclusive range.
+    `in_spec` flattens (args, kwargs); `out_spec` unflattens the user outputs.
+    """
+
+    name: str
+    graph_module: GraphModule
+    inputs: list[InputSpec]
+    outputs: list[OutputSpec]
+    in_spec: TreeSpec
+    out_spec: TreeSpec
+    bounds: dict[sympy.Symbol, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> torch.fx.Graph:
+        return self.graph_module.graph
+
+    def placeholders(self) -> Iterator[tuple[InputSpec, Node]]:
+        """Each input spec with its placeholder node."""
+        nodes = [node for node in self.graph.nodes if node.op == "placeholder"]
+        yield from zip(self.inputs, nodes, strict=True)
+
+
+@dataclass
+class EdgeProgram:
+    """Methods that share constants and state.
+
+    `tensors` holds the constants and the initial values of state, by fully
+    qualified name. `constant_methods` are methods that only return a value.
+    """
+
+    methods: dict[str, EdgeMethod]
+    tensors: dict[str, torch.Tensor]
+    target: str = "cpu"
+    constant_methods: dict[str, Any] = field(default_factory=dict)
