@@ -1,0 +1,22 @@
+# Compiler flags that every C++ target of ours gets.
+
+function(penlight_compile_flags target)
+  target_compile_options(${target} PRIVATE
+    -Wall -Wextra -Werror
+    $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti -fno-threadsafe-statics>
+    -ffunction-sections -fdata-sections -fvisibility=hidden
+    # Results must not depend on whether the compiler found a multiply and an add to fuse.
+    -ffp-contract=off -fno-math-errno)
+  if(PENLIGHT_SANITIZE)
+    target_compile_options(${target} PRIVATE
+      -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(${target} PRIVATE -fsanitize=address,undefined)
+  endif()
+endfunction()
+
+# Sections that nothing refers to are left out of what is linked.
+if(APPLE)
+  set(PENLIGHT_GC_SECTIONS -Wl,-dead_strip)
+else()
+  set(PENLIGHT_GC_SECTIONS -Wl,--gc-sections)
+endif()

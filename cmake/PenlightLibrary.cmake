@@ -1,0 +1,59 @@
+# Functions that make the libraries of the runtime.
+
+# A static library over the public headers. One without sources yet is empty.
+function(penlight_add_static name)
+  if(NOT ARGN)
+    add_library(${name} INTERFACE)
+    target_include_directories(${name} INTERFACE "${PROJECT_SOURCE_DIR}/runtime/include")
+    return()
+  endif()
+  add_library(${name} STATIC ${ARGN})
+  # What a folder shows to the others of the runtime is included as "core/x.h".
+  target_include_directories(${name}
+    PUBLIC "${PROJECT_SOURCE_DIR}/runtime/include"
+    PRIVATE "${PROJECT_SOURCE_DIR}/runtime" "${PROJECT_SOURCE_DIR}/kernels")
+  penlight_compile_flags(${name})
+  # Both change the layout of what headers declare, so users get them too.
+  target_compile_definitions(${name} PUBLIC
+    PENLIGHT_MESSAGES=$<BOOL:${PENLIGHT_MESSAGES}> PENLIGHT_TRACE=$<BOOL:${PENLIGHT_TRACE}>)
+endfunction()
+
+# A library of kernels: kernels/NAME/*.cpp and a table generated from ops.yaml.
+function(penlight_add_kernel_library name)
+  set(ops "${PROJECT_SOURCE_DIR}/kernels/ops.yaml")
+  set(script "${PROJECT_SOURCE_DIR}/src/penlight/build/registration.py")
+  set(table "${PROJECT_BINARY_DIR}/generated/${name}_table.cpp")
+  file(GLOB sources CONFIGURE_DEPENDS "kernels/${name}/*.cpp")
+  find_package(Python COMPONENTS Interpreter REQUIRED)
+  add_custom_command(
+    OUTPUT "${table}"
+    COMMAND Python::Interpreter "${script}" "${ops}" ${name} -o "${table}"
+            $<$<BOOL:${PENLIGHT_UNFINISHED}>:--unfinished>
+    DEPENDS "${ops}" "${script}" ${sources}
+    COMMENT "Kernel table of ${name}"
+    COMMAND_EXPAND_LISTS VERBATIM)
+  penlight_add_static(penlight_${name} ${sources} "${table}")
+  target_compile_options(penlight_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
+  target_link_libraries(penlight_${name} PUBLIC penlight_core)
+endfunction()
+
+# libpenlight: the C interface, for Python and other languages.
+function(penlight_add_shared)
+  add_library(penlight SHARED "${PROJECT_SOURCE_DIR}/cmake/anchor.c")
+  set(objects penlight_hosted)
+  if(APPLE)
+    target_link_libraries(penlight PRIVATE -Wl,-force_load $<TARGET_FILE:penlight_hosted> penlight_hosted)
+    target_link_options(penlight PRIVATE "-Wl,-exported_symbol,_pl_*")
+  else()
+    target_link_libraries(penlight PRIVATE
+      -Wl,--whole-archive $<TARGET_FILE:penlight_hosted> -Wl,--no-whole-archive penlight_hosted)
+    set(exports "${PROJECT_SOURCE_DIR}/cmake/exports.map")
+    target_link_options(penlight PRIVATE "-Wl,--version-script=${exports}" -Wl,--no-undefined)
+    set_property(TARGET penlight PROPERTY LINK_DEPENDS "${exports}")
+  endif()
+  if(PENLIGHT_SANITIZE)
+    target_link_options(penlight PRIVATE -fsanitize=address,undefined)
+  endif()
+  target_link_options(penlight PRIVATE ${PENLIGHT_GC_SECTIONS})
+  set_target_properties(penlight PROPERTIES LINKER_LANGUAGE C)
+endfunction()
