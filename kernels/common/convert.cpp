@@ -1,0 +1,61 @@
+// The block conversions of convert.h: 3 compute types x 10 element types.
+#include "kernels/common/convert.h"
+
+namespace penlight {
+
+namespace {
+
+// Whole blocks of a fixed length are what compilers turn into vector code at -O2.
+constexpr int kUnit = 16;
+
+template <class C, class T>
+void load_typed(C* to, const T* from, dim_t stride, dim_t count) {
+  dim_t i = 0;
+  if (stride == 1) {
+    for (; i + kUnit <= count; i += kUnit) {
+      for (int k = 0; k < kUnit; ++k) to[i + k] = convert<C>(from[i + k]);
+    }
+  }
+  for (; i < count; ++i) to[i] = convert<C>(from[i * stride]);
+}
+
+template <class C, class T>
+void store_typed(T* to, dim_t stride, const C* from, dim_t count) {
+  dim_t i = 0;
+  if (stride == 1) {
+    for (; i + kUnit <= count; i += kUnit) {
+      for (int k = 0; k < kUnit; ++k) to[i + k] = convert<T>(from[i + k]);
+    }
+  }
+  for (; i < count; ++i) to[i * stride] = convert<T>(from[i]);
+}
+
+}  // namespace
+
+template <class C>
+void load_block(C* to, ScalarType type, const void* from, dim_t stride, dim_t count) {
+  auto body = [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    load_typed(to, static_cast<const T*>(from), stride, count);
+  };
+  detail::dispatch_any(RealBool{}, type, body);
+}
+
+template <class C>
+void store_block(ScalarType type, void* to, dim_t stride, const C* from, dim_t count) {
+  auto body = [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    store_typed(static_cast<T*>(to), stride, from, count);
+  };
+  detail::dispatch_any(RealBool{}, type, body);
+}
+
+#define PENLIGHT_BLOCKS(C)                                                       \
+  template void load_block<C>(C*, ScalarType, const void*, dim_t, dim_t);        \
+  template void store_block<C>(ScalarType, void*, dim_t, const C*, dim_t);
+PENLIGHT_BLOCKS(float)
+PENLIGHT_BLOCKS(double)
+PENLIGHT_BLOCKS(int64_t)
+#undef PENLIGHT_BLOCKS
+
+}  // namespace penlight

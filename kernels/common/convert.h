@@ -1,0 +1,125 @@
+// Conversion between element types: one element, or a block with a stride.
+//
+// convert<To>(x) has ATen's meaning wherever C++ gives one: integers wrap, bool
+// is "not zero" (NaN is true), float to integer truncates. Where C++ leaves it
+// undefined (NaN, infinity, out of range) the result is the lowest integer, cut
+// to the width, as x86 hardware has it, on every machine and without a trap.
+//
+// The block routines are compiled once for each compute type (float, double,
+// int64_t) and shared by all kernels, so mixed dtypes, strides and 16-bit floats
+// cost a kernel no code of its own.
+#pragma once
+
+#include <penlight/tensor.h>
+
+#include "kernels/common/dispatch.h"
+
+namespace penlight {
+
+namespace detail {
+
+template <class T>
+struct IsFloatingType {
+  static constexpr bool value = false;
+};
+template <>
+struct IsFloatingType<float> {
+  static constexpr bool value = true;
+};
+template <>
+struct IsFloatingType<double> {
+  static constexpr bool value = true;
+};
+template <>
+struct IsFloatingType<Half> {
+  static constexpr bool value = true;
+};
+template <>
+struct IsFloatingType<BFloat16> {
+  static constexpr bool value = true;
+};
+
+inline int64_t truncate_to_int64(double x) {
+  if (x >= -9223372036854775808.0 && x < 9223372036854775808.0) return static_cast<int64_t>(x);
+  return INT64_MIN;
+}
+
+inline int32_t truncate_to_int32(float x) {
+  if (x >= -2147483648.0f && x < 2147483648.0f) return static_cast<int32_t>(x);
+  return INT32_MIN;
+}
+
+inline int32_t truncate_to_int32(double x) {
+  if (x > -2147483649.0 && x < 2147483648.0) return static_cast<int32_t>(x);
+  return INT32_MIN;
+}
+
+template <class A, class B>
+struct SameType {
+  static constexpr bool value = false;
+};
+template <class A>
+struct SameType<A, A> {
+  static constexpr bool value = true;
+};
+
+template <class T>
+constexpr bool is_16_bit_float = SameType<T, Half>::value || SameType<T, BFloat16>::value;
+
+}  // namespace detail
+
+template <class A, class B>
+constexpr bool same_type = detail::SameType<A, B>::value;
+
+// One of the two 16-bit floats, float or double.
+template <class T>
+constexpr bool is_floating_type = detail::IsFloatingType<T>::value;
+
+template <class To, class From>
+inline To convert(From x) {
+  if constexpr (same_type<To, From>) {
+    return x;
+  } else if constexpr (detail::is_16_bit_float<From>) {
+    return convert<To>(static_cast<float>(x));
+  } else if constexpr (detail::is_16_bit_float<To>) {
+    return To(static_cast<float>(x));
+  } else if constexpr (same_type<To, bool>) {
+    return x != From(0);
+  } else if constexpr (is_floating_type<From> && !is_floating_type<To>) {
+    if constexpr (sizeof(To) == 8) return static_cast<To>(detail::truncate_to_int64(x));
+    if constexpr (sizeof(To) <= 4) return static_cast<To>(detail::truncate_to_int32(x));
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+// to[i] = convert<C>(from[i * stride]) for i < count. `stride` in elements.
+template <class C>
+void load_block(C* to, ScalarType type, const void* from, dim_t stride, dim_t count);
+
+// to[i * stride] = convert(from[i]) for i < count. `stride` in elements.
+template <class C>
+void store_block(ScalarType type, void* to, dim_t stride, const C* from, dim_t count);
+
+#define PENLIGHT_BLOCKS(C)                                                                  \
+  extern template void load_block<C>(C*, ScalarType, const void*, dim_t, dim_t);            \
+  extern template void store_block<C>(ScalarType, void*, dim_t, const C*, dim_t);
+PENLIGHT_BLOCKS(float)
+PENLIGHT_BLOCKS(double)
+PENLIGHT_BLOCKS(int64_t)
+#undef PENLIGHT_BLOCKS
+
+// One element, as a compute type: for the odd scalar, not for loops.
+template <class C>
+inline C load_element(ScalarType type, const void* from) {
+  C value;
+  load_block(&value, type, from, 1, 1);
+  return value;
+}
+
+template <class C>
+inline void store_element(ScalarType type, void* to, C value) {
+  store_block(type, to, 1, &value, 1);
+}
+
+}  // namespace penlight
