@@ -1,0 +1,100 @@
+# Everything a checkout needs, in .venv; `make help` lists what there is.
+#
+#   PYTHON=python3.12     the Python to make .venv with (3.11 or newer)
+#   PIP_EXTRA="..."       more arguments for pip, such as an index of CPU builds of PyTorch
+
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --quiet
+TORCH := torch==2.13.0
+EXECUTORCH := executorch==1.5.1
+PIP_EXTRA ?=
+PYTEST ?= -n 2
+NATIVE := build/native
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export PYTHONWARNINGS ?= ignore::DeprecationWarning:pip
+
+READY := $(VENV)/.ready
+
+.PHONY: help build native demo test test-all pytest ctest lint format types size bench conformance examples \
+        models peers sanitize docs wheel clean distclean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  \1\t/' | expand -t 2,16
+
+$(PY):
+	@python=$${PYTHON:-}; \
+	if [ -z "$$python" ]; then \
+	  for candidate in python3.11 python3 python3.12 python3.13 python3.14; do \
+	    if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$candidate; break; fi; \
+	  done; \
+	fi; \
+	if [ -z "$$python" ]; then echo "penlight needs Python 3.11 or newer; say which: make PYTHON=/path/to/python3" >&2; exit 1; fi; \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "penlight needs Python 3.11 or newer; $$python is $$($$python -V 2>&1)" >&2; exit 1; }; \
+	$$python -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "$$python cannot make virtual environments (on Debian and Ubuntu: apt-get install python3-venv)" >&2; exit 1; }; \
+	echo "making $(VENV) with $$($$python -V)"; $$python -m venv $(VENV)
+
+# torch is installed first and by its exact version, so that nothing below can bring another.
+$(READY): pyproject.toml cmake/build_backend.py | $(PY)
+	@echo "installing torch and tools into $(VENV) (once)"
+	@$(PY) -c 'import importlib.metadata as m, sys; sys.exit(m.version("torch").split("+")[0] != "2.13.0")' 2>/dev/null || \
+	  $(PIP) install $(PIP_EXTRA) $(TORCH)
+	@$(PIP) install $(PIP_EXTRA) "scikit-build-core>=0.11" "pyyaml>=6"
+	@requires=$$($(PY) cmake/build_backend.py requires) && $(PIP) install $(PIP_EXTRA) pip $$requires
+	@$(PIP) install $(PIP_EXTRA) --no-build-isolation --editable '.[compile,dev]' $(TORCH)
+	@touch $@
+
+build: native ## set up .venv and bring the native library up to date
+
+native: $(READY)
+	@$(PY) cmake/build_backend.py native
+
+demo: build models ## compile a pretrained network and recognise a photo with it
+	@$(PY) -m penlight demo
+
+test: build ## Python tests without the slow ones, then the C++ tests
+	@failed=0; $(PY) -m pytest $(PYTEST) -m "not slow" || failed=1; \
+	$(MAKE) --no-print-directory ctest || failed=1; exit $$failed
+
+test-all: build models ## all tests
+	@failed=0; $(PY) -m pytest $(PYTEST) || failed=1; \
+	$(MAKE) --no-print-directory ctest || failed=1; exit $$failed
+
+ctest:
+	@ctest --test-dir $(NATIVE) --output-on-failure -j 2
+
+CPP = $(shell git ls-files --cached --others --exclude-standard 'runtime/*.h' 'runtime/*.cpp' 'kernels/*.h' 'kernels/*.cpp' 'tests/*.h' 'tests/*.cpp' 'examples/*.cpp' 'cmake/*.c')
+
+lint: $(READY) ## ruff and clang-format, changing nothing
+	@failed=0; ruff check . || failed=1; ruff format --check . || failed=1; \
+	clang-format --dry-run -Werror $(CPP) || failed=1; exit $$failed
+
+format: $(READY) ## let ruff and clang-format rewrite the tree
+	@ruff check --fix --quiet . ; ruff format --quiet . ; clang-format -i $(CPP)
+
+types: $(READY) ## mypy strict on src/penlight
+	@$(PY) -m mypy
+
+size: $(READY) ## bytes of the runtime without kernels
+	@$(PY) tests/size/report.py
+
+bench: build models ## speed, memory and compile time, against the bars
+	@$(PY) -m benchmarks
+
+conformance: build ## every operator case against PyTorch
+	@$(PY) -m pytest $(PYTEST) tests/conformance
+
+examples: build models ## run every example
+	@for file in examples/[0-9]*.py; do echo "== $$file"; $(PY) $$file || exit 1; done
+
+wheel: $(READY) ## a wheel in dist/
+	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+
+clean: ## remove what was built; .venv stays
+	rm -rf build dist src/penlight/runtime/libpenlight.* src/penlight/bin
