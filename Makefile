@@ -9,14 +9,13 @@ SHELL := /bin/bash
 
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip --disable-pip-version-check --quiet
+PIP := $(PY) -m pip --disable-pip-version-check -qq
 TORCH := torch==2.13.0
 EXECUTORCH := executorch==1.5.1
 PIP_EXTRA ?=
 PYTEST ?= -n 2
 NATIVE := build/native
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-export PYTHONWARNINGS ?= ignore::DeprecationWarning:pip
 
 READY := $(VENV)/.ready
 

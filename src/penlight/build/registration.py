@@ -120,7 +120,9 @@ def match_rows(
     named = {str(row["kernel"]) for row in rows}
     for definition in definitions:
         if definition.name not in named:
-            faults.append(f"{definition.source}:{definition.line}: no row of ops.yaml names {definition.name}")
+            faults.append(
+                f"{definition.source}:{definition.line}: no row of ops.yaml names {definition.name}"
+            )
     return sorted(table.items(), key=lambda item: item[0].encode()), faults
 
 
@@ -150,7 +152,10 @@ def render(table: list[tuple[str, Definition]], library: str) -> str:
             )
         lines += ["};", "", "}  // namespace"]
     kernels = "kKernels" if table else "nullptr"
-    lines += ["", f'KernelLibrary {library}_library = {{"{library}", {kernels}, {len(table)}, true, nullptr}};']
+    lines += [
+        "",
+        f'KernelLibrary {library}_library = {{"{library}", {kernels}, {len(table)}, true, nullptr}};',
+    ]
     return "\n".join([*lines, "", "}  // namespace penlight", ""])
 
 
@@ -183,7 +188,9 @@ def main() -> int:
     parser.add_argument("ops", type=Path, help="kernels/ops.yaml")
     parser.add_argument("library", help="folder beside ops.yaml")
     parser.add_argument("-o", "--output", type=Path, required=True, help="C++ file to write")
-    parser.add_argument("--unfinished", action="store_true", help="warn, rather than fail, of what does not fit")
+    parser.add_argument(
+        "--unfinished", action="store_true", help="warn, rather than fail, of what does not fit"
+    )
     args = parser.parse_args()
     try:
         left_out = generate(args.ops, args.library, args.output, unfinished=args.unfinished)
