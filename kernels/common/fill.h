@@ -1,0 +1,67 @@
+// Filling a view with one value.
+#pragma once
+
+#include "kernels/common/view.h"
+
+namespace penlight {
+
+// The bytes of `value` as an element of `dtype`, converted as C++ (and ATen) does.
+inline bool scalar_item(KernelContext& ctx, Scalar value, ScalarType dtype, char* item) {
+  const auto put = [item](auto element) { memcpy(item, &element, sizeof element); };
+  switch (dtype) {
+    case ScalarType::Bool:
+      put(value.isFloatingPoint() ? value.to<double>() != 0 : value.to<int64_t>() != 0);
+      break;
+    case ScalarType::Byte:
+      put(static_cast<uint8_t>(value.to<int64_t>()));
+      break;
+    case ScalarType::Char:
+      put(static_cast<int8_t>(value.to<int64_t>()));
+      break;
+    case ScalarType::Short:
+    case ScalarType::UInt16:
+      put(static_cast<uint16_t>(value.to<int64_t>()));
+      break;
+    case ScalarType::Int:
+    case ScalarType::UInt32:
+      put(static_cast<uint32_t>(value.to<int64_t>()));
+      break;
+    case ScalarType::Long:
+    case ScalarType::UInt64:
+      put(value.to<int64_t>());
+      break;
+    case ScalarType::Half:
+      put(Half(value.to<float>()));
+      break;
+    case ScalarType::BFloat16:
+      put(BFloat16(value.to<float>()));
+      break;
+    case ScalarType::Float:
+      put(value.to<float>());
+      break;
+    case ScalarType::Double:
+      put(value.to<double>());
+      break;
+    case ScalarType::ComplexFloat: {
+      const float parts[2] = {value.to<float>(), 0};
+      memcpy(item, parts, sizeof parts);
+      break;
+    }
+    case ScalarType::ComplexDouble: {
+      const double parts[2] = {value.to<double>(), 0};
+      memcpy(item, parts, sizeof parts);
+      break;
+    }
+    default:
+      ctx.fail(Status::NotSupported, "no scalar of dtype {}", dtype_name(dtype));
+      return false;
+  }
+  return true;
+}
+
+inline void fill_view(size_t element_size, const char* item, const View& to) {
+  dim_t still[kMaxViewDim] = {};
+  Mover(element_size, to.dim, to.sizes, still, to.strides).run(item, to.data);
+}
+
+}  // namespace penlight

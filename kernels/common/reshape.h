@@ -1,0 +1,84 @@
+// Moving elements in row-major order between tensors of different shapes.
+#pragma once
+
+#include "kernels/common/view.h"
+
+namespace penlight {
+
+namespace detail {
+
+// Splits the dimensions of both views until they are the same, so that a Mover
+// can take over: [6, 4] and [2, 3, 4] become [2, 3, 4]. False where no split
+// does it, as for [4, 3] and [3, 4].
+inline bool split_alike(const View& from, const View& to, View& from_split, View& to_split) {
+  from_split.dim = to_split.dim = 0;
+  from_split.data = from.data;
+  to_split.data = to.data;
+  int a = from.dim, b = to.dim;
+  dim_t size_a = 1, size_b = 1, stride_a = 0, stride_b = 0;
+  for (;;) {
+    while (size_a == 1 && a > 0) {
+      size_a = from.sizes[--a];
+      stride_a = from.strides[a];
+    }
+    while (size_b == 1 && b > 0) {
+      size_b = to.sizes[--b];
+      stride_b = to.strides[b];
+    }
+    if (size_a == 1 && size_b == 1) return true;
+    const dim_t step = size_a < size_b ? size_a : size_b;
+    if (step == 1 || size_a % step != 0 || size_b % step != 0) return false;
+    from_split.insert_dim(0, step, stride_a);
+    to_split.insert_dim(0, step, stride_b);
+    size_a /= step;
+    size_b /= step;
+    stride_a *= step;
+    stride_b *= step;
+  }
+}
+
+// The address of the next element in row-major order.
+inline char* next_element(const View& view, dim_t* at, char* data) {
+  for (int d = view.dim; d-- > 0;) {
+    data += view.strides[d];
+    if (++at[d] < view.sizes[d]) break;
+    data -= view.strides[d] * view.sizes[d];
+    at[d] = 0;
+  }
+  return data;
+}
+
+}  // namespace detail
+
+// Both have the same number of elements.
+inline void move_reshaped(size_t element_size, const View& from, const View& to) {
+  dim_t count = from.numel();
+  if (count == 0) return;
+  View from_split, to_split;
+  if (detail::split_alike(from, to, from_split, to_split))
+    return move_view(element_size, from_split, to_split);
+  // Dense on both sides needs no common shape.
+  View from_row, to_row;
+  const dim_t item = static_cast<dim_t>(element_size);
+  from_row.dim = to_row.dim = 1;
+  from_row.sizes[0] = to_row.sizes[0] = count;
+  from_row.strides[0] = to_row.strides[0] = item;
+  View flat;
+  const bool dense_from =
+      detail::split_alike(from, from_row, from_split, flat) && same_strides(from_split, flat);
+  const bool dense_to = detail::split_alike(to, to_row, to_split, flat) && same_strides(to_split, flat);
+  if (dense_from && dense_to) {
+    if (from.data != to.data) memcpy(to.data, from.data, static_cast<size_t>(count * item));
+    return;
+  }
+  dim_t from_at[kMaxViewDim] = {}, to_at[kMaxViewDim] = {};
+  const char* src = from.data;
+  char* dst = to.data;
+  while (count-- > 0) {
+    memcpy(dst, src, element_size);
+    src = detail::next_element(from, from_at, const_cast<char*>(src));
+    dst = detail::next_element(to, to_at, dst);
+  }
+}
+
+}  // namespace penlight

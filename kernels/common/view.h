@@ -1,0 +1,222 @@
+// A window onto a tensor's elements, and what kernels that only move them share.
+#pragma once
+
+#include "kernels/common/checks.h"
+#include "kernels/common/move.h"
+
+namespace penlight {
+
+// Strides are in bytes, so that a view may also take elements apart.
+struct View {
+  char* data;
+  int dim;
+  dim_t sizes[kMaxViewDim];
+  dim_t strides[kMaxViewDim];
+
+  void insert_dim(int at, dim_t size, dim_t stride) {
+    for (int d = dim++; d > at; --d) {
+      sizes[d] = sizes[d - 1];
+      strides[d] = strides[d - 1];
+    }
+    sizes[at] = size;
+    strides[at] = stride;
+  }
+
+  void remove_dim(int at) {
+    --dim;
+    for (int d = at; d < dim; ++d) {
+      sizes[d] = sizes[d + 1];
+      strides[d] = strides[d + 1];
+    }
+  }
+
+  dim_t numel() const {
+    dim_t count = 1;
+    for (int d = 0; d < dim; ++d) count *= sizes[d];
+    return count;
+  }
+
+  bool same_sizes(const View& other) const {
+    return SizesRef(sizes, static_cast<size_t>(dim)).equals({other.sizes, static_cast<size_t>(other.dim)});
+  }
+};
+
+inline View view_of(const Tensor& tensor) {
+  View view;
+  view.data = static_cast<char*>(tensor.data_ptr());
+  view.dim = static_cast<int>(tensor.dim());
+  const dim_t item = static_cast<dim_t>(tensor.element_size());
+  for (int d = 0; d < view.dim; ++d) {
+    view.sizes[d] = tensor.size(d);
+    view.strides[d] = tensor.stride(d) * item;
+  }
+  return view;
+}
+
+// For views of the same sizes; the stride of a dimension of size 1 is not used.
+inline bool same_strides(const View& a, const View& b) {
+  for (int d = 0; d < a.dim; ++d) {
+    if (a.strides[d] != b.strides[d] && a.sizes[d] != 1) return false;
+  }
+  return true;
+}
+
+// Elements of `element_size` bytes from one view to another of the same sizes.
+inline void move_view(size_t element_size, const View& from, const View& to) {
+  // `out` may be given the memory of a dead input: nothing to move then.
+  if (from.data == to.data && same_strides(from, to)) return;
+  Mover(element_size, from.dim, from.sizes, from.strides, to.strides).run(from.data, to.data);
+}
+
+inline bool resize_to(KernelContext& ctx, Tensor& out, const View& view) {
+  return ctx.resize(out, {view.sizes, static_cast<size_t>(view.dim)});
+}
+
+// Gives `out` the sizes of `from`, a view of elements of out's dtype, and fills it.
+inline Tensor& move_to_out(KernelContext& ctx, const View& from, Tensor& out) {
+  if (from.dim > kMaxDim) {
+    ctx.fail(Status::InvalidArgument, "result has {} dimensions, the limit is {}", from.dim, kMaxDim);
+  } else if (resize_to(ctx, out, from)) {
+    move_view(out.element_size(), from, view_of(out));
+  }
+  return out;
+}
+
+inline bool wrap_dim(KernelContext& ctx, int64_t d, dim_t rank, int& wrapped) {
+  if (!normalize_dim(ctx, d, rank)) return false;
+  wrapped = static_cast<int>(d);
+  return true;
+}
+
+// `index` into a dimension of `size`, counted from the front.
+inline bool wrap_index(KernelContext& ctx, int64_t index, int d, dim_t size, dim_t& wrapped) {
+  if (index < -static_cast<int64_t>(size) || index >= static_cast<int64_t>(size)) {
+    ctx.fail(Status::KernelFailed, "index {} is out of range for dimension {} with size {}", index, d, size);
+    return false;
+  }
+  wrapped = static_cast<dim_t>(index < 0 ? index + size : index);
+  return true;
+}
+
+// Views of views. Each changes `view` and returns true, or fails.
+
+inline bool select_view(KernelContext& ctx, View& view, int64_t dim, int64_t index) {
+  int d;
+  dim_t at;
+  if (view.dim == 0) {
+    ctx.fail(Status::InvalidArgument, "select takes a tensor with dimensions");
+    return false;
+  }
+  if (!wrap_dim(ctx, dim, view.dim, d) || !wrap_index(ctx, index, d, view.sizes[d], at)) return false;
+  view.data += at * view.strides[d];
+  view.remove_dim(d);
+  return true;
+}
+
+inline bool slice_view(KernelContext& ctx, View& view, int64_t dim, Optional<int64_t> start,
+                       Optional<int64_t> end, int64_t step) {
+  int d;
+  if (view.dim == 0 || step <= 0) {
+    ctx.fail(Status::InvalidArgument,
+             "slice takes a tensor with dimensions and a positive step, got {} and {}", view.dim, step);
+    return false;
+  }
+  if (!wrap_dim(ctx, dim, view.dim, d)) return false;
+  const int64_t size = view.sizes[d];
+  int64_t first = start.value_or(0), last = end.value_or(size);
+  if (first < 0) first += size;
+  if (last < 0) last += size;
+  first = first < 0 ? 0 : first > size ? size : first;
+  last = last < first ? first : last > size ? size : last;
+  const int64_t count = (last - first) / step + ((last - first) % step != 0);
+  view.sizes[d] = static_cast<dim_t>(count);
+  view.data += static_cast<dim_t>(first) * view.strides[d];
+  if (count > 1) view.strides[d] *= static_cast<dim_t>(step);
+  return true;
+}
+
+// Broadcasts to `size`, in which -1 stands for the size there is.
+template <class Int>
+inline bool expand_view(KernelContext& ctx, View& view, ArrayRef<Int> size) {
+  const int rank = static_cast<int>(size.size());
+  if (rank < view.dim || rank > kMaxDim) {
+    ctx.fail(Status::InvalidArgument, "a tensor with {} dimensions cannot be expanded to {}", view.dim, rank);
+    return false;
+  }
+  while (view.dim < rank) view.insert_dim(0, -1, 0);
+  for (int d = 0; d < rank; ++d) {
+    const int64_t wanted = size[static_cast<size_t>(d)];
+    const bool keep = wanted == -1 && view.sizes[d] >= 0;
+    if (keep || wanted == view.sizes[d]) continue;
+    if (wanted < 0 || (view.sizes[d] >= 0 && view.sizes[d] != 1)) {
+      ctx.fail(Status::InvalidArgument, "dimension {} has size {} and cannot be expanded to {}", d,
+               view.sizes[d], wanted);
+      return false;
+    }
+    view.sizes[d] = static_cast<dim_t>(wanted);
+    view.strides[d] = 0;
+  }
+  return true;
+}
+
+inline bool diagonal_view(KernelContext& ctx, View& view, int64_t offset, int64_t dim1, int64_t dim2) {
+  int a, b;
+  if (!wrap_dim(ctx, dim1, view.dim, a) || !wrap_dim(ctx, dim2, view.dim, b)) return false;
+  if (view.dim < 2 || a == b) {
+    ctx.fail(Status::InvalidArgument, "a diagonal needs two different dimensions, got {} and {} of {}", dim1,
+             dim2, view.dim);
+    return false;
+  }
+  const int64_t rows = offset < 0 ? view.sizes[a] + offset : view.sizes[a];
+  const int64_t columns = offset < 0 ? view.sizes[b] : view.sizes[b] - offset;
+  const int64_t shorter = rows < columns ? rows : columns;
+  const dim_t size = static_cast<dim_t>(shorter > 0 ? shorter : 0);
+  const dim_t stride = view.strides[a] + view.strides[b];
+  if (size > 0) {
+    view.data += offset < 0 ? static_cast<dim_t>(-offset) * view.strides[a]
+                            : static_cast<dim_t>(offset) * view.strides[b];
+  }
+  view.remove_dim(a > b ? a : b);
+  view.remove_dim(a > b ? b : a);
+  view.insert_dim(view.dim, size, stride);
+  return true;
+}
+
+// Refuses what would reach outside the tensor's own elements.
+inline bool as_strided_view(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size,
+                            ArrayRef<int64_t> stride, Optional<int64_t> storage_offset, View& view) {
+  const dim_t item = static_cast<dim_t>(self.element_size());
+  const int64_t offset = storage_offset.value_or(0);
+  if (size.size() != stride.size() || size.size() > static_cast<size_t>(kMaxDim) || offset < 0) {
+    ctx.fail(Status::InvalidArgument, "as_strided with {} sizes, {} strides, offset {}", size.size(),
+             stride.size(), offset);
+    return false;
+  }
+  const uint64_t limit = static_cast<uint64_t>(self.numel());
+  uint64_t last = static_cast<uint64_t>(offset);
+  bool empty = false, inside = true;
+  view.dim = static_cast<int>(size.size());
+  for (size_t d = 0; d < size.size(); ++d) {
+    if (size[d] < 0 || stride[d] < 0) {
+      ctx.fail(Status::InvalidArgument, "as_strided with size {} and stride {}", size[d], stride[d]);
+      return false;
+    }
+    view.sizes[d] = static_cast<dim_t>(size[d]);
+    view.strides[d] = static_cast<dim_t>(stride[d]) * item;
+    empty |= size[d] == 0;
+    if (size[d] > 1 && stride[d] > 0) {
+      // Compared by division: the product may not fit.
+      const uint64_t steps = static_cast<uint64_t>(size[d] - 1), width = static_cast<uint64_t>(stride[d]);
+      inside = inside && steps <= limit / width;
+      last += inside ? steps * width : 0;
+    }
+  }
+  if (!empty && (!inside || last >= limit)) {
+    ctx.fail(Status::InvalidArgument, "as_strided reaches element {} of a tensor with {}", last, limit);
+    return false;
+  }
+  view.data = static_cast<char*>(self.data_ptr()) + (empty ? 0 : static_cast<dim_t>(offset) * item);
+  return true;
+}
+
+}  // namespace penlight

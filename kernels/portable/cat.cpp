@@ -1,0 +1,298 @@
+// Joining and taking apart: cat, stack, split, unbind, repeat, roll, flip.
+#include "kernels/common/reshape.h"
+
+namespace penlight::portable {
+
+// The part of `out` that begins at `start` in dimension `d`, as long as `part`.
+static View part_of(const View& whole, int d, dim_t start, dim_t length) {
+  View part = whole;
+  part.data += start * whole.strides[d];
+  part.sizes[d] = length;
+  return part;
+}
+
+// A one-dimensional empty tensor may stand among tensors of any shape.
+static bool is_skipped(const Tensor& tensor) { return tensor.dim() == 1 && tensor.numel() == 0; }
+
+static Tensor& join(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
+  if (tensors.empty()) {
+    ctx.fail(Status::InvalidArgument, "cat takes at least one tensor");
+    return out;
+  }
+  size_t first = 0;
+  while (first + 1 < tensors.size() && is_skipped(tensors[first])) ++first;
+  View sizes = view_of(tensors[first]);
+  int d;
+  if (sizes.dim == 0) {
+    ctx.fail(Status::InvalidArgument, "cat takes tensors with dimensions, number {} has none", first);
+    return out;
+  }
+  if (!wrap_dim(ctx, dim, sizes.dim, d)) return out;
+  dim_t length = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!check_same_dtype(ctx, tensors[i], out)) return out;
+    if (is_skipped(tensors[i])) continue;
+    bool fits = tensors[i].dim() == sizes.dim;
+    for (int k = 0; fits && k < sizes.dim; ++k) fits = k == d || tensors[i].size(k) == sizes.sizes[k];
+    if (!fits) {
+      ctx.fail(Status::InvalidArgument,
+               "cat: sizes of tensor {} differ from those of tensor {} outside dimension {}", i, first, d);
+      return out;
+    }
+    length += tensors[i].size(d);
+  }
+  sizes.sizes[d] = length;
+  if (!resize_to(ctx, out, sizes)) return out;
+  const View whole = view_of(out);
+  dim_t start = 0;
+  for (const Tensor& tensor : tensors) {
+    if (is_skipped(tensor)) continue;
+    move_view(out.element_size(), view_of(tensor), part_of(whole, d, start, tensor.size(d)));
+    start += tensor.size(d);
+  }
+  return out;
+}
+
+Tensor& cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
+  return join(ctx, tensors, dim, out);
+}
+
+Tensor& stack_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
+  if (tensors.empty()) {
+    ctx.fail(Status::InvalidArgument, "stack takes at least one tensor");
+    return out;
+  }
+  View sizes = view_of(tensors[0]);
+  int d;
+  if (!wrap_dim(ctx, dim, sizes.dim + 1, d)) return out;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!check_same_dtype(ctx, tensors[i], out)) return out;
+    if (!tensors[i].sizes().equals(tensors[0].sizes())) {
+      ctx.fail(Status::InvalidArgument, "stack: sizes of tensor {} differ from those of the first", i);
+      return out;
+    }
+  }
+  sizes.insert_dim(d, static_cast<dim_t>(tensors.size()), 0);
+  if (sizes.dim > kMaxDim) {
+    ctx.fail(Status::InvalidArgument, "result has {} dimensions, the limit is {}", sizes.dim, kMaxDim);
+    return out;
+  }
+  if (!resize_to(ctx, out, sizes)) return out;
+  View slot = view_of(out);
+  const dim_t stride = slot.strides[d];
+  slot.remove_dim(d);
+  for (const Tensor& tensor : tensors) {
+    move_view(out.element_size(), view_of(tensor), slot);
+    slot.data += stride;
+  }
+  return out;
+}
+
+// Fills out[i] with the part of `self` that has length(i) in dimension `d`.
+template <class Length>
+static void split(KernelContext& ctx, const Tensor& self, int d, Length length, TensorList out) {
+  const View whole = view_of(self);
+  dim_t start = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    Tensor part = out[i];
+    if (!check_same_dtype(ctx, self, part)) return;
+    move_to_out(ctx, part_of(whole, d, start, length(i)), part);
+    if (!ctx.ok()) return;
+    start += length(i);
+  }
+}
+
+static bool check_parts(KernelContext& ctx, const Tensor& self, size_t parts, TensorList out) {
+  if (self.dim() == 0) {
+    ctx.fail(Status::InvalidArgument, "a tensor without dimensions cannot be split");
+  } else if (parts != out.size()) {
+    ctx.fail(Status::InvalidArgument, "the input splits into {} parts, {} outputs are given", parts,
+             out.size());
+  }
+  return ctx.ok();
+}
+
+static void split_evenly(KernelContext& ctx, const Tensor& self, int64_t split_size, int64_t dim,
+                         TensorList out) {
+  int d;
+  if (!wrap_dim(ctx, dim, self.dim(), d)) return;
+  const int64_t size = self.dim() == 0 ? 1 : self.size(d);
+  if (split_size < 0 || (split_size == 0 && size != 0)) {
+    ctx.fail(Status::InvalidArgument, "split size {} for a dimension of size {}", split_size, size);
+    return;
+  }
+  const int64_t parts = size == 0 ? 1 : (size - 1) / split_size + 1;
+  if (!check_parts(ctx, self, static_cast<size_t>(parts), out)) return;
+  split(
+      ctx, self, d,
+      [&](size_t i) {
+        const int64_t rest = size - static_cast<int64_t>(i) * split_size;
+        return static_cast<dim_t>(rest < split_size ? rest : split_size);
+      },
+      out);
+}
+
+static void split_by_sizes(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> sizes, int64_t dim,
+                           TensorList out) {
+  int d;
+  if (!wrap_dim(ctx, dim, self.dim(), d) || !check_parts(ctx, self, sizes.size(), out)) return;
+  int64_t rest = self.size(d);
+  for (int64_t size : sizes) {
+    if (size < 0 || size > rest) {
+      rest = -1;
+      break;
+    }
+    rest -= size;
+  }
+  if (rest != 0) {
+    ctx.fail(Status::InvalidArgument, "split sizes do not add up to {}, the size of dimension {}",
+             self.size(d), d);
+    return;
+  }
+  split(ctx, self, d, [&](size_t i) { return static_cast<dim_t>(sizes[i]); }, out);
+}
+
+void split_copy_tensor_out(KernelContext& ctx, const Tensor& self, int64_t split_size, int64_t dim,
+                           TensorList out) {
+  split_evenly(ctx, self, split_size, dim, out);
+}
+
+void unsafe_split_tensor_out(KernelContext& ctx, const Tensor& self, int64_t split_size, int64_t dim,
+                             TensorList out) {
+  split_evenly(ctx, self, split_size, dim, out);
+}
+
+void split_with_sizes_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> split_sizes,
+                               int64_t dim, TensorList out) {
+  split_by_sizes(ctx, self, split_sizes, dim, out);
+}
+
+void unsafe_split_with_sizes_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> split_sizes,
+                                 int64_t dim, TensorList out) {
+  split_by_sizes(ctx, self, split_sizes, dim, out);
+}
+
+void unbind_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, TensorList out) {
+  int d;
+  if (!wrap_dim(ctx, dim, self.dim(), d)) return;
+  if (!check_parts(ctx, self, self.dim() == 0 ? 0 : static_cast<size_t>(self.size(d)), out)) return;
+  View slot = view_of(self);
+  const dim_t stride = slot.strides[d];
+  slot.remove_dim(d);
+  for (const Tensor& tensor : out) {
+    Tensor part = tensor;
+    if (!check_same_dtype(ctx, self, part)) return;
+    move_to_out(ctx, slot, part);
+    slot.data += stride;
+  }
+}
+
+Tensor& repeat_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> repeats, Tensor& out) {
+  View from = view_of(self);
+  const int rank = static_cast<int>(repeats.size());
+  if (!check_same_dtype(ctx, self, out)) return out;
+  if (rank < from.dim || rank > kMaxDim) {
+    ctx.fail(Status::InvalidArgument, "{} repeats given for a tensor with {} dimensions", rank, from.dim);
+    return out;
+  }
+  while (from.dim < rank) from.insert_dim(0, 1, 0);
+  View sizes = from;
+  for (int d = 0; d < rank; ++d) {
+    const int64_t count = repeats[static_cast<size_t>(d)];
+    if (count < 0 || __builtin_mul_overflow(from.sizes[d], static_cast<dim_t>(count), &sizes.sizes[d])) {
+      ctx.fail(Status::InvalidArgument, "{} repeats of dimension {}", count, d);
+      return out;
+    }
+  }
+  if (!resize_to(ctx, out, sizes)) return out;
+  // Each dimension as [times, size]: the input does not move along the first.
+  View to = view_of(out);
+  for (int d = rank; d-- > 0;) {
+    const dim_t times = static_cast<dim_t>(repeats[static_cast<size_t>(d)]);
+    from.insert_dim(d, times, 0);
+    to.sizes[d] = from.sizes[d + 1];
+    to.insert_dim(d, times, to.strides[d] * from.sizes[d + 1]);
+  }
+  move_view(out.element_size(), from, to);
+  return out;
+}
+
+Tensor& flip_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
+  if (!check_same_dtype(ctx, self, out)) return out;
+  View view = view_of(self);
+  const bool empty = self.numel() == 0;
+  uint32_t seen = 0;
+  for (int64_t dim : dims) {
+    int d;
+    if (!wrap_dim(ctx, dim, view.dim, d)) return out;
+    if (seen & (1u << d)) {
+      ctx.fail(Status::InvalidArgument, "dimension {} is given twice", d);
+      return out;
+    }
+    seen |= 1u << d;
+    if (view.dim == 0 || empty) continue;
+    view.data += (view.sizes[d] - 1) * view.strides[d];
+    view.strides[d] = -view.strides[d];
+  }
+  return move_to_out(ctx, view, out);
+}
+
+// Shifts [0, size) of dimension `d` and of those after it: two parts for each.
+static void roll_from(size_t element_size, const dim_t* shifts, int d, const View& from, const View& to) {
+  while (d < from.dim && shifts[d] == 0) ++d;
+  if (d == from.dim) return move_view(element_size, from, to);
+  const dim_t size = from.sizes[d], shift = shifts[d];
+  roll_from(element_size, shifts, d + 1, part_of(from, d, 0, size - shift),
+            part_of(to, d, shift, size - shift));
+  roll_from(element_size, shifts, d + 1, part_of(from, d, size - shift, shift), part_of(to, d, 0, shift));
+}
+
+// The same for all elements in row-major order.
+static void roll_flat(size_t element_size, const View& from, const View& to, dim_t shift) {
+  dim_t count = from.numel();
+  dim_t from_at[kMaxViewDim] = {}, to_at[kMaxViewDim] = {};
+  const char* src = from.data;
+  char* dst = to.data;
+  dim_t rest = shift;
+  for (int d = to.dim; d-- > 0; rest /= to.sizes[d]) {
+    to_at[d] = rest % to.sizes[d];
+    dst += to_at[d] * to.strides[d];
+  }
+  while (count-- > 0) {
+    memcpy(dst, src, element_size);
+    src = detail::next_element(from, from_at, const_cast<char*>(src));
+    dst = detail::next_element(to, to_at, dst);  // after the last element comes the first
+  }
+}
+
+Tensor& roll_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> shifts, ArrayRef<int64_t> dims,
+                 Tensor& out) {
+  if (!check_same_dtype(ctx, self, out)) return out;
+  const bool flat = dims.empty() && shifts.size() == 1;
+  if (!flat && shifts.size() != dims.size()) {
+    ctx.fail(Status::InvalidArgument, "roll takes as many shifts as dimensions, got {} and {}", shifts.size(),
+             dims.size());
+    return out;
+  }
+  View from = view_of(self);
+  if (!resize_to(ctx, out, from)) return out;
+  if (self.numel() == 0) return out;
+  View to = view_of(out);
+  if (flat) {
+    const int64_t count = self.numel();
+    roll_flat(out.element_size(), from, to, static_cast<dim_t>((shifts[0] % count + count) % count));
+    return out;
+  }
+  dim_t by[kMaxViewDim] = {};
+  for (size_t i = 0; i < dims.size(); ++i) {
+    int d;
+    if (!wrap_dim(ctx, dims[i], from.dim, d)) return out;
+    if (from.dim == 0) continue;
+    const int64_t size = from.sizes[d];
+    by[d] = static_cast<dim_t>(((by[d] + shifts[i] % size) % size + size) % size);
+  }
+  roll_from(out.element_size(), by, 0, from, to);
+  return out;
+}
+
+}  // namespace penlight::portable

@@ -1,0 +1,162 @@
+// Padding: with a constant, with the reflection, with the nearest element.
+//
+// Pads are given for the last dimension first, as [before, after] pairs; a
+// negative one cuts.
+#include "kernels/common/fill.h"
+
+namespace penlight::portable {
+
+// One dimension of `out`: `before` elements of padding, `length` of input
+// beginning at `start`, `after` of padding.
+struct PaddedDim {
+  dim_t before, start, length, after;
+};
+
+// The sizes that `pad` gives, and where in them the input lies.
+static bool pad_sizes(KernelContext& ctx, const View& from, ArrayRef<int64_t> pad, View& sizes,
+                      PaddedDim* dims) {
+  if (pad.size() % 2 != 0 || pad.size() / 2 > static_cast<size_t>(from.dim)) {
+    ctx.fail(Status::InvalidArgument, "{} pads given for a tensor with {} dimensions", pad.size(), from.dim);
+    return false;
+  }
+  sizes = from;
+  for (int d = 0; d < from.dim; ++d) {
+    const size_t pair = 2 * static_cast<size_t>(from.dim - 1 - d);
+    const int64_t before = pair < pad.size() ? pad[pair] : 0, after = pair < pad.size() ? pad[pair + 1] : 0;
+    int64_t size;
+    if (__builtin_add_overflow(static_cast<int64_t>(from.sizes[d]), before, &size) ||
+        __builtin_add_overflow(size, after, &size) || size < 0 || (size > INTPTR_MAX)) {
+      ctx.fail(Status::InvalidArgument, "pads {} and {} leave nothing of dimension {} with size {}", before,
+               after, d, from.sizes[d]);
+      return false;
+    }
+    sizes.sizes[d] = static_cast<dim_t>(size);
+    PaddedDim& part = dims[d];
+    part.start = static_cast<dim_t>(before < 0 ? -before : 0);
+    part.before = static_cast<dim_t>(before > 0 ? (before < size ? before : size) : 0);
+    const int64_t end = from.sizes[d] + (after < 0 ? after : 0);
+    const int64_t length = end - part.start;
+    part.length = static_cast<dim_t>(length > 0 ? length : 0);
+    part.after = sizes.sizes[d] - part.before - part.length;
+  }
+  return true;
+}
+
+Tensor& constant_pad_nd_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> pad, Scalar value,
+                            Tensor& out) {
+  View from = view_of(self), sizes;
+  PaddedDim dims[kMaxDim];
+  if (!check_same_dtype(ctx, self, out) || !pad_sizes(ctx, from, pad, sizes, dims) ||
+      !resize_to(ctx, out, sizes)) {
+    return out;
+  }
+  char item[16];
+  if (!scalar_item(ctx, value, out.scalar_type(), item)) return out;
+  // Each padded dimension in turn gives two slabs of the constant and leaves the rest.
+  View to = view_of(out);
+  for (int d = 0; d < to.dim; ++d) {
+    View slab = to;
+    slab.sizes[d] = dims[d].before;
+    fill_view(out.element_size(), item, slab);
+    slab.sizes[d] = dims[d].after;
+    slab.data = to.data + (dims[d].before + dims[d].length) * to.strides[d];
+    fill_view(out.element_size(), item, slab);
+    to.data += dims[d].before * to.strides[d];
+    to.sizes[d] = from.sizes[d] = dims[d].length;
+    from.data += dims[d].start * from.strides[d];
+  }
+  move_view(out.element_size(), from, to);
+  return out;
+}
+
+enum class Border { Reflect, Replicate };
+
+// Every padded position names its source, so pads need no intermediate and both
+// pads of a dimension may overlap. The dimensions that are not padded move as
+// one: a plan for them, run at each position of the others.
+static Tensor& pad_border(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> pad, int spatial,
+                          Border border, Tensor& out) {
+  View from = view_of(self), sizes;
+  PaddedDim dims[kMaxDim];
+  if (!check_same_dtype(ctx, self, out)) return out;
+  if (pad.size() != 2 * static_cast<size_t>(spatial) ||
+      (from.dim != spatial + 1 && from.dim != spatial + 2)) {
+    ctx.fail(Status::InvalidArgument,
+             "{} pads given for a tensor with {} dimensions, of which the last {} are padded", pad.size(),
+             from.dim, spatial);
+    return out;
+  }
+  if (!pad_sizes(ctx, from, pad, sizes, dims)) return out;
+  for (int d = from.dim - spatial; d < from.dim; ++d) {
+    const size_t pair = 2 * static_cast<size_t>(from.dim - 1 - d);
+    const int64_t size = from.sizes[d], widest = pad[pair] > pad[pair + 1] ? pad[pair] : pad[pair + 1];
+    if (size == 0 || (border == Border::Reflect && widest >= size)) {
+      ctx.fail(Status::InvalidArgument, "pads {} and {} do not fit dimension {} with size {}", pad[pair],
+               pad[pair + 1], d, size);
+      return out;
+    }
+  }
+  // As ATen: all padded dimensions may not vanish at once.
+  bool vanished = true;
+  for (int d = from.dim - spatial; d < from.dim; ++d) vanished = vanished && sizes.sizes[d] == 0;
+  if (vanished) {
+    ctx.fail(Status::InvalidArgument, "the pads leave nothing of the input");
+    return out;
+  }
+  if (!resize_to(ctx, out, sizes)) return out;
+  const size_t element_size = out.element_size();
+  View to = view_of(out);
+  if (out.numel() == 0) return out;
+  dim_t at[kMaxDim] = {};
+  const int outer = from.dim - spatial;
+  const Mover mover(element_size, outer, from.sizes, from.strides, to.strides);
+  for (;;) {
+    const char* src = from.data;
+    char* dst = to.data;
+    for (int d = outer; d < from.dim; ++d) {
+      const int64_t last = from.sizes[d] - 1;
+      int64_t p = at[d] - pad[2 * static_cast<size_t>(from.dim - 1 - d)];
+      if (border == Border::Replicate) {
+        p = p < 0 ? 0 : p > last ? last : p;
+      } else {
+        p = p < 0 ? -p : p;
+        p = p > last ? 2 * last - p : p;
+      }
+      src += static_cast<dim_t>(p) * from.strides[d];
+      dst += at[d] * to.strides[d];
+    }
+    mover.run(src, dst);
+    int d = from.dim - 1;
+    while (d >= outer && ++at[d] == sizes.sizes[d]) at[d--] = 0;
+    if (d < outer) return out;
+  }
+}
+
+Tensor& reflection_pad1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
+  return pad_border(ctx, self, padding, 1, Border::Reflect, out);
+}
+
+Tensor& reflection_pad2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
+  return pad_border(ctx, self, padding, 2, Border::Reflect, out);
+}
+
+Tensor& reflection_pad3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
+  return pad_border(ctx, self, padding, 3, Border::Reflect, out);
+}
+
+Tensor& replication_pad1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding,
+                              Tensor& out) {
+  return pad_border(ctx, self, padding, 1, Border::Replicate, out);
+}
+
+Tensor& replication_pad2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding,
+                              Tensor& out) {
+  return pad_border(ctx, self, padding, 2, Border::Replicate, out);
+}
+
+Tensor& replication_pad3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding,
+                              Tensor& out) {
+  return pad_border(ctx, self, padding, 3, Border::Replicate, out);
+}
+
+}  // namespace penlight::portable

@@ -1,0 +1,88 @@
+// Reshapes: the elements in row-major order, under other sizes.
+#include "kernels/common/reshape.h"
+
+namespace penlight::portable {
+
+// `size` with its -1 replaced.
+static bool resolve_sizes(KernelContext& ctx, dim_t numel, ArrayRef<int64_t> size, dim_t* sizes) {
+  if (size.size() > static_cast<size_t>(kMaxDim)) {
+    ctx.fail(Status::InvalidArgument, "result has {} dimensions, the limit is {}", size.size(), kMaxDim);
+    return false;
+  }
+  int64_t known = 1;
+  size_t open = size.size();
+  for (size_t d = 0; d < size.size(); ++d) {
+    if (size[d] == -1 && open == size.size()) {
+      open = d;
+    } else if (size[d] < 0 || __builtin_mul_overflow(known, size[d], &known)) {
+      ctx.fail(Status::InvalidArgument, "size {} in dimension {} of a reshape", size[d], d);
+      return false;
+    }
+    sizes[d] = static_cast<dim_t>(size[d]);
+  }
+  if (open < size.size()) {
+    if (known == 0 || numel % known != 0) {
+      ctx.fail(Status::InvalidArgument, "{} elements do not divide into groups of {}", numel, known);
+      return false;
+    }
+    sizes[open] = static_cast<dim_t>(numel / known);
+  } else if (known != numel) {
+    ctx.fail(Status::InvalidArgument, "{} elements cannot be viewed as {}", numel, known);
+    return false;
+  }
+  return true;
+}
+
+static Tensor& reshape(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Tensor& out) {
+  dim_t sizes[kMaxDim];
+  if (!check_same_dtype(ctx, self, out) || !resolve_sizes(ctx, self.numel(), size, sizes)) return out;
+  if (!ctx.resize(out, {sizes, size.size()})) return out;
+  move_reshaped(out.element_size(), view_of(self), view_of(out));
+  return out;
+}
+
+Tensor& view_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Tensor& out) {
+  return reshape(ctx, self, size, out);
+}
+
+Tensor& unsafe_view_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Tensor& out) {
+  return reshape(ctx, self, size, out);
+}
+
+// The strides only describe the result of a view: a copy has its own.
+Tensor& reshape_alias_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size,
+                               ArrayRef<int64_t>, Tensor& out) {
+  return reshape(ctx, self, size, out);
+}
+
+// The same bytes as elements of another type; the last dimension grows or
+// shrinks with the elements' size.
+Tensor& view_copy_dtype_out(KernelContext& ctx, const Tensor& self, ScalarType dtype, Tensor& out) {
+  const dim_t from_size = static_cast<dim_t>(self.element_size());
+  const dim_t to_size = static_cast<dim_t>(out.element_size());
+  if (dtype != out.scalar_type()) {
+    ctx.fail(Status::InvalidArgument, "out has dtype {}, asked for {}", dtype_name(out.scalar_type()),
+             dtype_name(dtype));
+    return out;
+  }
+  View from = view_of(self);
+  if (from_size == to_size) return move_to_out(ctx, from, out);
+  View sizes = from;
+  const int last = from.dim - 1;
+  if (from.dim == 0 || (from_size < to_size && from.sizes[last] * from_size % to_size != 0)) {
+    ctx.fail(Status::InvalidArgument, "the last dimension of {} cannot be viewed as {}",
+             dtype_name(self.scalar_type()), dtype_name(dtype));
+    return out;
+  }
+  sizes.sizes[last] = from.sizes[last] * from_size / to_size;
+  if (!resize_to(ctx, out, sizes)) return out;
+  View to = view_of(out);
+  // In units of the smaller of the two, the larger one is one more dimension.
+  const dim_t unit = from_size < to_size ? from_size : to_size;
+  from.insert_dim(from.dim, from_size / unit, unit);
+  to.insert_dim(to.dim, to_size / unit, unit);
+  move_reshaped(static_cast<size_t>(unit), from, to);
+  return out;
+}
+
+}  // namespace penlight::portable

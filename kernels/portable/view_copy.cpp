@@ -1,0 +1,227 @@
+// Copies of views: each kernel says which elements of its input are seen and in
+// which order; move_to_out() gives `out` that shape and moves them.
+#include "kernels/common/view.h"
+
+namespace penlight::portable {
+
+Tensor& permute_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
+  if (!check_same_dtype(ctx, self, out)) return out;
+  const View whole = view_of(self);
+  if (dims.size() != static_cast<size_t>(whole.dim)) {
+    ctx.fail(Status::InvalidArgument, "{} dimensions given for a tensor that has {}", dims.size(), whole.dim);
+    return out;
+  }
+  View view = whole;
+  uint32_t seen = 0;
+  for (int d = 0; d < whole.dim; ++d) {
+    int from;
+    if (!wrap_dim(ctx, dims[static_cast<size_t>(d)], whole.dim, from)) return out;
+    if (seen & (1u << from)) {
+      ctx.fail(Status::InvalidArgument, "dimension {} is given twice", from);
+      return out;
+    }
+    seen |= 1u << from;
+    view.sizes[d] = whole.sizes[from];
+    view.strides[d] = whole.strides[from];
+  }
+  return move_to_out(ctx, view, out);
+}
+
+static Tensor& transpose(KernelContext& ctx, const Tensor& self, int64_t dim0, int64_t dim1, Tensor& out) {
+  View view = view_of(self);
+  int a, b;
+  if (!check_same_dtype(ctx, self, out)) return out;
+  if (!wrap_dim(ctx, dim0, view.dim, a) || !wrap_dim(ctx, dim1, view.dim, b)) return out;
+  if (view.dim > 0) {
+    const dim_t size = view.sizes[a], stride = view.strides[a];
+    view.sizes[a] = view.sizes[b];
+    view.strides[a] = view.strides[b];
+    view.sizes[b] = size;
+    view.strides[b] = stride;
+  }
+  return move_to_out(ctx, view, out);
+}
+
+Tensor& transpose_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim0, int64_t dim1,
+                               Tensor& out) {
+  return transpose(ctx, self, dim0, dim1, out);
+}
+
+Tensor& t_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  if (self.dim() > 2) {
+    ctx.fail(Status::InvalidArgument, "t() takes at most 2 dimensions, input has {}", self.dim());
+    return out;
+  }
+  return transpose(ctx, self, 0, self.dim() < 2 ? 0 : 1, out);
+}
+
+Tensor& alias_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  if (!check_same_dtype(ctx, self, out)) return out;
+  return move_to_out(ctx, view_of(self), out);
+}
+
+Tensor& detach_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return alias_copy_out(ctx, self, out);
+}
+
+Tensor& lift_fresh_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return alias_copy_out(ctx, self, out);
+}
+
+Tensor& slice_copy_tensor_out(KernelContext& ctx, const Tensor& self, int64_t dim, Optional<int64_t> start,
+                              Optional<int64_t> end, int64_t step, Tensor& out) {
+  View view = view_of(self);
+  if (!check_same_dtype(ctx, self, out) || !slice_view(ctx, view, dim, start, end, step)) return out;
+  return move_to_out(ctx, view, out);
+}
+
+Tensor& narrow_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, int64_t start, int64_t length,
+                        Tensor& out) {
+  View view = view_of(self);
+  int d;
+  if (!check_same_dtype(ctx, self, out) || !wrap_dim(ctx, dim, view.dim, d)) return out;
+  if (view.dim == 0) {
+    ctx.fail(Status::InvalidArgument, "narrow takes a tensor with dimensions");
+    return out;
+  }
+  const int64_t size = view.sizes[d];
+  const int64_t first = start < 0 ? start + size : start;
+  if (length < 0 || first < 0 || first > size || length > size - first) {
+    ctx.fail(Status::InvalidArgument, "start {} and length {} are out of range for dimension {} with size {}",
+             start, length, d, size);
+    return out;
+  }
+  view.data += first * view.strides[d];
+  view.sizes[d] = static_cast<dim_t>(length);
+  return move_to_out(ctx, view, out);
+}
+
+Tensor& select_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, int64_t index, Tensor& out) {
+  View view = view_of(self);
+  if (!check_same_dtype(ctx, self, out) || !select_view(ctx, view, dim, index)) return out;
+  return move_to_out(ctx, view, out);
+}
+
+Tensor& expand_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, bool, Tensor& out) {
+  View view = view_of(self);
+  if (!check_same_dtype(ctx, self, out) || !expand_view(ctx, view, size)) return out;
+  return move_to_out(ctx, view, out);
+}
+
+// Removes the dimensions of size 1 that `chosen` has a bit for.
+static Tensor& squeeze(KernelContext& ctx, const Tensor& self, uint32_t chosen, Tensor& out) {
+  if (!check_same_dtype(ctx, self, out)) return out;
+  View view = view_of(self);
+  for (int d = view.dim; d-- > 0;) {
+    if ((chosen & (1u << d)) && view.sizes[d] == 1) view.remove_dim(d);
+  }
+  return move_to_out(ctx, view, out);
+}
+
+Tensor& squeeze_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return squeeze(ctx, self, ~0u, out);
+}
+
+Tensor& squeeze_copy_dims_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
+  uint32_t chosen = 0;
+  for (int64_t dim : dims) {
+    int d;
+    if (!wrap_dim(ctx, dim, self.dim(), d)) return out;
+    chosen |= 1u << d;
+  }
+  return squeeze(ctx, self, chosen, out);
+}
+
+Tensor& squeeze_copy_dim_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
+  return squeeze_copy_dims_out(ctx, self, {&dim, 1}, out);
+}
+
+Tensor& unsqueeze_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
+  View view = view_of(self);
+  int d;
+  if (!check_same_dtype(ctx, self, out) || !wrap_dim(ctx, dim, view.dim + 1, d)) return out;
+  view.insert_dim(d, 1, 0);
+  return move_to_out(ctx, view, out);
+}
+
+Tensor& as_strided_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size,
+                            ArrayRef<int64_t> stride, Optional<int64_t> storage_offset, Tensor& out) {
+  View view;
+  if (!check_same_dtype(ctx, self, out) || !as_strided_view(ctx, self, size, stride, storage_offset, view))
+    return out;
+  return move_to_out(ctx, view, out);
+}
+
+Tensor& diagonal_copy_out(KernelContext& ctx, const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2,
+                          Tensor& out) {
+  View view = view_of(self);
+  if (!check_same_dtype(ctx, self, out) || !diagonal_view(ctx, view, offset, dim1, dim2)) return out;
+  return move_to_out(ctx, view, out);
+}
+
+Tensor& unfold_copy_out(KernelContext& ctx, const Tensor& self, int64_t dimension, int64_t size, int64_t step,
+                        Tensor& out) {
+  View view = view_of(self);
+  int d;
+  if (!check_same_dtype(ctx, self, out) || !wrap_dim(ctx, dimension, view.dim, d)) return out;
+  const dim_t length = view.dim == 0 ? 1 : view.sizes[d];
+  const dim_t stride = view.dim == 0 ? 0 : view.strides[d];
+  if (size < 0 || size > length || step <= 0) {
+    ctx.fail(Status::InvalidArgument, "windows of {} every {} do not fit dimension {} with size {}", size,
+             step, d, length);
+    return out;
+  }
+  if (view.dim > 0) {
+    view.sizes[d] = static_cast<dim_t>((length - size) / step + 1);
+    // Past the end only where there is a single window and the stride is not used.
+    view.strides[d] = view.sizes[d] == 1 ? 0 : stride * static_cast<dim_t>(step);
+  }
+  view.insert_dim(view.dim, static_cast<dim_t>(size), stride);
+  return move_to_out(ctx, view, out);
+}
+
+// The real type of a complex one; Byte for what is not complex.
+static ScalarType part_of(ScalarType complex) {
+  switch (complex) {
+    case ScalarType::ComplexHalf:
+      return ScalarType::Half;
+    case ScalarType::ComplexFloat:
+      return ScalarType::Float;
+    case ScalarType::ComplexDouble:
+      return ScalarType::Double;
+    default:
+      return ScalarType::Byte;
+  }
+}
+
+static bool check_parts(KernelContext& ctx, const Tensor& complex, const Tensor& real) {
+  if (is_complex(complex.scalar_type()) && part_of(complex.scalar_type()) == real.scalar_type()) return true;
+  ctx.fail(Status::InvalidArgument, "{} numbers do not consist of {}", dtype_name(complex.scalar_type()),
+           dtype_name(real.scalar_type()));
+  return false;
+}
+
+Tensor& view_as_real_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  if (!check_parts(ctx, self, out)) return out;
+  View view = view_of(self);
+  view.insert_dim(view.dim, 2, static_cast<dim_t>(out.element_size()));
+  return move_to_out(ctx, view, out);
+}
+
+Tensor& view_as_complex_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  if (!check_parts(ctx, out, self)) return out;
+  View parts = view_of(self);
+  if (parts.dim == 0 || parts.sizes[parts.dim - 1] != 2) {
+    ctx.fail(Status::InvalidArgument, "the last dimension of the input must have size 2");
+    return out;
+  }
+  View sizes = parts;
+  sizes.remove_dim(sizes.dim - 1);
+  if (!resize_to(ctx, out, sizes)) return out;
+  View to = view_of(out);
+  to.insert_dim(to.dim, 2, static_cast<dim_t>(self.element_size()));
+  move_view(self.element_size(), parts, to);
+  return out;
+}
+
+}  // namespace penlight::portable
