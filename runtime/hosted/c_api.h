@@ -1,0 +1,165 @@
+/* The runtime behind plain C: opaque handles, C types, no exceptions.
+ *
+ * Meant for bindings of other languages; C++ programs use penlight/module.h. Every
+ * function that can fail returns a pl_status (0 is ok; the numbers are those of
+ * penlight/status.h) and, where it takes `error`, writes one line of text there.
+ * Structures are part of the interface: pl_abi() changes when one of them does.
+ *
+ * One thread at a time may use a module; different modules are independent. */
+#ifndef PENLIGHT_C_API_H_
+#define PENLIGHT_C_API_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define PL_API __declspec(dllexport)
+#else
+#define PL_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PL_MAX_DIM = 16, PL_ERROR_SIZE = 512, PL_ABI = 1 };
+
+typedef int32_t pl_status;
+typedef struct pl_module pl_module;
+typedef struct pl_method pl_method;
+
+/* A number, a tensor or a list. `tag` as in penlight/value.h: 0 none, 1 int, 2 bool,
+ * 3 double, 4 tensor, 5 string, 6 int list, 7 double list, 8 bool list, 9 tensor
+ * list, 10 optional tensor list. */
+typedef struct pl_value {
+  uint32_t tag;
+  int32_t dtype; /* PyTorch's number */
+  uint32_t dim;
+  uint32_t reserved;
+  void* data;      /* tensor: its elements; string: bytes; list: items (pl_value for lists of tensors) */
+  uint64_t size;   /* tensor: bytes at `data`; string and list: items */
+  int64_t integer; /* int and bool */
+  double real;
+  int64_t sizes[PL_MAX_DIM];
+  int64_t strides[PL_MAX_DIM]; /* in elements */
+} pl_value;
+
+/* What a program says of an input, an output or a state tensor. */
+typedef struct pl_info {
+  uint32_t tag;
+  int32_t dtype;
+  uint32_t dim;
+  uint32_t dynamic; /* 0 fixed, 1: sizes are upper bounds */
+  uint32_t planned; /* its memory is in an arena */
+  uint32_t reserved;
+  uint64_t size;    /* bytes, at the bound */
+  int64_t integer;  /* value that a number was traced with */
+  double real;
+  int64_t sizes[PL_MAX_DIM];
+  uint8_t dim_order[PL_MAX_DIM];
+  const char* name; /* of state; null when the file has none */
+} pl_info;
+
+typedef struct pl_method_info {
+  const char* name;
+  const char* input_structure; /* pytree as JSON; null when absent */
+  const char* output_structure;
+  uint64_t input_count, output_count, arena_count, instruction_count, delegate_count, value_count;
+  uint64_t method_bytes;
+} pl_method_info;
+
+typedef struct pl_options {
+  const char* libraries;         /* "optimized,portable"; null for all that are linked */
+  const char* const* data_paths; /* .ptd files */
+  uint64_t data_path_count;
+  int32_t map; /* 1: map the file; 0: read it in parts */
+  int32_t reserved;
+} pl_options;
+
+/* One call, prepared once and used again. The caller fills inputs; pl_run() fills
+ * outputs, whose data stays valid until the module's next call. */
+typedef struct pl_call {
+  pl_method* method;
+  pl_value* inputs;
+  pl_value* outputs;
+  uint64_t input_count;
+  uint64_t output_count;
+  uint64_t max_jumps;
+  uint32_t changed; /* an output has another address, size or tag than the structure held before */
+  uint32_t reserved;
+  char error[PL_ERROR_SIZE];
+} pl_call;
+
+typedef struct pl_operator {
+  const char* name; /* "aten::add.out" */
+  const char* library;
+  const char* signature; /* penlight/boxing.h */
+  const char* key;       /* dtypes and dim orders; null for any */
+  const char* source;    /* file that defines it; may be null */
+} pl_operator;
+
+PL_API const char* pl_version(void);
+PL_API int32_t pl_abi(void);
+PL_API const char* pl_status_name(pl_status status);
+
+/* `options` may be null. Bytes are copied. */
+PL_API pl_status pl_open_path(const char* path, const pl_options* options, pl_module** module, char* error,
+                              size_t error_size);
+PL_API pl_status pl_open_bytes(const void* bytes, size_t size, const pl_options* options, pl_module** module,
+                               char* error, size_t error_size);
+PL_API void pl_close(pl_module* module);
+
+PL_API uint64_t pl_method_count(const pl_module* module);
+PL_API const char* pl_method_name(const pl_module* module, uint64_t index);
+PL_API pl_status pl_describe_method(pl_module* module, const char* name, pl_method_info* info, char* error,
+                                    size_t error_size);
+PL_API pl_status pl_describe_input(pl_module* module, const char* method, uint64_t index, pl_info* info);
+PL_API pl_status pl_describe_output(pl_module* module, const char* method, uint64_t index, pl_info* info);
+PL_API pl_status pl_describe_arena(pl_module* module, const char* method, uint64_t index, uint64_t* size,
+                                   int32_t* is_state);
+PL_API uint64_t pl_program_size(const pl_module* module); /* bytes, without segments */
+/* Bytes kept in the file under a name; valid for the module's life. */
+PL_API pl_status pl_named_data(pl_module* module, const char* key, const void** data, uint64_t* size);
+
+/* Prepares a method: finds its kernels, checks every instruction. The handle lives
+ * as long as the module. */
+PL_API pl_status pl_load_method(pl_module* module, const char* name, pl_method** method, char* error,
+                                size_t error_size);
+/* Prepares every method; the first failure ends it. */
+PL_API pl_status pl_verify(pl_module* module, char* error, size_t error_size);
+PL_API pl_status pl_run(pl_call* call);
+
+/* State of all methods. Prepares them. */
+PL_API pl_status pl_state_count(pl_module* module, uint64_t* count, char* error, size_t error_size);
+PL_API pl_status pl_state(pl_module* module, uint64_t index, pl_value* value, const char** name);
+PL_API pl_status pl_set_state(pl_module* module, const char* name, const void* data, size_t size, char* error,
+                              size_t error_size);
+PL_API pl_status pl_get_state(pl_module* module, const char* name, void* data, size_t size, char* error,
+                              size_t error_size);
+PL_API pl_status pl_reset(pl_module* module, char* error, size_t error_size);
+
+/* Adds the nanoseconds and the number of runs of each instruction to the arrays,
+ * which hold one entry an instruction, at every run from now; null ends it. */
+PL_API pl_status pl_trace_times(pl_method* method, uint64_t* nanoseconds, uint64_t* runs, uint64_t count);
+/* Called after each instruction with its arguments, outputs included; null ends it. */
+typedef void (*pl_observer)(void* user, uint32_t instruction, const char* name, const pl_value* arguments,
+                            uint64_t count);
+PL_API pl_status pl_trace_values(pl_method* method, pl_observer observer, void* user);
+/* Operator or backend of an instruction. */
+PL_API void pl_instruction_name(const pl_method* method, uint64_t index, char* name, size_t size);
+
+/* Kernels that are linked or were added by plug-ins, library by library. */
+PL_API uint64_t pl_operator_count(void);
+PL_API pl_status pl_describe_operator(uint64_t index, pl_operator* described);
+/* Loads a shared object whose kernels register themselves. */
+PL_API pl_status pl_load_plugin(const char* path, char* error, size_t error_size);
+/* Calls one kernel by its name. The last arguments are its outputs, whose sizes are
+ * written back; their memory holds `size` bytes. `libraries` as in pl_options. */
+PL_API pl_status pl_kernel_call(const char* name, const char* libraries, pl_value* arguments, uint64_t count,
+                                char* error, size_t error_size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

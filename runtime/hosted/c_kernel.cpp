@@ -1,0 +1,276 @@
+// Lists kernels, and calls one of them outside any program.
+#include <string.h>
+
+#include "c_handles.h"
+#include "exec/method_loader.h"
+
+using penlight::ArenaAllocator;
+using penlight::ArrayRef;
+using penlight::dim_t;
+using penlight::Kernel;
+using penlight::KernelContext;
+using penlight::KernelLibrary;
+using penlight::ListStorage;
+using penlight::Message;
+using penlight::Optional;
+using penlight::Status;
+using penlight::StringView;
+using penlight::Tag;
+using penlight::Tensor;
+using penlight::TensorImpl;
+using penlight::Value;
+using penlight::hosted::library_at;
+using penlight::hosted::LibrarySelection;
+using penlight::hosted::report;
+
+namespace {
+
+// Makes Values of what crossed the interface, in one region of memory.
+class Importer {
+ public:
+  explicit Importer(Message& message) : message_(message) {}
+
+  bool start(const pl_value* values, size_t count) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; ++i) bytes += bytes_for(values[i]);
+    if (!region_.allocate(bytes + count * (sizeof(Value) + sizeof(Value*)) + 64)) return false;
+    memory_ = ArenaAllocator(region_.data(), region_.size());
+    return true;
+  }
+
+  template <class T>
+  T* take(size_t count) {
+    return memory_.allocate_array<T>(count);
+  }
+
+  // False when the tensor's strides are not a permutation of a dense layout.
+  bool tensor(const pl_value& from, Tensor& to) {
+    if (from.dim > PL_MAX_DIM) {
+      message_.set("a tensor of {} dimensions is not possible", from.dim);
+      return false;
+    }
+    const size_t dim = from.dim;
+    TensorImpl& impl = *take<TensorImpl>(1);
+    impl = TensorImpl();
+    impl.sizes = take<dim_t>(dim + 1);
+    impl.strides = take<dim_t>(dim + 1);
+    impl.data = from.data;
+    impl.capacity = from.size;
+    impl.dtype = static_cast<penlight::ScalarType>(from.dtype);
+    impl.dim = static_cast<uint8_t>(dim);
+    impl.dynamism = penlight::Dynamism::Bounded;
+    uint8_t* order = take<uint8_t>(dim + 1);
+    for (size_t d = 0; d < dim; ++d) {
+      impl.sizes[d] = static_cast<dim_t>(from.sizes[d]);
+      // Sorted in by stride, the largest outermost; equal ones keep their order.
+      size_t at = d;
+      for (; at > 0 && from.strides[order[at - 1]] < from.strides[d]; --at) order[at] = order[at - 1];
+      order[at] = static_cast<uint8_t>(d);
+    }
+    bool row_major = true;
+    for (size_t d = 0; d < dim; ++d) row_major &= order[d] == d;
+    impl.dim_order = row_major ? nullptr : order;
+    penlight::refresh_layout(impl);
+    to = Tensor(&impl);
+    for (size_t d = 0; d < dim; ++d) {
+      if (impl.sizes[d] > 1 && impl.numel > 0 && impl.strides[d] != from.strides[d]) {
+        message_.set("a tensor has stride {} in dimension {}; kernels take dense tensors only", from.strides[d], d);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool value(const pl_value& from, Value& to) {
+    to.tag = static_cast<Tag>(from.tag);
+    const size_t count = from.size;
+    switch (to.tag) {
+      case Tag::None:
+        return true;
+      case Tag::Int:
+        to.as_int = from.integer;
+        return true;
+      case Tag::Bool:
+        to.as_bool = from.integer != 0;
+        return true;
+      case Tag::Double:
+        to.as_double = from.real;
+        return true;
+      case Tag::Tensor:
+        return tensor(from, to.as_tensor);
+      case Tag::String: {
+        StringView* text = take<StringView>(1);
+        *text = StringView(static_cast<const char*>(from.data), count);
+        to.as_string = text;
+        return true;
+      }
+      case Tag::IntList:
+        to.as_int_list = list<int64_t>(from);
+        return true;
+      case Tag::DoubleList:
+        to.as_double_list = list<double>(from);
+        return true;
+      case Tag::BoolList:
+        to.as_bool_list = list<bool>(from);
+        return true;
+      case Tag::TensorList: {
+        Tensor* items = take<Tensor>(count + 1);
+        for (size_t i = 0; i < count; ++i) {
+          if (!tensor(static_cast<const pl_value*>(from.data)[i], items[i])) return false;
+        }
+        to.as_tensor_list = take<ListStorage<Tensor>>(1);
+        *to.as_tensor_list = {count, items, nullptr};
+        return true;
+      }
+      case Tag::OptionalTensorList: {
+        auto* items = take<Optional<Tensor>>(count + 1);
+        for (size_t i = 0; i < count; ++i) {
+          const pl_value& item = static_cast<const pl_value*>(from.data)[i];
+          Tensor made;
+          if (item.tag != 0 && !tensor(item, made)) return false;
+          items[i] = item.tag != 0 ? Optional<Tensor>(made) : Optional<Tensor>();
+        }
+        to.as_optional_tensor_list = take<ListStorage<Optional<Tensor>>>(1);
+        *to.as_optional_tensor_list = {count, items, nullptr};
+        return true;
+      }
+    }
+    message_.set("an argument has the unknown tag {}", from.tag);
+    return false;
+  }
+
+ private:
+  static size_t bytes_for(const pl_value& value) {
+    constexpr size_t kOne = sizeof(TensorImpl) + (2 * sizeof(dim_t) + 1) * (PL_MAX_DIM + 1) + 256;
+    const Tag tag = static_cast<Tag>(value.tag);
+    const bool tensors = tag == Tag::TensorList || tag == Tag::OptionalTensorList;
+    return kOne + (tensors ? value.size * (kOne + sizeof(Optional<Tensor>)) : 0);
+  }
+
+  template <class T>
+  ListStorage<T>* list(const pl_value& from) {
+    ListStorage<T>* made = take<ListStorage<T>>(1);
+    *made = {from.size, static_cast<T*>(from.data), nullptr};
+    return made;
+  }
+
+  Message& message_;
+  penlight::hosted::Region region_;
+  ArenaAllocator memory_;
+};
+
+// Whether a value of `tag` can be given for a letter of a signature (boxing.h).
+bool fits(char letter, Tag tag) {
+  const bool optional = letter >= 'a' && letter <= 'z';
+  if (tag == Tag::None) return optional || letter == 'G';
+  switch (optional ? letter - 'a' + 'A' : letter) {
+    case 'T':
+    case 'O':
+      return tag == Tag::Tensor;
+    case 'L':
+      return tag == Tag::TensorList;
+    case 'Q':
+      return tag == Tag::OptionalTensorList;
+    case 'S':
+    case 'F':
+      return tag == Tag::Int || tag == Tag::Double || tag == Tag::Bool;
+    case 'B':
+      return tag == Tag::Bool || tag == Tag::Int;
+    case 'J':
+      return tag == Tag::IntList;
+    case 'D':
+      return tag == Tag::DoubleList;
+    case 'C':
+      return tag == Tag::BoolList;
+    case 'Z':
+      return tag == Tag::String;
+    default:
+      return tag == Tag::Int;
+  }
+}
+
+Status check(const Kernel& kernel, const pl_value* arguments, size_t count, Message& message) {
+  const size_t wanted = strlen(kernel.signature);
+  if (count != wanted) {
+    message.set("{} takes {} arguments, {} were given", kernel.name, wanted, count);
+    return Status::InvalidArgument;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const Tag tag = static_cast<Tag>(arguments[i].tag);
+    if (fits(kernel.signature[i], tag)) continue;
+    const char letter[] = {kernel.signature[i], '\0'};
+    message.set("{}: argument {} is a {}, its type in the signature is {}", kernel.name, i, penlight::tag_name(tag),
+                letter);
+    return Status::InvalidArgument;
+  }
+  return Status::Ok;
+}
+
+Status call_kernel(const char* name, const penlight::KernelRegistry& registry, pl_value* arguments, size_t count,
+                   Message& message) {
+  const Kernel* kernel = registry.find(name, nullptr);
+  if (kernel) {
+    if (const Status status = check(*kernel, arguments, count, message); status != Status::Ok) return status;
+  }
+  Importer importer(message);
+  if (!importer.start(arguments, count)) return Status::OutOfMemory;
+  Value* values = importer.take<Value>(count + 1);
+  Value** args = importer.take<Value*>(count + 1);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] = Value();
+    if (!importer.value(arguments[i], values[i])) return Status::InvalidArgument;
+    args[i] = &values[i];
+  }
+  char key[1024];
+  const char* wanted = penlight::specialisation_key(args, count, key, sizeof key);
+  penlight::hosted::HeapScratch scratch;
+  for (size_t skip = 0;; ++skip) {
+    kernel = registry.find(name, wanted, skip);
+    if (!kernel) {
+      message.set(skip ? "every kernel of {} declined these arguments" : "there is no kernel for {}", name);
+      return Status::MissingKernel;
+    }
+    if (const Status status = check(*kernel, arguments, count, message); status != Status::Ok) return status;
+    KernelContext context(scratch.source(), &message);
+    kernel->call(context, args);
+    if (context.status() == Status::Declined) continue;
+    for (size_t i = 0; i < count; ++i) {
+      if (values[i].tag == Tag::Tensor) {
+        const uint64_t capacity = arguments[i].size;
+        penlight::hosted::export_value(values[i], arguments[i]);
+        arguments[i].size = capacity;
+      }
+    }
+    return context.status();
+  }
+}
+
+}  // namespace
+
+uint64_t pl_operator_count(void) {
+  uint64_t count = 0;
+  for (size_t i = 0; library_at(i); ++i) count += library_at(i)->count;
+  return count;
+}
+
+pl_status pl_describe_operator(uint64_t index, pl_operator* described) {
+  for (size_t i = 0; library_at(i); ++i) {
+    const KernelLibrary* library = library_at(i);
+    if (index < library->count) {
+      const Kernel& kernel = library->kernels[index];
+      *described = {kernel.name, library->name, kernel.signature, kernel.key, kernel.source};
+      return 0;
+    }
+    index -= library->count;
+  }
+  return static_cast<pl_status>(Status::InvalidArgument);
+}
+
+pl_status pl_kernel_call(const char* name, const char* libraries, pl_value* arguments, uint64_t count, char* error,
+                         size_t error_size) {
+  Message message;
+  LibrarySelection selection;
+  Status status = selection.select(libraries, &message);
+  if (status == Status::Ok) status = call_kernel(name, selection.registry(), arguments, count, message);
+  return report(status, message.c_str(), error, error_size);
+}

@@ -1,0 +1,69 @@
+#include "linked_libraries.h"
+
+#include <string.h>
+
+namespace penlight::hosted {
+
+namespace {
+
+// The fastest first: it declines what it does not take.
+KernelLibrary* const kLinked[] = {&portable_library};
+
+bool is_linked(const KernelLibrary& library) {
+  for (const KernelLibrary* linked : kLinked) {
+    if (linked->kernels == library.kernels) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+const KernelLibrary* library_at(size_t index) {
+  for (const KernelLibrary* library = default_registry().first(); library; library = library->next) {
+    if (!is_linked(*library) && index-- == 0) return library;
+  }
+  return index < sizeof kLinked / sizeof kLinked[0] ? kLinked[index] : nullptr;
+}
+
+LibrarySelection::~LibrarySelection() {
+  for (KernelLibrary* copy : copies_) destroy(copy);
+}
+
+Status LibrarySelection::add(const KernelLibrary& library, Message* message) {
+  KernelLibrary* copy = make<KernelLibrary>(library);
+  if (!copy || !copies_.push(copy)) {
+    destroy(copy);
+    return Status::OutOfMemory;
+  }
+  copy->next = nullptr;
+  return registry_.add(*copy, message);
+}
+
+Status LibrarySelection::select(const char* names, Message* message) {
+  if (!names) {
+    for (size_t i = 0; library_at(i); ++i) {
+      if (const Status status = add(*library_at(i), message); status != Status::Ok) return status;
+    }
+    return Status::Ok;
+  }
+  while (*names) {
+    const char* end = strchr(names, ',');
+    const size_t length = end ? static_cast<size_t>(end - names) : strlen(names);
+    const KernelLibrary* library = nullptr;
+    for (size_t i = 0; (library = library_at(i)) != nullptr; ++i) {
+      if (strlen(library->name) == length && memcmp(library->name, names, length) == 0) break;
+    }
+    if (!library) {
+      if (message) {
+        message->set("no kernel library of the name {}; there are", names);
+        for (size_t i = 0; library_at(i); ++i) message->append(" {}", library_at(i)->name);
+      }
+      return Status::NotFound;
+    }
+    if (const Status status = add(*library, message); status != Status::Ok) return status;
+    names += length + (end ? 1 : 0);
+  }
+  return Status::Ok;
+}
+
+}  // namespace penlight::hosted

@@ -1,0 +1,50 @@
+// Loaders for programs in files of an operating system. Hosted only: they allocate.
+#pragma once
+
+#include <penlight/loader.h>
+#include <penlight/message.h>
+#include <penlight/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+namespace penlight {
+
+// A file mapped to memory: opening costs nothing per byte, and processes share
+// the pages. The mapping is private and writable, so that not even a program that
+// names a constant as an output can fault or change the file.
+class MappedFile : public DataLoader {
+ public:
+  MappedFile();
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  // AccessFailed when the file is missing or cannot be mapped.
+  Status open(const char* path, Message* message);
+  const void* data() const { return data_; }
+
+ private:
+  void* data_;
+};
+
+// A file read in parts, as the program asks for them: for file systems that
+// cannot be mapped, or files that are replaced while the program runs.
+class ReadFile : public DataLoader {
+ public:
+  ReadFile();
+  ~ReadFile();
+  ReadFile(const ReadFile&) = delete;
+  ReadFile& operator=(const ReadFile&) = delete;
+
+  Status open(const char* path, Message* message);
+
+ private:
+  static const void* load_part(DataLoader* self, uint64_t offset, size_t size);
+  static bool read_part(DataLoader* self, uint64_t offset, size_t size, void* into);
+
+  struct Part;
+  int file_;
+  Part* parts_;
+};
+
+}  // namespace penlight
