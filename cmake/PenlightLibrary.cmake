@@ -8,10 +8,10 @@ function(penlight_add_static name)
     return()
   endif()
   add_library(${name} STATIC ${ARGN})
-  # What a folder shows to the others of the runtime is included as "core/x.h".
+  # What one folder shows to another is included as "core/x.h", "kernels/common/x.h".
   target_include_directories(${name}
     PUBLIC "${PROJECT_SOURCE_DIR}/runtime/include"
-    PRIVATE "${PROJECT_SOURCE_DIR}/runtime" "${PROJECT_SOURCE_DIR}/kernels")
+    PRIVATE "${PROJECT_SOURCE_DIR}/runtime" "${PROJECT_SOURCE_DIR}")
   penlight_compile_flags(${name})
   # Both change the layout of what headers declare, so users get them too.
   target_compile_definitions(${name} PUBLIC
