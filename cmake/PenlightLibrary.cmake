@@ -16,6 +16,9 @@ function(penlight_add_static name)
   # Both change the layout of what headers declare, so users get them too.
   target_compile_definitions(${name} PUBLIC
     PENLIGHT_MESSAGES=$<BOOL:${PENLIGHT_MESSAGES}> PENLIGHT_TRACE=$<BOOL:${PENLIGHT_TRACE}>)
+  if(NOT WIN32)
+    target_link_libraries(${name} PUBLIC m)
+  endif()
 endfunction()
 
 # A library of kernels: kernels/NAME/*.cpp and a table generated from ops.yaml.
@@ -23,7 +26,7 @@ function(penlight_add_kernel_library name)
   set(ops "${PROJECT_SOURCE_DIR}/kernels/ops.yaml")
   set(script "${PROJECT_SOURCE_DIR}/src/penlight/build/registration.py")
   set(table "${PROJECT_BINARY_DIR}/generated/${name}_table.cpp")
-  file(GLOB sources CONFIGURE_DEPENDS "kernels/${name}/*.cpp")
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/kernels/${name}/*.cpp")
   find_package(Python COMPONENTS Interpreter REQUIRED)
   add_custom_command(
     OUTPUT "${table}"
@@ -34,13 +37,12 @@ function(penlight_add_kernel_library name)
     COMMAND_EXPAND_LISTS VERBATIM)
   penlight_add_static(penlight_${name} ${sources} "${table}")
   target_compile_options(penlight_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
-  target_link_libraries(penlight_${name} PUBLIC penlight_core)
+  target_link_libraries(penlight_${name} PUBLIC penlight_kernel_common penlight_core)
 endfunction()
 
 # libpenlight: the C interface, for Python and other languages.
 function(penlight_add_shared)
   add_library(penlight SHARED "${PROJECT_SOURCE_DIR}/cmake/anchor.c")
-  set(objects penlight_hosted)
   if(APPLE)
     target_link_libraries(penlight PRIVATE -Wl,-force_load $<TARGET_FILE:penlight_hosted> penlight_hosted)
     target_link_options(penlight PRIVATE "-Wl,-exported_symbol,_pl_*")
