@@ -1,0 +1,144 @@
+"""Make ExecuTorch's files of the exchanged programs, and run ours in its runtime.
+
+Runs in the peers' environment (`make peers`), never in ours:
+
+    python make_executorch.py write FOLDER NAME...    NAME.pte and NAME.npz each
+    python make_executorch.py run JOBS.json           our files, in their runtime
+
+Results go to stdout as one JSON line a program, so that one that fails does not
+hide the others. The .npz holds `K.in.I` and `K.out.J` (eager) and `K.peer.J`
+(their runtime) for call K, and `calls`, the method names.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import programs  # noqa: E402
+
+
+def array(value: Any) -> np.ndarray[Any, Any]:
+    """A tensor or number as numpy; bfloat16 travels as its bits with a marker dtype."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().contiguous()
+        return value.view(torch.int16).numpy().view("V2") if value.dtype == torch.bfloat16 else value.numpy()
+    return np.asarray(value)
+
+
+def tensor(value: np.ndarray[Any, Any]) -> torch.Tensor:
+    if value.dtype.kind == "V":
+        return torch.from_numpy(value.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(value.copy())
+
+
+def lower(exchange: programs.Exchange) -> bytes:
+    """The program as ExecuTorch 1.5.1 writes it, with no delegate."""
+    from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
+    from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
+
+    exported = {
+        name: torch.export.export(module, exchange.example(name), dynamic_shapes=exchange.dynamic.get(name))
+        for name, module in exchange.methods.items()
+    }
+    config = EdgeCompileConfig(_check_ir_validity=False)
+    edge = to_edge(exported, constant_methods=exchange.constant_methods or None, compile_config=config)
+    passes = [InitializedMutableBufferPass(exchange.initialized)] if exchange.initialized else []
+    return edge.to_executorch(ExecutorchBackendConfig(passes=passes)).buffer
+
+
+def call_peer(module: Any, method: str, leaves: list[Any]) -> list[Any]:
+    return list(module.run_method(method, leaves))
+
+
+def write(name: str, folder: Path) -> dict[str, Any]:
+    from executorch.extension.pybindings import portable_lib
+
+    exchange = programs.make(name)
+    data = lower(exchange)
+    (folder / f"{name}.pte").write_bytes(data)
+    eager = {key: copy.deepcopy(module) for key, module in exchange.methods.items()}
+    arrays: dict[str, Any] = {"calls": np.array([method for method, _ in exchange.calls])}
+    peer_note = ""
+    try:
+        module = portable_lib._load_for_executorch_from_buffer(data)
+    except Exception as error:
+        module, peer_note = None, f"peer does not load its own file: {error}"
+    for k, (method, args) in enumerate(exchange.calls):
+        leaves = pytree.tree_leaves(args)
+        arrays |= {f"{k}.in.{i}": array(leaf) for i, leaf in enumerate(leaves)}
+        inputs = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        if module is not None:
+            try:
+                arrays |= {f"{k}.peer.{j}": array(v) for j, v in enumerate(call_peer(module, method, inputs))}
+            except Exception as error:
+                module, peer_note = None, f"peer fails on its own file: {error}"
+        with torch.no_grad():
+            results = pytree.tree_leaves(eager[method](*args))
+        arrays |= {f"{k}.out.{j}": array(leaf) for j, leaf in enumerate(results)}
+    np.savez(folder / f"{name}.npz", **arrays)
+    return {"ok": True, "bytes": len(data), "peer": peer_note, "tolerance": exchange.tolerance}
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """Run a file with the inputs of an .npz; write `K.peer.J` beside it as `result`."""
+    from executorch.extension.pybindings import portable_lib
+
+    start = time.perf_counter()
+    module = portable_lib._load_for_executorch(job["file"])
+    loaded = time.perf_counter()
+    results: dict[str, Any] = {}
+    times = []
+    with np.load(job["inputs"]) as given:
+        for k, method in enumerate(str(m) for m in given["calls"]):
+            inputs: list[Any] = []
+            while (key := f"{k}.in.{len(inputs)}") in given.files:
+                inputs.append(tensor(given[key]))
+            begin = time.perf_counter()
+            outputs = call_peer(module, method, inputs)
+            times.append(1e3 * (time.perf_counter() - begin))
+            results |= {f"{k}.peer.{j}": array(v) for j, v in enumerate(outputs)}
+    np.savez(job["result"], **results)
+    return {"ok": True, "load_ms": 1e3 * (loaded - start), "run_ms": times}
+
+
+def attempt(name: str, action: Any, *args: Any) -> None:
+    try:
+        report = action(*args)
+    except Exception as error:
+        report = {"ok": False, "error": f"{type(error).__name__}: {error}".split("\n")[0][:300]}
+        if "--trace" in sys.argv:
+            traceback.print_exc()
+    print(json.dumps({"name": name} | report), flush=True)
+
+
+def main() -> None:
+    command, *rest = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    if command == "write":
+        folder = Path(rest[0])
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in rest[1:] or list(programs.PROGRAMS):
+            attempt(name, write, name, folder)
+    else:
+        for job in json.loads(Path(rest[0]).read_text()):
+            attempt(job["name"], run, job)
+
+
+if __name__ == "__main__":
+    main()
