@@ -62,6 +62,10 @@ class InvalidProgram(PenlightError):
     """The file is damaged, truncated, or not a program."""
 
 
+class WriteFailed(PenlightError, OSError):
+    """The file could not be written; nothing is left of it."""
+
+
 class NotSupported(PenlightError):
     """A valid request that this version or this build cannot serve."""
 

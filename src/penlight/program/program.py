@@ -1,0 +1,60 @@
+"""Program: a compiled model, ready to be saved."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from penlight.program import reader, writer
+from penlight.program.structs import Contents, Method
+
+
+class Program:
+    """What `penlight.compile` returns.
+
+    `report` says what each stage of the compiler did; it is None for a program
+    that was read from a file.
+    """
+
+    def __init__(self, contents: Contents, report: Any = None) -> None:
+        self.contents = contents
+        self.report = report
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Program:
+        """A program from a .pte file, checked."""
+        return cls(reader.read(path))
+
+    @property
+    def methods(self) -> dict[str, Method]:
+        return {method.name: method for method in self.contents.methods}
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the .pte file. Weights go straight from the model to the disk.
+
+        Raises:
+            WriteFailed: the folder is missing or read-only, or the disk full; no partial file remains.
+        """
+        writer.save(self.contents, path)
+        return Path(path)
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the .pte file, in memory."""
+        return writer.to_bytes(self.contents)
+
+    @property
+    def buffer(self) -> bytes:
+        return self.to_bytes()
+
+    @property
+    def program_size(self) -> int:
+        """Bytes of the file before its segments: structure without weights."""
+        return len(writer.plan_layout(self.contents).program)
+
+    def __repr__(self) -> str:
+        methods = ", ".join(
+            f"{method.name}: {len(method.instructions)} instructions, arena {sum(method.arenas)} bytes"
+            for method in self.contents.methods
+        )
+        return f"Program({methods})"
