@@ -1,0 +1,1 @@
+"""Generated code: kernel tables now, selective builds on the same table later."""
