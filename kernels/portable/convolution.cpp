@@ -1,0 +1,212 @@
+// Convolution in one, two and three dimensions, transposed or not, in groups.
+#include "convolution.h"
+
+#include <penlight/kernel.h>
+
+#include "kernels/common/checks.h"
+
+namespace penlight::portable {
+
+namespace {
+
+// One spatial dimension as the arguments give it.
+struct Axis {
+  dim_t in, kernel, out;
+  dim_t stride, padding, dilation, output_padding;
+  dim_t input_stride, weight_stride, output_stride;
+};
+
+// Arguments are given once for every spatial dimension, or once for all.
+bool read_axis_argument(KernelContext& ctx, const char* name, ArrayRef<int64_t> list, dim_t dims, dim_t d,
+                        dim_t lowest, dim_t& value) {
+  if (list.size() != 1 && list.size() != static_cast<size_t>(dims)) {
+    ctx.fail(Status::InvalidArgument, "{} has {} values for {} spatial dimensions", name, list.size(), dims);
+    return false;
+  }
+  value = static_cast<dim_t>(list[list.size() == 1 ? 0 : static_cast<size_t>(d)]);
+  if (value >= lowest) return true;
+  ctx.fail(Status::InvalidArgument, "{} is {}, the least is {}", name, value, lowest);
+  return false;
+}
+
+bool output_size(KernelContext& ctx, bool transposed, Axis& axis) {
+  const dim_t reach = axis.dilation * (axis.kernel - 1) + 1;
+  if (transposed) {
+    axis.out = (axis.in - 1) * axis.stride - 2 * axis.padding + reach + axis.output_padding;
+  } else {
+    const dim_t room = axis.in + 2 * axis.padding - reach;
+    axis.out = room < 0 ? -1 : room / axis.stride + 1;
+  }
+  if (axis.out >= 0 && axis.kernel > 0) return true;
+  ctx.fail(Status::InvalidArgument,
+           "input size {} with padding {} does not hold a kernel of {} with dilation {}", axis.in,
+           axis.padding, axis.kernel, axis.dilation);
+  return false;
+}
+
+// The taps of one dimension in the pass over outputs first, first + step, ...
+struct AxisPass {
+  dim_t q, in_step, first, step;
+};
+
+AxisPass axis_pass(const Axis& axis, bool transposed, dim_t remainder) {
+  if (!transposed) return {axis.out, axis.stride, 0, 1};
+  const dim_t q = axis.out > remainder ? (axis.out - remainder - 1) / axis.stride + 1 : 0;
+  return {q, 1, remainder, axis.stride};
+}
+
+// Whether kernel position k has a part in the pass, and which input it reads.
+bool axis_tap(const Axis& axis, bool transposed, dim_t remainder, dim_t k, dim_t& delta) {
+  if (!transposed) {
+    delta = k * axis.dilation - axis.padding;
+    return true;
+  }
+  const dim_t shift = remainder + axis.padding - k * axis.dilation;
+  if (shift % axis.stride != 0) return false;
+  delta = shift / axis.stride;
+  return true;
+}
+
+void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], bool transposed,
+              const dim_t remainder[3], ConvTap* taps) {
+  ConvPass pass;
+  pass.output_first = 0;
+  for (int d = 0; d < 3; ++d) {
+    const AxisPass along = axis_pass(axes[d], transposed, remainder[d]);
+    pass.q[d] = along.q;
+    pass.in_step[d] = along.in_step;
+    pass.input_step[d] = along.in_step * axes[d].input_stride;
+    pass.output_step[d] = along.step * axes[d].output_stride;
+    pass.output_first += along.first * axes[d].output_stride;
+  }
+  dim_t count = 0;
+  for (dim_t i = 0; i < axes[0].kernel; ++i) {
+    for (dim_t j = 0; j < axes[1].kernel; ++j) {
+      for (dim_t k = 0; k < axes[2].kernel; ++k) {
+        ConvTap& tap = taps[count];
+        const dim_t at[3] = {i, j, k};
+        bool reaches = true;
+        tap.input = tap.weight = 0;
+        for (int d = 0; d < 3; ++d) {
+          reaches = reaches && axis_tap(axes[d], transposed, remainder[d], at[d], tap.delta[d]);
+          if (!reaches) break;
+          tap.input += tap.delta[d] * axes[d].input_stride;
+          tap.weight += at[d] * axes[d].weight_stride;
+        }
+        count += reaches;
+      }
+    }
+  }
+  pass.taps = taps;
+  pass.tap_count = count;
+  if (pass.positions() == 0) return;
+  if (shape.in_channels == 1 && shape.out_channels == 1) {
+    convolve_depthwise(ctx, shape, pass);
+  } else {
+    convolve_gemm(ctx, shape, pass);
+  }
+}
+
+}  // namespace
+
+Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
+                        const Optional<Tensor>& bias, ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
+                        ArrayRef<int64_t> dilation, bool transposed, ArrayRef<int64_t> output_padding,
+                        int64_t groups, Tensor& out) {
+  const dim_t dims = input.dim() - 2;
+  if (dims < 1 || dims > 3 || weight.dim() != input.dim()) {
+    ctx.fail(Status::InvalidArgument, "input has {} dimensions and weight {}: both need 3, 4 or 5",
+             input.dim(), weight.dim());
+    return out;
+  }
+  if (!check_same_dtype(ctx, input, weight) || !check_same_dtype(ctx, input, out)) return out;
+  if (groups < 1 || input.size(1) % groups != 0 || weight.size(0) % groups != 0) {
+    ctx.fail(Status::InvalidArgument, "{} groups do not divide {} input channels and a weight of {}", groups,
+             input.size(1), weight.size(0));
+    return out;
+  }
+  ConvShape shape;
+  shape.batch = input.size(0);
+  shape.groups = static_cast<dim_t>(groups);
+  shape.in_channels = input.size(1) / shape.groups;
+  shape.out_channels = transposed ? weight.size(1) : weight.size(0) / shape.groups;
+  if ((transposed ? weight.size(0) / shape.groups : weight.size(1)) != shape.in_channels) {
+    ctx.fail(Status::InvalidArgument, "a weight of [{}, {}, ...] in {} groups does not fit {} input channels",
+             weight.size(0), weight.size(1), groups, input.size(1));
+    return out;
+  }
+  const dim_t all_out = shape.out_channels * shape.groups;
+  if (bias.has_value()) {
+    if (!check_same_dtype(ctx, input, bias.value())) return out;
+    if (bias.value().dim() != 1 || bias.value().size(0) != all_out) {
+      ctx.fail(Status::InvalidArgument, "bias of {} elements for {} output channels", bias.value().numel(),
+               all_out);
+      return out;
+    }
+  }
+
+  Axis axes[3];
+  dim_t out_sizes[5] = {shape.batch, all_out, 0, 0, 0};
+  for (dim_t d = 0; d < 3; ++d) {
+    Axis& axis = axes[d];
+    const dim_t at = d - (3 - dims);
+    if (at < 0) {
+      axis = {1, 1, 1, 1, 0, 1, 0, 0, 0, 0};
+      continue;
+    }
+    axis.in = input.size(2 + at);
+    axis.kernel = weight.size(2 + at);
+    axis.output_padding = 0;
+    if (!read_axis_argument(ctx, "stride", stride, dims, at, 1, axis.stride) ||
+        !read_axis_argument(ctx, "padding", padding, dims, at, 0, axis.padding) ||
+        !read_axis_argument(ctx, "dilation", dilation, dims, at, 1, axis.dilation) ||
+        (transposed &&
+         !read_axis_argument(ctx, "output_padding", output_padding, dims, at, 0, axis.output_padding)) ||
+        !output_size(ctx, transposed, axis)) {
+      return out;
+    }
+    out_sizes[2 + at] = axis.out;
+  }
+  if (!ctx.resize(out, SizesRef(out_sizes, static_cast<size_t>(dims + 2)))) return out;
+  if (out.numel() == 0) return out;
+
+  dim_t taps = 1;
+  for (dim_t d = 0; d < 3; ++d) {
+    const dim_t at = d - (3 - dims);
+    taps *= axes[d].kernel;
+    shape.input_size[d] = axes[d].in;
+    if (at < 0) continue;
+    axes[d].input_stride = input.stride(2 + at);
+    axes[d].weight_stride = weight.stride(2 + at);
+    axes[d].output_stride = out.stride(2 + at);
+  }
+  shape.input_batch = input.stride(0);
+  shape.input_channel = input.stride(1);
+  shape.output_batch = out.stride(0);
+  shape.output_channel = out.stride(1);
+  shape.weight_in = weight.stride(transposed ? 0 : 1);
+  shape.weight_out = weight.stride(transposed ? 1 : 0);
+  shape.weight_group = weight.stride(0) * (weight.size(0) / shape.groups);
+  shape.dtype = out.dtype();
+  shape.input = input.const_data_ptr();
+  shape.weight = weight.const_data_ptr();
+  shape.bias = bias.has_value() ? bias.value().const_data_ptr() : nullptr;
+  shape.bias_stride = bias.has_value() ? bias.value().stride(0) : 0;
+  shape.out = out.mutable_data_ptr();
+
+  ConvTap* storage = ctx.allocate_scratch_array<ConvTap>(static_cast<size_t>(taps));
+  if (!storage) return out;
+  const dim_t passes[3] = {transposed ? axes[0].stride : 1, transposed ? axes[1].stride : 1,
+                           transposed ? axes[2].stride : 1};
+  for (dim_t i = 0; i < passes[0]; ++i) {
+    for (dim_t j = 0; j < passes[1]; ++j) {
+      for (dim_t k = 0; k < passes[2] && ctx.ok(); ++k) {
+        const dim_t remainder[3] = {i, j, k};
+        run_pass(ctx, shape, axes, transposed, remainder, storage);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace penlight::portable

@@ -1,0 +1,67 @@
+// What the two ways to compute a convolution share: geometry without padding,
+// stride and dilation.
+//
+// Whether transposed or not, a convolution is one or more *passes*. In a pass,
+// position q of a grid writes output first + q * out_step and reads, for every
+// tap of the kernel, input q * in_step + tap.delta, if that lies inside. An
+// ordinary convolution is one pass over all outputs; a transposed one with stride
+// s has a pass for each remainder of the output position by s, each with the taps
+// that reach it, so that no multiplication with an inserted zero is ever made.
+// Signals and images are volumes with leading dimensions of size 1.
+#pragma once
+
+#include <penlight/kernel.h>
+
+namespace penlight::portable {
+
+struct ConvTap {
+  dim_t delta[3];
+  dim_t input;   // offset of delta in the input
+  dim_t weight;  // offset of this position in the kernel
+};
+
+struct ConvPass {
+  dim_t q[3];  // positions of the grid
+  dim_t in_step[3];
+  dim_t input_step[3];   // input elements from one position to the next
+  dim_t output_step[3];  // the same in the output
+  dim_t output_first;    // offset of position 0 in the output
+  const ConvTap* taps;
+  dim_t tap_count;
+
+  dim_t positions() const { return q[0] * q[1] * q[2]; }
+};
+
+struct ConvShape {
+  dim_t batch, groups;
+  dim_t in_channels, out_channels;  // of one group
+  dim_t input_size[3];
+  // Strides, in elements.
+  dim_t input_batch, input_channel;
+  dim_t output_batch, output_channel;
+  dim_t weight_in, weight_out, weight_group;
+  ScalarType dtype;
+  const void* input;
+  const void* weight;
+  const void* bias;  // null: none
+  dim_t bias_stride;
+  void* out;
+};
+
+inline bool tap_inside(const ConvShape& shape, const ConvTap& tap, const dim_t at[3]) {
+  for (int d = 0; d < 3; ++d) {
+    const dim_t i = at[d] + tap.delta[d];
+    if (i < 0 || i >= shape.input_size[d]) return false;
+  }
+  return true;
+}
+
+// Both return false with the failure recorded.
+
+// Each group has one input channel and one output channel.
+bool convolve_depthwise(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass);
+
+// Everything else: a matrix product of weights and patches for each group.
+bool convolve_gemm(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass);
+
+}  // namespace penlight::portable

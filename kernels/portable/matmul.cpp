@@ -1,0 +1,261 @@
+// Matrix products: mm, bmm, addmm, baddbmm, addmv, mv, dot, linear.
+//
+// All of them are product.h on views of their arguments, so any strides do.
+#include <penlight/kernel.h>
+
+#include "kernels/common/checks.h"
+#include "product.h"
+
+namespace penlight::portable {
+
+namespace {
+
+// A dimension of size 1 has whatever stride: say 1, which helps to take fast paths.
+MatrixView matrix_of(const Tensor& tensor, dim_t row, dim_t column) {
+  return {tensor.const_data_ptr(), tensor.stride(row), tensor.stride(column)};
+}
+
+// `tensor` read as if it had been broadcast to [m, n]; sets `view`.
+bool broadcast_matrix(KernelContext& ctx, const Tensor& tensor, dim_t m, dim_t n, MatrixView& view) {
+  const dim_t dim = tensor.dim();
+  const dim_t rows = dim >= 2 ? tensor.size(-2) : 1, columns = dim >= 1 ? tensor.size(-1) : 1;
+  if (dim > 3 || (rows != m && rows != 1) || (columns != n && columns != 1)) {
+    ctx.fail(Status::InvalidArgument, "self [{}, {}] cannot be broadcast to [{}, {}]", rows, columns, m, n);
+    return false;
+  }
+  view = {tensor.const_data_ptr(), rows == 1 ? 0 : tensor.stride(-2), columns == 1 ? 0 : tensor.stride(-1)};
+  return true;
+}
+
+// out[b] = alpha * (a[b] @ b[b]) + beta * self[b], all with a batch dimension of
+// stride `*_batch`; the matrices' own sizes are checked by the caller.
+struct Batch {
+  dim_t count;
+  dim_t a, b, addend, out;
+};
+
+template <class S>
+const void* advance(const void* data, dim_t elements) {
+  return static_cast<const S*>(data) + elements;
+}
+
+void multiply(KernelContext& ctx, dim_t m, dim_t n, dim_t k, MatrixView a, MatrixView b, Epilogue epilogue,
+              Tensor& out, dim_t out_row, dim_t out_column, Batch batch) {
+  dispatch<Real>(ctx, out.dtype(), [&](auto tag) {
+    using S = typename decltype(tag)::type;
+    Product<S> product;
+    if (!product.prepare(ctx, m, n, k, a, b)) return;
+    S* to = out.mutable_data_ptr<S>();
+    for (dim_t i = 0; i < batch.count; ++i) {
+      product.run(a, b, epilogue, to, out_row, out_column);
+      a.data = advance<S>(a.data, batch.a);
+      b.data = advance<S>(b.data, batch.b);
+      if (epilogue.addend.data) epilogue.addend.data = advance<S>(epilogue.addend.data, batch.addend);
+      to += batch.out;
+    }
+  });
+}
+
+constexpr Batch kOne = {1, 0, 0, 0, 0};
+
+// mm and addmm.
+void multiply_2d(KernelContext& ctx, const Tensor* self, const Tensor& a, const Tensor& b, Scalar beta,
+                 Scalar alpha, Tensor& out) {
+  if (!check_rank(ctx, a, 2, "the first matrix") || !check_rank(ctx, b, 2, "the second matrix")) return;
+  if (!check_same_dtype(ctx, a, b) || !check_same_dtype(ctx, a, out)) return;
+  const dim_t m = a.size(0), k = a.size(1), n = b.size(1);
+  if (b.size(0) != k) {
+    ctx.fail(Status::InvalidArgument, "[{}, {}] times [{}, {}]: inner sizes differ", m, k, b.size(0), n);
+    return;
+  }
+  Epilogue epilogue;
+  if (self) {
+    if (!check_same_dtype(ctx, a, *self)) return;
+    if (self->dim() > 2) return check_rank(ctx, *self, 2, "self"), void();
+    if (!broadcast_matrix(ctx, *self, m, n, epilogue.addend)) return;
+    epilogue.alpha = alpha;
+    epilogue.beta = beta;
+  }
+  const dim_t sizes[] = {m, n};
+  if (!ctx.resize(out, sizes)) return;
+  multiply(ctx, m, n, k, matrix_of(a, 0, 1), matrix_of(b, 0, 1), epilogue, out, out.stride(0), out.stride(1),
+           kOne);
+}
+
+// bmm and baddbmm.
+void multiply_3d(KernelContext& ctx, const Tensor* self, const Tensor& a, const Tensor& b, Scalar beta,
+                 Scalar alpha, Tensor& out) {
+  if (!check_rank(ctx, a, 3, "the first batch") || !check_rank(ctx, b, 3, "the second batch")) return;
+  if (!check_same_dtype(ctx, a, b) || !check_same_dtype(ctx, a, out)) return;
+  const dim_t count = a.size(0), m = a.size(1), k = a.size(2), n = b.size(2);
+  if (b.size(0) != count || b.size(1) != k) {
+    ctx.fail(Status::InvalidArgument, "[{}, {}, {}] times [{}, {}, {}]", count, m, k, b.size(0), b.size(1),
+             n);
+    return;
+  }
+  Epilogue epilogue;
+  Batch batch = {count, a.stride(0), b.stride(0), 0, 0};
+  if (self) {
+    if (!check_same_dtype(ctx, a, *self)) return;
+    if (!broadcast_matrix(ctx, *self, m, n, epilogue.addend)) return;
+    if (self->dim() == 3 && self->size(0) != 1) {
+      if (self->size(0) != count) {
+        ctx.fail(Status::InvalidArgument, "self has a batch of {}, the matrices of {}", self->size(0), count);
+        return;
+      }
+      batch.addend = self->stride(0);
+    }
+    epilogue.alpha = alpha;
+    epilogue.beta = beta;
+  }
+  const dim_t sizes[] = {count, m, n};
+  if (!ctx.resize(out, sizes)) return;
+  batch.out = out.stride(0);
+  multiply(ctx, m, n, k, matrix_of(a, 1, 2), matrix_of(b, 1, 2), epilogue, out, out.stride(1), out.stride(2),
+           batch);
+}
+
+// mv and addmv.
+void multiply_vector(KernelContext& ctx, const Tensor* self, const Tensor& matrix, const Tensor& vec,
+                     Scalar beta, Scalar alpha, Tensor& out) {
+  if (!check_rank(ctx, matrix, 2, "the matrix") || !check_rank(ctx, vec, 1, "the vector")) return;
+  if (!check_same_dtype(ctx, matrix, vec) || !check_same_dtype(ctx, matrix, out)) return;
+  const dim_t m = matrix.size(0), k = matrix.size(1);
+  if (vec.size(0) != k) {
+    ctx.fail(Status::InvalidArgument, "[{}, {}] times [{}]: inner sizes differ", m, k, vec.size(0));
+    return;
+  }
+  Epilogue epilogue;
+  if (self) {
+    if (!check_same_dtype(ctx, matrix, *self)) return;
+    const dim_t length = self->dim() == 0 ? 1 : self->size(0);
+    if (self->dim() > 1 || (length != m && length != 1)) {
+      ctx.fail(Status::InvalidArgument, "self of {} elements cannot be broadcast to [{}]", self->numel(), m);
+      return;
+    }
+    epilogue = {alpha, beta, {self->const_data_ptr(), length == 1 ? 0 : self->stride(0), 0}};
+  }
+  const dim_t sizes[] = {m};
+  if (!ctx.resize(out, sizes)) return;
+  multiply(ctx, m, 1, k, matrix_of(matrix, 0, 1), {vec.const_data_ptr(), vec.stride(0), 1}, epilogue, out,
+           out.stride(0), 1, kOne);
+}
+
+}  // namespace
+
+Tensor& mm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
+  multiply_2d(ctx, nullptr, self, mat2, 1, 1, out);
+  return out;
+}
+
+Tensor& addmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
+                  const Scalar& beta, const Scalar& alpha, Tensor& out) {
+  multiply_2d(ctx, &self, mat1, mat2, beta, alpha, out);
+  return out;
+}
+
+Tensor& bmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
+  multiply_3d(ctx, nullptr, self, mat2, 1, 1, out);
+  return out;
+}
+
+Tensor& baddbmm_out(KernelContext& ctx, const Tensor& self, const Tensor& batch1, const Tensor& batch2,
+                    const Scalar& beta, const Scalar& alpha, Tensor& out) {
+  multiply_3d(ctx, &self, batch1, batch2, beta, alpha, out);
+  return out;
+}
+
+Tensor& mv_out(KernelContext& ctx, const Tensor& self, const Tensor& vec, Tensor& out) {
+  multiply_vector(ctx, nullptr, self, vec, 1, 1, out);
+  return out;
+}
+
+Tensor& addmv_out(KernelContext& ctx, const Tensor& self, const Tensor& mat, const Tensor& vec,
+                  const Scalar& beta, const Scalar& alpha, Tensor& out) {
+  multiply_vector(ctx, &self, mat, vec, beta, alpha, out);
+  return out;
+}
+
+Tensor& dot_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor, Tensor& out) {
+  if (!check_rank(ctx, self, 1, "self") || !check_rank(ctx, tensor, 1, "tensor")) return out;
+  if (!check_same_dtype(ctx, self, tensor) || !check_same_dtype(ctx, self, out)) return out;
+  const dim_t k = self.size(0);
+  if (tensor.size(0) != k) {
+    ctx.fail(Status::InvalidArgument, "[{}] times [{}]", k, tensor.size(0));
+    return out;
+  }
+  if (!ctx.resize(out, {})) return out;
+  multiply(ctx, 1, 1, k, {self.const_data_ptr(), 1, self.stride(0)},
+           {tensor.const_data_ptr(), tensor.stride(0), 1}, Epilogue(), out, 1, 1, kOne);
+  return out;
+}
+
+// input [..., in], weight [out, in] or [in], bias [out].
+Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
+                   const Optional<Tensor>& bias, Tensor& out) {
+  const dim_t dim = input.dim();
+  if (dim < 1 || weight.dim() < 1 || weight.dim() > 2 || input.size(-1) != weight.size(-1)) {
+    ctx.fail(Status::InvalidArgument,
+             "input with last size {} ({} dimensions), weight with last size {} ({})",
+             dim ? input.size(-1) : 1, dim, weight.dim() ? weight.size(-1) : 1, weight.dim());
+    return out;
+  }
+  if (!check_same_dtype(ctx, input, weight) || !check_same_dtype(ctx, input, out)) return out;
+  const bool vector = weight.dim() == 1;  // then the result has no last dimension
+  const dim_t k = input.size(-1), n = vector ? 1 : weight.size(0);
+  Epilogue epilogue;
+  if (bias.has_value()) {
+    const Tensor& addend = bias.value();
+    if (!check_same_dtype(ctx, input, addend)) return out;
+    if (addend.dim() > 1 || (addend.numel() != n && addend.numel() != 1)) {
+      ctx.fail(Status::InvalidArgument, "bias of {} elements for {} outputs", addend.numel(), n);
+      return out;
+    }
+    epilogue.addend = {addend.const_data_ptr(), 0, addend.numel() == 1 ? 0 : addend.stride(0)};
+  }
+  dim_t sizes[kMaxDim];
+  for (dim_t d = 0; d < dim - 1; ++d) sizes[d] = input.size(d);
+  if (!vector) sizes[dim - 1] = n;
+  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(vector ? dim - 1 : dim)))) return out;
+
+  // Leading dimensions that lie evenly in both tensors are one dimension of rows;
+  // what is left outside of it is walked as batches.
+  dim_t rows = 1, outer = dim - 1, in_row = k, out_row = n;
+  bool first = true;
+  for (; outer > 0; --outer) {
+    const dim_t d = outer - 1;
+    if (input.size(d) == 1) continue;
+    if (first) {
+      in_row = input.stride(d);
+      out_row = out.stride(d);
+      first = false;
+    } else if (input.stride(d) != in_row * rows || out.stride(d) != out_row * rows) {
+      break;
+    }
+    rows *= input.size(d);
+  }
+  dim_t batches = 1;
+  for (dim_t d = 0; d < outer; ++d) batches *= input.size(d);
+  const MatrixView b = {weight.const_data_ptr(), weight.stride(-1), vector ? k : weight.stride(0)};
+  const dim_t out_column = vector ? 1 : out.stride(dim - 1);
+  dispatch<Real>(ctx, out.dtype(), [&](auto tag) {
+    using S = typename decltype(tag)::type;
+    MatrixView a = {input.const_data_ptr(), in_row, input.stride(-1)};
+    Product<S> product;
+    if (!product.prepare(ctx, rows, n, k, a, b)) return;
+    for (dim_t batch = 0; batch < batches; ++batch) {
+      dim_t from = 0, to = 0, rest = batch;
+      for (dim_t d = outer; d-- > 0;) {
+        const dim_t index = rest % input.size(d);
+        rest /= input.size(d);
+        from += index * input.stride(d);
+        to += index * out.stride(d);
+      }
+      a.data = input.const_data_ptr<S>() + from;
+      product.run(a, b, epilogue, out.mutable_data_ptr<S>() + to, out_row, out_column);
+    }
+  });
+  return out;
+}
+
+}  // namespace penlight::portable

@@ -1,0 +1,130 @@
+#include "product.h"
+
+#include "matrix_vector.h"
+
+namespace penlight::portable {
+
+namespace {
+
+template <class S>
+struct Destination {
+  using T = Compute<S>;
+  S* out;
+  dim_t row, column;
+  T alpha, beta;
+  const S* addend;
+  dim_t addend_row, addend_column;
+};
+
+// The frequent case, sums plus a row of bias, without a multiplication per element.
+template <class T>
+void add_row(T* out, const T* sums, const T* addend, dim_t addend_column, dim_t count) {
+  constexpr int lanes = VectorOf<T>::lanes;
+  dim_t j = 0;
+  if (!addend) {
+    memcpy(out, sums, static_cast<size_t>(count) * sizeof(T));
+  } else if (addend_column == 1) {
+    for (; j + lanes <= count; j += lanes)
+      store_vector<T>(out + j, load_vector(sums + j) + load_vector(addend + j));
+    for (; j < count; ++j) out[j] = sums[j] + addend[j];
+  } else {
+    for (; j < count; ++j) out[j] = sums[j] + addend[j * addend_column];
+  }
+}
+
+template <class S>
+void store_product(const void* result, const Compute<S>* tile, dim_t ld, dim_t m0, dim_t n0, dim_t rows,
+                   dim_t cols) {
+  using T = Compute<S>;
+  const Destination<S>& to = *static_cast<const Destination<S>*>(result);
+  for (dim_t i = 0; i < rows; ++i) {
+    const T* sums = tile + i * ld;
+    S* out = to.out + (m0 + i) * to.row + n0 * to.column;
+    const S* addend = to.addend ? to.addend + (m0 + i) * to.addend_row + n0 * to.addend_column : nullptr;
+    if constexpr (same_type<S, T>) {
+      if (to.column == 1 && to.alpha == T(1) && (!addend || to.beta == T(1))) {
+        add_row(out, sums, addend, to.addend_column, cols);
+        continue;
+      }
+    }
+    if (addend) {
+      for (dim_t j = 0; j < cols; ++j) {
+        const T extra = to.beta * static_cast<T>(addend[j * to.addend_column]);
+        out[j * to.column] = static_cast<S>(to.alpha * sums[j] + extra);
+      }
+    } else {
+      for (dim_t j = 0; j < cols; ++j) out[j * to.column] = static_cast<S>(to.alpha * sums[j]);
+    }
+  }
+}
+
+template <class S>
+constexpr bool kFloating = !same_type<Compute<S>, int64_t>;
+
+}  // namespace
+
+template <class S>
+bool Product<S>::prepare(KernelContext& ctx, dim_t m, dim_t n, dim_t k, const MatrixView& a,
+                         const MatrixView& b) {
+  m_ = m;
+  n_ = n;
+  k_ = k;
+  skinny_ = swapped_ = false;
+  if (m == 0 || n == 0) return true;
+  if constexpr (kFloating<S>) {
+    const bool few_rows = m <= kSkinnyRows && (b.row == 1 || b.column == 1 || k <= 1);
+    const bool few_columns = n <= kSkinnyRows && (a.row == 1 || a.column == 1 || k <= 1);
+    skinny_ = few_rows || few_columns;
+    swapped_ = skinny_ && (!few_rows || (few_columns && n < m));
+    if (skinny_) {
+      const dim_t rows = swapped_ ? n : m;
+      T* scratch = ctx.allocate_scratch_array<T>(static_cast<size_t>(rows * (k + kSkinnyChunk)));
+      buffer_.a = scratch;
+      buffer_.tile = scratch ? scratch + rows * k : nullptr;
+      return scratch != nullptr;
+    }
+  }
+  buffer_ = make_gemm_buffer<T>(ctx, m, n, k);
+  return static_cast<bool>(buffer_);
+}
+
+template <class S>
+void Product<S>::run(const MatrixView& a, const MatrixView& b, const Epilogue& epilogue, S* out,
+                     dim_t out_row, dim_t out_column) const {
+  if (m_ == 0 || n_ == 0) return;
+  const T beta = epilogue.beta.to<T>();
+  const S* addend = beta == T(0) ? nullptr : static_cast<const S*>(epilogue.addend.data);
+  Destination<S> to = {out,  out_row, out_column,          epilogue.alpha.to<T>(),
+                       beta, addend,  epilogue.addend.row, epilogue.addend.column};
+  const StridedOperand rows = {a.data, a.row, a.column};
+  const StridedOperand columns = {b.data, b.column, b.row};
+  if constexpr (kFloating<S>) {
+    if (skinny_ && swapped_) {
+      to.row = out_column;
+      to.column = out_row;
+      to.addend_row = epilogue.addend.column;
+      to.addend_column = epilogue.addend.row;
+      run_skinny<S, T>(columns, rows, n_, m_, k_, buffer_.a, buffer_.tile, store_product<S>, &to);
+      return;
+    }
+    if (skinny_) {
+      run_skinny<S, T>(rows, columns, m_, n_, k_, buffer_.a, buffer_.tile, store_product<S>, &to);
+      return;
+    }
+  }
+  const Gemm<T> gemm = {m_, n_, k_, pack_strided<S, T>, &rows, pack_strided<S, T>, &columns, store_product<S>,
+                        &to};
+  run_gemm(gemm, buffer_);
+}
+
+template class Product<float>;
+template class Product<double>;
+template class Product<Half>;
+template class Product<BFloat16>;
+template class Product<uint8_t>;
+template class Product<int8_t>;
+template class Product<int16_t>;
+template class Product<int32_t>;
+template class Product<int64_t>;
+
+}  // namespace penlight::portable
