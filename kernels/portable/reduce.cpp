@@ -1,0 +1,248 @@
+// Sums, means, products, any and all, counts.
+#include "kernels/common/reduce.h"
+
+namespace penlight::portable {
+
+struct Same {
+  template <class C>
+  C operator()(C x) const {
+    return x;
+  }
+  template <class C>
+  C finish(C total) const {
+    return total;
+  }
+};
+
+struct NanAsZero : Same {
+  template <class C>
+  C operator()(C x) const {
+    return x == x ? x : C(0);
+  }
+};
+
+struct Mean : Same {
+  dim_t count;
+  template <class C>
+  C finish(C total) const {
+    return total / static_cast<C>(count);
+  }
+};
+
+struct Multiply {
+  template <class C>
+  static constexpr C identity() {
+    return C(1);
+  }
+  template <class C>
+  static C apply(C a, C b) {
+    return detail::multiply(a, b);
+  }
+};
+
+// NaN is not zero, hence true.
+struct Any {
+  template <class C>
+  static constexpr C identity() {
+    return C(0);
+  }
+  template <class C>
+  static C apply(C a, C b) {
+    return (a != C(0)) | (b != C(0)) ? C(1) : C(0);
+  }
+};
+
+struct All {
+  template <class C>
+  static constexpr C identity() {
+    return C(1);
+  }
+  template <class C>
+  static C apply(C a, C b) {
+    return (a != C(0)) & (b != C(0)) ? C(1) : C(0);
+  }
+};
+
+// Folded in the compute type of `type`.
+template <class Function>
+static Tensor& fold(KernelContext& ctx, const Tensor& self, uint32_t mask, bool keepdim, ScalarType type,
+                    Tensor& out) {
+  ReduceLoop loop;
+  Tensor* outs[] = {&out};
+  if (!loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
+  dispatch_compute(ctx, type, [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    FoldOf<C, Function> operation(out);
+    loop.run<C>(operation);
+  });
+  return out;
+}
+
+// Elements become out's dtype first, as in ATen: a sum of floats given as int64
+// is a sum of integers.
+template <class Map>
+static Tensor& sum(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
+                   Tensor& out) {
+  uint32_t mask;
+  if (!reduced_dims(ctx, self, dims, mask)) return out;
+  if (out.scalar_type() == ScalarType::Bool)
+    return fold<Any>(ctx, self, mask, keepdim, self.scalar_type(), out);
+  ReduceLoop loop;
+  Tensor* outs[] = {&out};
+  if (!loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
+  dispatch_compute(ctx, out.scalar_type(), [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    SumOf<C, Map, C> operation(out);
+    loop.run<C>(operation);
+  });
+  return out;
+}
+
+Tensor& sum_int_list_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
+                         bool keepdim, Optional<ScalarType>, Tensor& out) {
+  return sum<Same>(ctx, self, dim, keepdim, out);
+}
+
+Tensor& sum_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
+  return sum<Same>(ctx, self, nullopt, false, out);
+}
+
+Tensor& nansum_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
+                   Optional<ScalarType>, Tensor& out) {
+  if (!is_floating(self.scalar_type())) return sum<Same>(ctx, self, dim, keepdim, out);
+  return sum<NanAsZero>(ctx, self, dim, keepdim, out);
+}
+
+static Tensor& mean(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
+                    Tensor& out) {
+  uint32_t mask;
+  ReduceLoop loop;
+  Tensor* outs[] = {&out};
+  if (!is_floating(out.scalar_type())) {
+    ctx.fail(Status::InvalidArgument, "a mean is floating point, out has dtype {}",
+             dtype_name(out.scalar_type()));
+    return out;
+  }
+  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
+  Mean map;
+  map.count = loop.elements();
+  dispatch_compute(ctx, out.scalar_type(), [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    if constexpr (!same_type<C, int64_t>) {
+      SumOf<C, Mean, C> operation(out, map);
+      loop.run<C>(operation);
+    }
+  });
+  return out;
+}
+
+Tensor& mean_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
+                 Optional<ScalarType>, Tensor& out) {
+  return mean(ctx, self, dim, keepdim, out);
+}
+
+Tensor& mean_dtype_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
+  return mean(ctx, self, nullopt, false, out);
+}
+
+static Tensor& product(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
+                       Tensor& out) {
+  uint32_t mask;
+  if (!reduced_dims(ctx, self, dims, mask)) return out;
+  if (out.scalar_type() == ScalarType::Bool)
+    return fold<All>(ctx, self, mask, keepdim, self.scalar_type(), out);
+  return fold<Multiply>(ctx, self, mask, keepdim, out.scalar_type(), out);
+}
+
+Tensor& prod_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Optional<ScalarType>,
+                     Tensor& out) {
+  return product(ctx, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
+}
+
+Tensor& prod_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
+  return product(ctx, self, nullopt, false, out);
+}
+
+// An empty list reduces nothing here: each element is its own any().
+template <class Function>
+static Tensor& logical(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
+                       Tensor& out) {
+  uint32_t mask;
+  if (!reduced_dims(ctx, self, dims, mask, false)) return out;
+  return fold<Function>(ctx, self, mask, keepdim, self.scalar_type(), out);
+}
+
+Tensor& any_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& out) {
+  return logical<Any>(ctx, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
+}
+
+Tensor& any_dims_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
+                     Tensor& out) {
+  return logical<Any>(ctx, self, dim, keepdim, out);
+}
+
+Tensor& any_all_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return logical<Any>(ctx, self, nullopt, false, out);
+}
+
+Tensor& all_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& out) {
+  return logical<All>(ctx, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
+}
+
+Tensor& all_dims_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
+                     Tensor& out) {
+  return logical<All>(ctx, self, dim, keepdim, out);
+}
+
+Tensor& all_all_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return logical<All>(ctx, self, nullopt, false, out);
+}
+
+// Counted in int64: a float stops counting at 2^24.
+template <class C>
+struct CountOf {
+  explicit CountOf(Tensor& to) : out(to) {}
+
+  Tensor& out;
+  int64_t count[kReduceColumns];
+
+  void start(int columns) {
+    for (int k = 0; k < columns; ++k) count[k] = 0;
+  }
+  void row(const C* x, dim_t n) {
+    for (dim_t i = 0; i < n; ++i) count[0] += x[i] != C(0);
+  }
+  void column(const C* x, int columns) {
+    for (int k = 0; k < columns; ++k) count[k] += x[k] != C(0);
+  }
+  void store(const dim_t* offset, const dim_t* stride, int columns) {
+    char* to = static_cast<char*>(out.data_ptr()) + offset[0] * static_cast<dim_t>(out.element_size());
+    store_block(out.scalar_type(), to, stride[0], count, columns);
+  }
+};
+
+static Tensor& count_nonzero(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
+                             Tensor& out) {
+  uint32_t mask;
+  ReduceLoop loop;
+  Tensor* outs[] = {&out};
+  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, false, outs, 1)) return out;
+  dispatch_compute(ctx, self.scalar_type(), [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    CountOf<C> operation(out);
+    loop.run<C>(operation);
+  });
+  return out;
+}
+
+Tensor& count_nonzero_dim_int_list_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim,
+                                       Tensor& out) {
+  return count_nonzero(ctx, self, dim, out);
+}
+
+Tensor& count_nonzero_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, Tensor& out) {
+  if (!dim) return count_nonzero(ctx, self, nullopt, out);
+  return count_nonzero(ctx, self, ArrayRef<int64_t>(&dim.value(), 1), out);
+}
+
+}  // namespace penlight::portable
