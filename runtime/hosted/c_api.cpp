@@ -257,7 +257,7 @@ pl_status pl_run(pl_call* call) {
   if (call->input_count != method.input_count() || call->output_count != method.output_count()) {
     message.set("method {} has {} inputs and {} outputs; the call has {} and {}", method.name(), method.input_count(),
                 method.output_count(), call->input_count, call->output_count);
-    return report(Status::InvalidArgument, message.c_str(), call->error, sizeof call->error);
+    return call->status = report(Status::InvalidArgument, message.c_str(), call->error, sizeof call->error);
   }
   for (size_t i = 0; i < method.input_count() && status == Status::Ok; ++i) {
     const pl_value& given = call->inputs[i];
@@ -288,8 +288,8 @@ pl_status pl_run(pl_call* call) {
     if (status == Status::Ok) changed |= export_value(value, call->outputs[i]);
   }
   call->changed = changed;
-  if (status == Status::Ok) return 0;
-  return report(status, message.c_str(), call->error, sizeof call->error);
+  call->status = static_cast<pl_status>(status);
+  return status == Status::Ok ? 0 : report(status, message.c_str(), call->error, sizeof call->error);
 }
 
 pl_status pl_state_count(pl_module* module, uint64_t* count, char* error, size_t error_size) {

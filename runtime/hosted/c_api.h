@@ -86,7 +86,7 @@ typedef struct pl_call {
   uint64_t output_count;
   uint64_t max_jumps;
   uint32_t changed; /* an output has another address, size or tag than the structure held before */
-  uint32_t reserved;
+  pl_status status; /* of the last run */
   char error[PL_ERROR_SIZE];
 } pl_call;
 

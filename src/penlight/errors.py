@@ -58,6 +58,10 @@ class InvalidPlan(PenlightError):
     """A memory plan lets two live tensors share bytes, or leaves one without."""
 
 
+class FileMissing(PenlightError, FileNotFoundError):
+    """There is no file at the path that was given."""
+
+
 class InvalidProgram(PenlightError):
     """The file is damaged, truncated, or not a program."""
 
@@ -78,6 +82,13 @@ class MethodNotFound(PenlightError, KeyError):
     """No method of that name; offers the nearest one."""
 
     def __str__(self) -> str:  # KeyError would print the repr
+        return Exception.__str__(self)
+
+
+class StateNotFound(PenlightError, KeyError):
+    """The program keeps no tensor of that name; offers the nearest one."""
+
+    def __str__(self) -> str:
         return Exception.__str__(self)
 
 

@@ -1,0 +1,272 @@
+"""A method of a loaded program: from Python arguments to the runtime and back."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penlight.errors import InvalidInput
+from . import dtypes, library
+from .arguments import NumberArgument, TensorArgument, TensorSpec
+from .library import BOOL, DOUBLE, INT, NONE, TENSOR, Value
+from .memory import view
+from .structure import Structure, parse
+
+if TYPE_CHECKING:
+    from .program import LoadedProgram
+
+_UNLIMITED = 2**64 - 1
+
+
+class LoadedMethod:
+    """One entry point of a loaded program; call it like the model's own function.
+
+    Attributes:
+        name: of the method.
+        inputs: a TensorSpec for each tensor input, the name of the type for numbers.
+        outputs: the same of outputs.
+        arena_sizes: bytes of each planned region.
+        instruction_count: how many instructions one run executes at least once.
+    """
+
+    def __init__(self, program: LoadedProgram, name: str) -> None:
+        self._program = program
+        self.name = name
+        info = program._method_info(name)
+        lib, handle, encoded = program._library, program._handle, name.encode()
+        self._in_structure = _expected(parse(_text(info.input_structure)), info.input_count)
+        self._out_structure = _expected(parse(_text(info.output_structure)), info.output_count)
+        names = _input_names(self._in_structure, info.input_count)
+        self.inputs: list[TensorSpec | str] = []
+        self.outputs: list[TensorSpec | str] = []
+        self._output_tags: list[int] = []
+        found = library.Info()
+        tags = []
+        for index in range(info.input_count):
+            library.check_quietly(lib.pl_describe_input(handle, encoded, index, found), program._where)
+            tags.append(found.tag)
+            tensor = found.tag == TENSOR
+            self.inputs.append(TensorSpec(found, names[index]) if tensor else library.TAG_NAMES[found.tag])
+        for index in range(info.output_count):
+            library.check_quietly(lib.pl_describe_output(handle, encoded, index, found), program._where)
+            self._output_tags.append(found.tag)
+            tensor = found.tag == TENSOR
+            self.outputs.append(
+                TensorSpec(found, f"output {index}") if tensor else library.TAG_NAMES[found.tag]
+            )
+        self.instruction_count = int(info.instruction_count)
+        self.method_bytes = int(info.method_bytes)
+        self.arena_sizes = program._arena_sizes(name, info.arena_count)
+
+        self._input_values = (Value * max(1, info.input_count))()
+        self._output_values = (Value * max(1, info.output_count))()
+        self._arguments: list[TensorArgument | NumberArgument] = []
+        for index, spec in enumerate(self.inputs):
+            value = self._input_values[index]
+            if isinstance(spec, TensorSpec):
+                self._arguments.append(TensorArgument(spec, value, name))
+            else:
+                self._arguments.append(NumberArgument(tags[index], value, names[index], name))
+        self._count = len(self._arguments)
+        # Positional leaves only: no containers to take apart.
+        self._is_flat = self._in_structure is None or (
+            self._in_structure.kind == "sequence"
+            and len(self._in_structure.children) == 2
+            and self._in_structure.children[0].is_flat
+            and self._in_structure.children[1].leaf_count == 0
+        )
+        self._one_output = self._out_structure is not None and self._out_structure.kind == "leaf"
+        self._call = library.Call(
+            inputs=self._input_values,
+            outputs=self._output_values,
+            input_count=info.input_count,
+            output_count=info.output_count,
+            max_jumps=_UNLIMITED,
+        )
+        self._call_address = ctypes.addressof(self._call)
+        self._run = lib.pl_run
+        self._views: list[np.ndarray[Any, Any] | None] = []
+        self._torch_dtypes: list[Any] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the method. Inputs and outputs have the containers the model was exported with."""
+        leaves = (
+            args if self._is_flat and not kwargs and len(args) == self._count else self._flatten(args, kwargs)
+        )
+        with self._program._lock:
+            if not self._call.method:
+                self._prepare()
+            keep = [argument.set(leaf) for argument, leaf in zip(self._arguments, leaves, strict=True)]
+            if self._run(self._call_address):
+                self._views = []
+                self._fail()
+            del keep
+            outputs = self._read_outputs(leaves)
+        if self._one_output:
+            return outputs[0]
+        if self._out_structure is not None:
+            return self._out_structure.unflatten(iter(outputs))
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def instruction_names(self) -> list[str]:
+        """Operator or backend of each instruction."""
+        with self._program._lock:
+            self._prepare()
+            buffer = ctypes.create_string_buffer(160)
+            names = []
+            for index in range(self.instruction_count):
+                self._program._library.pl_instruction_name(self._call.method, index, buffer, 160)
+                names.append(buffer.value.decode())
+            return names
+
+    def times(self, *args: Any, repeats: int = 10, **kwargs: Any) -> list[int]:
+        """Run `repeats` times; mean nanoseconds of each instruction."""
+        count = self.instruction_count
+        nanoseconds, runs = (ctypes.c_uint64 * max(1, count))(), (ctypes.c_uint64 * max(1, count))()
+        with self._program._lock:
+            self._prepare()
+            lib, method = self._program._library, self._call.method
+            library.check_quietly(lib.pl_trace_times(method, nanoseconds, runs, count), self._program._where)
+        try:
+            for _ in range(repeats):
+                self(*args, **kwargs)
+        finally:
+            lib.pl_trace_times(method, None, None, 0)
+        return [nanoseconds[i] // max(1, repeats) for i in range(count)]
+
+    def limit_jumps(self, count: int) -> None:
+        """Let a run take at most `count` backward jumps: for programs that nobody trusts."""
+        self._call.max_jumps = count
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(repr, self.inputs))
+        outputs = ", ".join(map(repr, self.outputs))
+        return f"<method {self.name}({inputs}) -> {outputs}>"
+
+    def _prepare(self) -> None:
+        if not self._call.method:
+            self._call.method = self._program._load_method(self.name)
+
+    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        structure = self._in_structure
+        if structure is None:
+            if kwargs:
+                raise self._count_error(f"keyword arguments {', '.join(kwargs)}")
+            leaves = list(args)
+            if len(leaves) != self._count:
+                raise self._count_error(str(len(leaves)))
+            return leaves
+        positional, named = structure.children
+        if len(args) != len(positional.children) or set(kwargs) != set(named.keys):
+            args = _place_arguments(args, kwargs, positional, named, self)
+            kwargs = {key: kwargs[key] for key in named.keys}
+        found: list[Any] = []
+        for index, (child, item) in enumerate(zip(positional.children, args, strict=True)):
+            child.flatten(item, f"input {index}", found)
+        for key, child in zip(named.keys, named.children, strict=True):
+            child.flatten(kwargs[key], f"input {key}", found)
+        return found
+
+    def _count_error(self, got: str) -> InvalidInput:
+        names = [spec.name if isinstance(spec, TensorSpec) else spec for spec in self.inputs]
+        takes = f"{self._count} input{'s' * (self._count != 1)}"
+        return InvalidInput(
+            f"method {self.name} takes {takes}" + (f": {', '.join(names)}" if names else ""), got=got
+        )
+
+    def _fail(self) -> None:
+        where = f"method {self.name}, in {self._program._where}"
+        raise library.failure(self._call.status, self._call.error.decode(errors="replace"), where)
+
+    def _read_outputs(self, leaves: Sequence[Any]) -> list[Any]:
+        if self._call.changed or not self._views:
+            self._view_outputs()
+        torch = sys.modules.get("torch")
+        if torch is not None and any(isinstance(leaf, torch.Tensor) for leaf in leaves):
+            return [self._torch_output(index, torch) for index in range(len(self._output_tags))]
+        copy = self._program._copies
+        outputs: list[Any] = []
+        for index, known in enumerate(self._views):
+            if known is None:
+                outputs.append(self._number(index))
+            else:
+                outputs.append(known.copy() if copy else known)
+        return outputs
+
+    def _view_outputs(self) -> None:
+        """Arrays over the memory where the runtime left the outputs."""
+        self._views = [
+            view(value, self._program) if value.tag == TENSOR else None
+            for value in self._output_values[: len(self._output_tags)]
+        ]
+
+    def _number(self, index: int) -> Any:
+        value = self._output_values[index]
+        tag = value.tag
+        if tag == INT:
+            return value.integer
+        if tag == DOUBLE:
+            return value.real
+        if tag == BOOL:
+            return bool(value.integer)
+        if tag == library.STRING:
+            return ctypes.string_at(value.data, value.size).decode(errors="replace")
+        if tag == NONE:
+            return None
+        raise library.failure(5, f"output {index} is a {library.TAG_NAMES[tag]}", f"method {self.name}")
+
+    def _torch_output(self, index: int, torch: Any) -> Any:
+        known = self._views[index]
+        if known is None:
+            return self._number(index)
+        number = self._output_values[index].dtype
+        raw = dtypes.raw_dtype(number)
+        if raw is None:
+            return torch.from_numpy(known.copy() if self._program._copies else known)
+        signed = {1: np.uint8, 2: np.int16, 4: np.int32}[raw.itemsize]
+        return torch.from_numpy(known.copy().view(signed)).view(dtypes.torch_dtype(number))
+
+
+def _text(value: bytes | None) -> str | None:
+    return value.decode() if value else None
+
+
+def _expected(structure: Structure | None, count: int) -> Structure | None:
+    """A structure with another number of leaves than the method has is of no use."""
+    return structure if structure is not None and structure.leaf_count == count else None
+
+
+def _input_names(structure: Structure | None, count: int) -> list[str]:
+    """Keyword arguments by name, positional ones by number, items of containers by their path."""
+    if structure is None or len(structure.children) != 2:
+        return [str(index) for index in range(count)]
+    positional, named = structure.children
+    names = [name for index, child in enumerate(positional.children) for name in child.paths(str(index))]
+    return names + [
+        name for key, child in zip(named.keys, named.children, strict=True) for name in child.paths(key)
+    ]
+
+
+def _place_arguments(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    positional: Structure,
+    named: Structure,
+    method: LoadedMethod,
+) -> tuple[Any, ...]:
+    """Explain why arguments do not fit what the method takes."""
+    missing = [key for key in named.keys if key not in kwargs]
+    extra = [key for key in kwargs if key not in named.keys]
+    got = f"{len(args)} positional"
+    if missing:
+        got += f"; missing {', '.join(missing)}"
+    if extra:
+        got += f"; not expected {', '.join(extra)}"
+    takes = f"{len(positional.children)} positional argument{'s' * (len(positional.children) != 1)}"
+    if named.keys:
+        takes += f" and the keyword{'s' * (len(named.keys) != 1)} {', '.join(named.keys)}"
+    raise InvalidInput(f"method {method.name} takes {takes}", where=method._program._where, got=got)

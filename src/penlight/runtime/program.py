@@ -1,0 +1,173 @@
+"""A loaded program: its methods, their metadata, its state."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from penlight.errors import MethodNotFound
+from . import library
+from .library import Value
+from .memory import view
+from .method import LoadedMethod
+from .nearest import nearest
+from .state import State
+
+
+class LoadedProgram:
+    """A program in memory, ready to run. Calling it runs the method `forward`, or its only one.
+
+    State belongs to the loaded program: load twice for two independent copies (the
+    weights are shared by the operating system). One call runs at a time; calls from
+    other threads wait for it.
+
+    Attributes:
+        methods: names of the methods.
+        state: mapping of state tensors by name, see State.
+        program_size: bytes of the file without weights.
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | bytes,
+        *,
+        data: Sequence[str | os.PathLike[str]] = (),
+        libraries: str | Sequence[str] | None = None,
+        copy: bool = True,
+        map: bool = True,
+    ) -> None:
+        self._handle: int | None = None
+        self._library = library.library()
+        self._lock = Lock()
+        self._copies = copy
+        self._loaded: dict[str, LoadedMethod] = {}
+        self._views_of_state: dict[str, list[tuple[np.ndarray[Any, Any], int]]] | None = None
+        self._error = ctypes.create_string_buffer(library.ERROR_SIZE)
+        if isinstance(libraries, str):
+            libraries = [libraries]
+        paths = [os.fsencode(path) for path in data]
+        options = library.Options(
+            libraries=",".join(libraries).encode() if libraries is not None else None,
+            data_paths=(ctypes.c_char_p * max(1, len(paths)))(*paths),
+            data_path_count=len(paths),
+            map=map,
+        )
+        handle = ctypes.c_void_p()
+        if isinstance(source, (bytes, bytearray, memoryview)):
+            self._where = f"a program of {len(source)} bytes"
+            content = bytes(source)
+            status = self._library.pl_open_bytes(
+                content, len(content), options, handle, self._error, library.ERROR_SIZE
+            )
+        else:
+            self._where = os.fspath(source)
+            status = self._library.pl_open_path(
+                os.fsencode(source), options, handle, self._error, library.ERROR_SIZE
+            )
+        library.check(status, self._error, self._where)
+        self._handle = handle.value
+        count = self._library.pl_method_count(self._handle)
+        self.methods = [self._library.pl_method_name(self._handle, i).decode() for i in range(count)]
+        self.program_size = int(self._library.pl_program_size(self._handle))
+        self.state = State(self)
+        self._default: LoadedMethod | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run `forward`, or the only method."""
+        method = self._default
+        if method is None:
+            only = self.methods[0] if len(self.methods) == 1 else "forward"
+            method = self._default = self[only]
+        return method(*args, **kwargs)
+
+    def __getitem__(self, name: str) -> LoadedMethod:
+        """A method by its name."""
+        method = self._loaded.get(name)
+        if method is None:
+            if name not in self.methods:
+                raise MethodNotFound(
+                    f"the program has no method {name!r}", where=self._where, do=nearest(name, self.methods)
+                )
+            with self._lock:
+                method = self._loaded.setdefault(name, LoadedMethod(self, name))
+        return method
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.methods
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.methods)
+
+    def __repr__(self) -> str:
+        return f"<program {self._where}: {', '.join(self.methods)}>"
+
+    def verify(self) -> None:
+        """Prepare every method, so that whatever is wrong with one shows now."""
+        with self._lock:
+            status = self._library.pl_verify(self._handle, self._error, library.ERROR_SIZE)
+            library.check(status, self._error, self._where)
+
+    def reset(self) -> None:
+        """Put the initial values of all state back."""
+        with self._lock:
+            status = self._library.pl_reset(self._handle, self._error, library.ERROR_SIZE)
+            library.check(status, self._error, self._where)
+
+    def named_data(self, key: str) -> bytes | None:
+        """Bytes that the file keeps under a name; None when there are none."""
+        data, size = ctypes.c_void_p(), ctypes.c_uint64()
+        status = self._library.pl_named_data(self._handle, key.encode(), data, size)
+        if status == 6:
+            return None
+        library.check_quietly(status, self._where)
+        return ctypes.string_at(data.value or 0, size.value) if size.value else b""
+
+    def __del__(self) -> None:
+        handle, self._handle = getattr(self, "_handle", None), None
+        if handle:
+            self._library.pl_close(handle)
+
+    def _method_info(self, name: str) -> library.MethodInfo:
+        info = library.MethodInfo()
+        status = self._library.pl_describe_method(
+            self._handle, name.encode(), info, self._error, library.ERROR_SIZE
+        )
+        library.check(status, self._error, self._where)
+        return info
+
+    def _arena_sizes(self, name: str, count: int) -> list[int]:
+        size, is_state = ctypes.c_uint64(), ctypes.c_int32()
+        sizes = []
+        for index in range(count):
+            status = self._library.pl_describe_arena(self._handle, name.encode(), index, size, is_state)
+            library.check_quietly(status, self._where)
+            sizes.append(size.value)
+        return sizes
+
+    def _load_method(self, name: str) -> int:
+        method = ctypes.c_void_p()
+        status = self._library.pl_load_method(
+            self._handle, name.encode(), method, self._error, library.ERROR_SIZE
+        )
+        library.check(status, self._error, self._where)
+        self._views_of_state = None
+        return method.value or 0
+
+    def _state_views(self) -> dict[str, list[tuple[np.ndarray[Any, Any], int]]]:
+        if self._views_of_state is None:
+            count = ctypes.c_uint64()
+            status = self._library.pl_state_count(self._handle, count, self._error, library.ERROR_SIZE)
+            library.check(status, self._error, self._where)
+            views: dict[str, list[tuple[np.ndarray[Any, Any], int]]] = {}
+            for index in range(count.value):
+                value, name = Value(), ctypes.c_char_p()
+                self._library.pl_state(self._handle, index, value, name)
+                text = name.value.decode() if name.value else f"state {index}"
+                views.setdefault(text, []).append((view(value, self), int(value.dtype)))
+            self._views_of_state = views
+        return self._views_of_state
