@@ -45,6 +45,7 @@ $(READY): pyproject.toml cmake/build_backend.py | $(PY)
 	  $(PIP) install $(PIP_EXTRA) $(TORCH)
 	@$(PIP) install $(PIP_EXTRA) "scikit-build-core>=0.11" "pyyaml>=6"
 	@requires=$$($(PY) cmake/build_backend.py requires) && $(PIP) install $(PIP_EXTRA) pip $$requires
+	@$(PY) cmake/build_backend.py native
 	@$(PIP) install $(PIP_EXTRA) --no-build-isolation --editable '.[compile,dev]' $(TORCH)
 	@touch $@
 

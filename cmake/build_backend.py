@@ -31,6 +31,7 @@ _PROBE = "#include <stdint.h>\ntemplate <auto x> int f() { return x; }\nint main
 
 build_sdist = skbuild.build_sdist
 get_requires_for_build_sdist = skbuild.get_requires_for_build_sdist
+prepare_metadata_for_build_wheel = skbuild.prepare_metadata_for_build_wheel
 
 
 def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:
@@ -58,8 +59,17 @@ def build_editable(
     metadata_directory: str | None = None,
 ) -> str:
     build_native([])
-    settings = {**(config_settings or {}), "wheel.cmake": "false", "editable.mode": "inplace"}
-    return skbuild.build_editable(wheel_directory, settings, metadata_directory)
+    return skbuild.build_editable(wheel_directory, _editable(config_settings), metadata_directory)
+
+
+def prepare_metadata_for_build_editable(
+    metadata_directory: str, config_settings: dict[str, Any] | None = None
+) -> str:
+    return skbuild.prepare_metadata_for_build_editable(metadata_directory, _editable(config_settings))
+
+
+def _editable(config_settings: dict[str, Any] | None) -> dict[str, Any]:
+    return {**(config_settings or {}), "wheel.cmake": "false", "editable.mode": "inplace"}
 
 
 def has_compiler() -> bool:
@@ -113,7 +123,8 @@ def build_native(options: list[str]) -> None:
             zig.mkdir(exist_ok=True)
             environment = {**os.environ, **_compiler_environment(zig)}
             command = [cmake, "-S", str(ROOT), "-B", str(NATIVE), f"-DPython_EXECUTABLE={sys.executable}"]
-            command += ["-DPENLIGHT_INPLACE=ON", "-DPENLIGHT_BUILD_TESTS=ON", *options]
+            command += ["-DPENLIGHT_INPLACE=ON", "-DPENLIGHT_BUILD_TESTS=ON"]
+            command += ["-DPENLIGHT_WERROR=ON", *options] if os.environ.get("CI") else options
             command += environment.get("CMAKE_ARGS", "").split()
             ninja = _tool("ninja")
             if ninja and not (NATIVE / "CMakeCache.txt").exists():
