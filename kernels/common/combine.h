@@ -1,0 +1,96 @@
+// Combining values with what is already in memory: the accumulating forms of
+// index_put, index_add, scatter. One row function a dtype, chosen once a call.
+#pragma once
+
+#include "kernels/common/convert.h"
+#include "kernels/common/view.h"
+
+namespace penlight {
+
+enum class Combine : uint8_t { Add, Multiply, Min, Max, Replace };
+
+// to[i] = to[i] (op) from[i]; strides in bytes, 0 allowed on either side.
+using CombineRow = void (*)(Combine op, char* to, dim_t to_stride, const char* from, dim_t from_stride,
+                            dim_t count);
+
+namespace detail {
+
+template <class C>
+struct WideOf {
+  using type = C;
+};
+template <>
+struct WideOf<int64_t> {
+  using type = uint64_t;
+};
+
+template <class T, class Function>
+void combine_each(char* to, dim_t to_stride, const char* from, dim_t from_stride, dim_t count,
+                  Function function) {
+  using C = Compute<T>;
+  for (dim_t i = 0; i < count; ++i, to += to_stride, from += from_stride) {
+    T a, b;
+    memcpy(&a, to, sizeof a);
+    memcpy(&b, from, sizeof b);
+    a = convert<T>(function(convert<C>(a), convert<C>(b)));
+    memcpy(to, &a, sizeof a);
+  }
+}
+
+template <class T>
+void combine_row(Combine op, char* to, dim_t to_stride, const char* from, dim_t from_stride, dim_t count) {
+  using C = Compute<T>;
+  using Wide = typename WideOf<C>::type;  // unsigned for integers: they wrap
+  switch (op) {
+    case Combine::Add:
+      return combine_each<T>(to, to_stride, from, from_stride, count, [](C a, C b) {
+        return static_cast<C>(static_cast<Wide>(a) + static_cast<Wide>(b));
+      });
+    case Combine::Multiply:
+      return combine_each<T>(to, to_stride, from, from_stride, count, [](C a, C b) {
+        return static_cast<C>(static_cast<Wide>(a) * static_cast<Wide>(b));
+      });
+    case Combine::Min:
+      return combine_each<T>(to, to_stride, from, from_stride, count,
+                             [](C a, C b) { return (b < a || b != b) ? b : a; });
+    case Combine::Max:
+      return combine_each<T>(to, to_stride, from, from_stride, count,
+                             [](C a, C b) { return (b > a || b != b) ? b : a; });
+    case Combine::Replace:
+      return combine_each<T>(to, to_stride, from, from_stride, count, [](C, C b) { return b; });
+  }
+}
+
+}  // namespace detail
+
+// Null, with the failure recorded, for a dtype that nothing is computed in.
+inline CombineRow combine_row_for(KernelContext& ctx, ScalarType type) {
+  CombineRow row = nullptr;
+  dispatch<RealBool>(ctx, type, [&](auto tag) { row = detail::combine_row<typename decltype(tag)::type>; });
+  return row;
+}
+
+// The same for two views of equal sizes.
+inline void combine_views(CombineRow row, Combine op, const View& to, const View& from) {
+  if (to.numel() == 0) return;
+  const int last = to.dim - 1;
+  dim_t at[kMaxViewDim] = {};
+  char* dst = to.data;
+  const char* src = from.data;
+  for (;;) {
+    row(op, dst, last < 0 ? 0 : to.strides[last], src, last < 0 ? 0 : from.strides[last],
+        last < 0 ? 1 : to.sizes[last]);
+    int d = last - 1;
+    for (; d >= 0; --d) {
+      dst += to.strides[d];
+      src += from.strides[d];
+      if (++at[d] < to.sizes[d]) break;
+      dst -= to.strides[d] * to.sizes[d];
+      src -= from.strides[d] * to.sizes[d];
+      at[d] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+}  // namespace penlight
