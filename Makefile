@@ -19,7 +19,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/.ready
 
 .PHONY: help build native demo test test-all pytest ctest lint format types size bench conformance examples \
-        models peers sanitize docs wheel clean distclean
+        models peers sanitize wheel clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  \1\t/' | expand -t 2,16
@@ -112,6 +112,11 @@ conformance: build ## every operator case against PyTorch
 
 examples: build models ## run every example
 	@for file in examples/[0-9]*.py; do echo "== $$file"; $(PY) $$file || exit 1; done
+
+sanitize: $(READY) ## the C++ tests under AddressSanitizer and UBSan
+	@cmake -S . -B build/sanitize -DPENLIGHT_SANITIZE=ON -DPENLIGHT_BUILD_TESTS=ON -DPython_EXECUTABLE=$(CURDIR)/$(PY) >/dev/null
+	@cmake --build build/sanitize --parallel 2
+	@ctest --test-dir build/sanitize --output-on-failure -j 2
 
 wheel: $(READY) ## a wheel in dist/
 	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .

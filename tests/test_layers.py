@@ -18,7 +18,19 @@ NATIVE = ROOT / "build" / "native"
 
 # A folder imports only from folders before it.
 PYTHON_LAYERS = [
-    *("errors", "ir", "program", "ops", "dialects", "passes", "quant", "delegate", "memory", "emit"),
+    *(
+        "errors",
+        "ir",
+        "program",
+        "ops",
+        "dialects",
+        "passes",
+        "quant",
+        "delegate",
+        "flatten",
+        "memory",
+        "emit",
+    ),
     *("pipeline", "backends", "build", "runtime", "device", "devtools", "cli"),
 ]
 CPP_LAYERS = ["core", "program", "kernel", "backend", "exec", "trace", "platform", "hosted"]
