@@ -1,0 +1,53 @@
+// Windows sliding over a signal, an image or a volume: what all pooling shares.
+//
+// Signals and images are volumes with leading dimensions of size 1. A window is
+// given by one range along each axis, so that fixed and adaptive pooling differ
+// only in how an axis makes its ranges.
+#pragma once
+
+#include <penlight/kernel.h>
+
+namespace penlight::portable {
+
+// The inputs of one output position along an axis: first, first + step, ... below end.
+struct PoolRange {
+  dim_t first, end, step;
+  dim_t padded;  // length before it was cut to the input
+
+  dim_t count() const { return end > first ? (end - first + step - 1) / step : 0; }
+};
+
+struct PoolAxis {
+  dim_t in = 1, out = 1;
+  dim_t kernel = 1, stride = 1, padding = 0, dilation = 1;
+  bool adaptive = false;
+  dim_t in_stride = 0, out_stride = 0, indices_stride = 0;
+
+  PoolRange range(dim_t position) const;
+};
+
+struct PoolShape {
+  dim_t batch, channels;
+  dim_t in_batch, in_channel, out_batch, out_channel, indices_batch, indices_channel;
+  PoolAxis axes[3];
+};
+
+// Fill `shape` from the arguments and give `out` (and `indices`, may be null) its
+// sizes. False with the failure recorded. Empty `stride` means the kernel's size.
+bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
+                  ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
+                  bool ceil_mode, Tensor& out, Tensor* indices, PoolShape& shape);
+bool prepare_adaptive_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> output_size,
+                           Tensor& out, Tensor* indices, PoolShape& shape);
+
+struct PoolAverage {
+  bool count_padding;
+  int64_t divisor;  // 0: the window's own size
+};
+
+bool average_pool(KernelContext& ctx, const PoolShape& shape, const PoolAverage& average, const Tensor& self,
+                  Tensor& out);
+bool maximum_pool(KernelContext& ctx, const PoolShape& shape, const Tensor& self, Tensor& out,
+                  Tensor& indices);
+
+}  // namespace penlight::portable

@@ -1,0 +1,89 @@
+// A part of a tensor, some of its dimensions in their logical order, read into a
+// row of the compute type or written back from one.
+//
+// Dimensions that lie evenly in memory are one, so that for most tensors a span
+// is a single block.
+#pragma once
+
+#include <penlight/kernel.h>
+
+#include "kernels/common/convert.h"
+
+namespace penlight::portable {
+
+class Span {
+ public:
+  // Dimensions [first, last) of `tensor`.
+  Span(const Tensor& tensor, dim_t first, dim_t last) : Span(tensor.dtype()) {
+    for (dim_t d = first; d < last; ++d) push(tensor.size(d), tensor.stride(d));
+  }
+  explicit Span(ScalarType dtype)
+      : dtype_(dtype), item_(static_cast<dim_t>(element_size(dtype))), dim_(0), count_(1) {}
+
+  // One more dimension, inside of those there are.
+  void push(dim_t size, dim_t stride) {
+    count_ *= size;
+    if (size == 1) return;
+    if (dim_ > 0 && strides_[dim_ - 1] == stride * size) {
+      sizes_[dim_ - 1] *= size;
+      strides_[dim_ - 1] = stride;
+      return;
+    }
+    sizes_[dim_] = size;
+    strides_[dim_++] = stride;
+  }
+
+  dim_t count() const { return count_; }
+  ScalarType dtype() const { return dtype_; }
+
+  // Offset in elements of item `index`, counted in logical order.
+  dim_t offset(dim_t index) const {
+    dim_t at = 0;
+    for (int d = dim_ - 1; d >= 0; --d) {
+      at += index % sizes_[d] * strides_[d];
+      index /= sizes_[d];
+    }
+    return at;
+  }
+
+  // `data` is the tensor's first element, `at` an offset in elements.
+  template <class T>
+  void load(T* row, const void* data, dim_t at) const {
+    const char* from = static_cast<const char*>(data) + at * item_;
+    for_each_block([&](dim_t done, dim_t offset, dim_t stride, dim_t count) {
+      load_block(row + done, dtype_, from + offset * item_, stride, count);
+    });
+  }
+  template <class T>
+  void store(const T* row, void* data, dim_t at) const {
+    char* to = static_cast<char*>(data) + at * item_;
+    for_each_block([&](dim_t done, dim_t offset, dim_t stride, dim_t count) {
+      store_block(dtype_, to + offset * item_, stride, row + done, count);
+    });
+  }
+
+ private:
+  template <class Block>
+  void for_each_block(Block&& block) const {
+    if (count_ == 0) return;
+    if (dim_ == 0) return block(dim_t{0}, dim_t{0}, dim_t{1}, dim_t{1});
+    const int inner = dim_ - 1;
+    const dim_t step = sizes_[inner];
+    for (dim_t done = 0; done < count_; done += step) {
+      dim_t at = 0, rest = done / step;
+      for (int d = inner - 1; d >= 0; --d) {
+        at += rest % sizes_[d] * strides_[d];
+        rest /= sizes_[d];
+      }
+      block(done, at, strides_[inner], step);
+    }
+  }
+
+  ScalarType dtype_;
+  dim_t item_;
+  int dim_;
+  dim_t count_;
+  dim_t sizes_[kMaxDim], strides_[kMaxDim];
+};
+
+}  // namespace penlight::portable
