@@ -117,7 +117,9 @@ def conv_channels_last() -> Exchange:
 
 @program
 def conv_1d_and_transposed() -> Exchange:
-    net = nn.Sequential(nn.Conv1d(2, 4, 5, dilation=2), nn.LeakyReLU(0.1), nn.ConvTranspose1d(4, 3, 4, stride=2))
+    net = nn.Sequential(
+        nn.Conv1d(2, 4, 5, dilation=2), nn.LeakyReLU(0.1), nn.ConvTranspose1d(4, 3, 4, stride=2)
+    )
     return Exchange({"forward": net}, [("forward", (torch.randn(2, 2, 30),))])
 
 
@@ -138,7 +140,9 @@ def norms() -> Exchange:
 
 @program
 def recurrent_cell() -> Exchange:
-    return one(lambda m, x, h, c: m.cell(x, (h, c)), *(torch.randn(2, 6) for _ in range(3)), cell=nn.LSTMCell(6, 6))
+    return one(
+        lambda m, x, h, c: m.cell(x, (h, c)), *(torch.randn(2, 6) for _ in range(3)), cell=nn.LSTMCell(6, 6)
+    )
 
 
 # --- value types ----------------------------------------------------------------
@@ -180,7 +184,13 @@ def scalars() -> Exchange:
 @program
 def int_lists() -> Exchange:
     def run(m: Any, x: Tensor) -> Any:
-        return x.permute(2, 0, 1).clone(), x.sum((0, 2)), x.mean((-1,), True), F.pad(x, (1, 2), value=0.5), x.flip((0, 2))
+        return (
+            x.permute(2, 0, 1).clone(),
+            x.sum((0, 2)),
+            x.mean((-1,), True),
+            F.pad(x, (1, 2), value=0.5),
+            x.flip((0, 2)),
+        )
 
     return one(run, torch.randn(2, 3, 4))
 
@@ -255,20 +265,33 @@ def dtype_arguments() -> Exchange:
 def logic() -> Exchange:
     def run(m: Any, x: Tensor, y: Tensor) -> Any:
         mask = (x > 0) & ~(y < 0)
-        return mask, torch.where(mask, x, y), x.masked_fill(mask, -1.0), mask.any(), mask.any(1), torch.logical_not(mask)
+        return (
+            mask,
+            torch.where(mask, x, y),
+            x.masked_fill(mask, -1.0),
+            mask.any(),
+            mask.any(1),
+            torch.logical_not(mask),
+        )
 
     return one(run, torch.randn(3, 4), torch.randn(3, 4))
 
 
 @program
 def shapes_of_nothing() -> Exchange:
-    return one(lambda m, x, e: (x * 2, x.reshape(1), e + 1, torch.cat([e, e], 1)), torch.tensor(3.0), torch.zeros(0, 4))
+    return one(
+        lambda m, x, e: (x * 2, x.reshape(1), e + 1, torch.cat([e, e], 1)),
+        torch.tensor(3.0),
+        torch.zeros(0, 4),
+    )
 
 
 @program
 def special_values() -> Exchange:
     x = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.0])
-    return one(lambda m, x: (F.relu(x), x.exp(), torch.isnan(x), torch.maximum(x, x.flip(0)), x.clamp(-1, 1)), x)
+    return one(
+        lambda m, x: (F.relu(x), x.exp(), torch.isnan(x), torch.maximum(x, x.flip(0)), x.clamp(-1, 1)), x
+    )
 
 
 @program
@@ -447,7 +470,11 @@ class Decode(nn.Module):
 @program
 def several_methods() -> Exchange:
     shared = nn.Linear(6, 3)
-    calls = [("encode", (torch.randn(2, 6),)), ("decode", (torch.randn(2, 3),)), ("encode", (torch.randn(2, 6),))]
+    calls = [
+        ("encode", (torch.randn(2, 6),)),
+        ("decode", (torch.randn(2, 3),)),
+        ("encode", (torch.randn(2, 6),)),
+    ]
     return Exchange({"encode": Encode(shared), "decode": Decode(shared)}, calls)
 
 

@@ -1,0 +1,1 @@
+"""What Penlight is measured by: real models, and its peers side by side."""

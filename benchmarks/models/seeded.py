@@ -1,0 +1,81 @@
+"""Common architectures with seeded random weights: what matters here is shape and speed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from . import Model
+
+
+def _torchvision() -> None:
+    """Let torchvision import beside a CPU torch: its own library wants CUDA's.
+
+    Only the schemas of two operators must exist; classification calls neither.
+    """
+    for schema in (
+        "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+        "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    ):
+        if not hasattr(torch.ops.torchvision, schema.split("(")[0]):
+            torch.library.define(f"torchvision::{schema.split('(')[0]}", schema[schema.index("(") :])
+
+
+def _classifier(make: Callable[[], nn.Module]) -> Model:
+    _torchvision()
+    torch.manual_seed(0)
+    network = make()
+    return Model({"forward": network}, [("forward", (torch.randn(1, 3, 224, 224),))])
+
+
+def _running_statistics(network: nn.Module) -> nn.Module:
+    """Batch norm as training leaves it: no two channels alike, so that folding is really tested."""
+    for part in network.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            nn.init.uniform_(part.running_mean, -0.1, 0.1)
+            nn.init.uniform_(part.running_var, 0.8, 1.2)
+            nn.init.uniform_(part.weight, 0.8, 1.2)
+            nn.init.uniform_(part.bias, -0.1, 0.1)
+    return network
+
+
+def _named(name: str) -> Model:
+    def make() -> nn.Module:
+        import torchvision
+
+        return _running_statistics(getattr(torchvision.models, name)())
+
+    return _classifier(make)
+
+
+def mobilenet_v2() -> Model:
+    return _named("mobilenet_v2")
+
+
+def mobilenet_v3_small() -> Model:
+    return _named("mobilenet_v3_small")
+
+
+def resnet18() -> Model:
+    return _named("resnet18")
+
+
+def resnet50() -> Model:
+    return _named("resnet50")
+
+
+def vit_tiny() -> Model:
+    """ViT-Ti/16: 12 layers, 3 heads, width 192, 5.7 M parameters."""
+
+    def make() -> nn.Module:
+        import torchvision
+
+        network = torchvision.models.VisionTransformer(
+            image_size=224, patch_size=16, num_layers=12, num_heads=3, hidden_dim=192, mlp_dim=768
+        )
+        nn.init.normal_(network.heads.head.weight, std=0.02)
+        return network
+
+    return _classifier(make)
