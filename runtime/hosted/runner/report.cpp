@@ -176,9 +176,9 @@ void print_times(const Times& times, const Module& module, bool json) {
            module.method_bytes());
     return;
   }
-  printf("load %.3f ms, first run %.3f ms", times.load_ms, times.first_ms);
+  printf("load %.4f ms, first run %.4f ms", times.load_ms, times.first_ms);
   if (times.repeats > 1) {
-    printf(", %zu runs: median %.3f ms, fastest %.3f ms", times.repeats, times.median_ms, times.min_ms);
+    printf(", %zu runs: median %.4f ms, fastest %.4f ms", times.repeats, times.median_ms, times.min_ms);
   }
   printf("; arenas %.1f KB, method %.1f KB\n", static_cast<double>(module.arena_bytes()) / 1e3,
          static_cast<double>(module.method_bytes()) / 1e3);

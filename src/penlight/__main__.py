@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from penlight.cli import main
+
+main()
