@@ -1,0 +1,1 @@
+"""What a graph may contain at each stage: ATen as exported, Core ATen, Edge."""

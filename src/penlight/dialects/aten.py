@@ -1,0 +1,197 @@
+"""torch.export program -> methods in the ATen dialect: functional graphs with specs of inputs and outputs."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind as TorchInput,
+    OutputKind as TorchOutput,
+    TensorArgument,
+)
+from torch.fx import Graph, GraphModule, Node
+
+from penlight.errors import NotSupported, UnboundedShape
+from penlight.ir.edge import EdgeMethod, InputKind, InputSpec, OutputKind, OutputSpec
+from penlight.ir.source import describe
+from penlight.passes.functionalize import CannotFunctionalize, functionalize, mutates
+
+# Sizes are int32 in programs; a larger bound is as good as none.
+_MAX_SIZE = 2**31 - 1
+
+
+def method_of(
+    name: str, exported: ExportedProgram, tensor_name: Callable[[str, torch.Tensor], str]
+) -> tuple[EdgeMethod, dict[str, torch.Tensor]]:
+    """The method that `exported` is, and the tensors it uses, by name.
+
+    `tensor_name` chooses the key of a tensor from its qualified name, so that
+    methods of one model share theirs.
+    """
+    module = copy_module(exported.graph_module)
+    try:
+        written = functionalize(module.graph) if mutates(module.graph) else {}
+    except CannotFunctionalize:
+        # torch re-traces the program, which takes longer, but knows every operator.
+        exported = exported.run_decompositions({})
+        module = copy_module(exported.graph_module)
+        written = {}
+    method, tensors = _with_specs(name, exported, module, written, tensor_name)
+    _check_bounds(method)
+    return method, tensors
+
+
+def copy_module(module: GraphModule) -> GraphModule:
+    """A copy whose graphs may be changed; its tensors are shared."""
+    graph = Graph()
+    result = graph.graph_copy(module.graph, {})
+    if result is not None:
+        graph.output(result)
+    _copy_output_meta(module.graph, graph)
+    attributes: dict[str, Any] = {}
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            value = inspect.getattr_static(module, str(node.target), None) or getattr(module, str(node.target))
+            value = getattr(module, str(node.target)) if not isinstance(value, GraphModule) else value
+            attributes[str(node.target)] = copy_module(value) if isinstance(value, GraphModule) else value
+    return GraphModule(attributes, graph)
+
+
+def _copy_output_meta(old: Graph, new: Graph) -> None:
+    new.output_node().meta = dict(old.output_node().meta)
+
+
+def _with_specs(
+    name: str,
+    exported: ExportedProgram,
+    module: GraphModule,
+    written: Mapping[Node, Node],
+    tensor_name: Callable[[str, torch.Tensor], str],
+) -> tuple[EdgeMethod, dict[str, torch.Tensor]]:
+    signature = exported.graph_signature
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    output = module.graph.output_node()
+    results = list(output.args[0])  # type: ignore[arg-type]
+    outputs = _outputs(signature)
+    mutated = {spec.target for spec in outputs if spec.kind is OutputKind.MUTATION}
+
+    tensors: dict[str, torch.Tensor] = {}
+    inputs: list[InputSpec] = []
+    names: dict[str, str] = {}
+    for spec, node in zip(signature.input_specs, placeholders, strict=True):
+        if spec.kind is TorchInput.USER_INPUT:
+            inputs.append(InputSpec(InputKind.USER, node.name))
+            continue
+        if spec.kind in (TorchInput.CUSTOM_OBJ, TorchInput.TOKEN) or spec.target is None:
+            raise NotSupported(f"the model holds '{spec.target}', which is not a tensor", where=f"input {node.name}")
+        tensor = _tensor(exported, spec.target)
+        key = tensor_name(spec.target, tensor)
+        names[spec.target] = key
+        tensors[key] = tensor
+        state = node in written or spec.target in mutated
+        inputs.append(InputSpec(InputKind.STATE if state else InputKind.CONSTANT, node.name, key))
+
+    specs = [OutputSpec(o.kind, names.get(o.target, o.target) if o.target else None) for o in outputs]
+    new_specs: list[OutputSpec] = []
+    new_results: list[Node] = []
+    for spec_in, node in zip(inputs, placeholders, strict=True):
+        if node in written:
+            kind = OutputKind.INPUT_MUTATION if spec_in.kind is InputKind.USER else OutputKind.MUTATION
+            new_specs.append(OutputSpec(kind, node.name if spec_in.kind is InputKind.USER else spec_in.target))
+            new_results.append(written[node])
+    output.args = (tuple(new_results + results),)
+
+    spec_in_tree, spec_out_tree = exported.call_spec.in_spec, exported.call_spec.out_spec
+    bounds = _bounds(exported, module.graph)
+    method = EdgeMethod(name, module, inputs, new_specs + specs, spec_in_tree, spec_out_tree, bounds)
+    return method, tensors
+
+
+def _outputs(signature: ExportGraphSignature) -> list[OutputSpec]:
+    kinds = {
+        TorchOutput.USER_OUTPUT: OutputKind.USER,
+        TorchOutput.BUFFER_MUTATION: OutputKind.MUTATION,
+        TorchOutput.USER_INPUT_MUTATION: OutputKind.INPUT_MUTATION,
+    }
+    if hasattr(TorchOutput, "PARAMETER_MUTATION"):
+        kinds[TorchOutput.PARAMETER_MUTATION] = OutputKind.MUTATION
+    specs = []
+    for spec in signature.output_specs:
+        if spec.kind not in kinds:
+            raise NotSupported(f"an output of kind {spec.kind.name.lower()}", do="export an inference program")
+        kind = kinds[spec.kind]
+        specs.append(OutputSpec(kind, None if kind is OutputKind.USER else spec.target))
+    return specs
+
+
+def _tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
+    value = exported.state_dict.get(target)
+    if value is None:
+        value = exported.constants.get(target)
+    if not isinstance(value, torch.Tensor):
+        raise NotSupported(f"the model holds '{target}', which is not a tensor", got=type(value).__name__)
+    if value.layout is not torch.strided or value.device.type != "cpu":
+        raise NotSupported(
+            f"the tensor '{target}' is not a dense tensor on the CPU",
+            got=f"{value.layout} on {value.device}",
+            do="move the model to the CPU before exporting it",
+        )
+    return value.detach()
+
+
+# --- bounds ----------------------------------------------------------------------------------------
+
+
+def _bounds(exported: ExportedProgram, graph: Graph) -> dict[sympy.Symbol, tuple[int, int]]:
+    return {
+        symbol: (_finite(limits.lower, 0), _finite(limits.upper, _MAX_SIZE))
+        for symbol, limits in exported.range_constraints.items()
+    }
+
+
+def _finite(limit: Any, otherwise: int) -> int:
+    try:
+        return max(0, min(int(limit), _MAX_SIZE))
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return otherwise
+
+
+def _check_bounds(method: EdgeMethod) -> None:
+    """Every symbol that a tensor's size has must have an upper bound."""
+    for node in method.graph.nodes:
+        value = node.meta.get("val")
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if not isinstance(item, torch.Tensor):
+                continue
+            for dim, size in enumerate(item.shape):
+                if not isinstance(size, torch.SymInt):
+                    continue
+                for symbol in sorted(size.node.expr.free_symbols, key=str):
+                    if method.bounds.get(symbol, (0, _MAX_SIZE))[1] >= _MAX_SIZE:
+                        raise _unbounded(node, dim, symbol, size)
+
+
+def _unbounded(node: Node, dim: int, symbol: sympy.Symbol, size: torch.SymInt) -> UnboundedShape:
+    if node.op == "placeholder":
+        return UnboundedShape(
+            f"dimension {dim} of input '{node.name}' has no upper bound",
+            where=f"input {node.name}, dimension {dim}, symbol {symbol}",
+            do=f'give it one: dynamic_shapes={{"{node.name}": {{{dim}: torch.export.Dim("n", max=...)}}}}, '
+            f"or Dim.AUTO(max=...)",
+        )
+    return UnboundedShape(
+        f"dimension {dim} of a result depends on values and has no upper bound",
+        where=f"{describe(node)}, dimension {dim}, size {size.node.expr}",
+        do="bound it in the model: torch._check(n <= ...) on the number it comes from",
+    )
+
+
+__all__ = ["ConstantArgument", "TensorArgument", "copy_module", "method_of", "math"]

@@ -1,0 +1,230 @@
+"""nn.Module -> torch.export program, with torch's complaints made short.
+
+torch.export's own messages are written for people who debug the tracer. What a
+user needs is their line, the reason, and what to change.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MethodType
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from penlight.errors import ExportError, InvalidInput, PenlightError, UnboundedShape
+from penlight.ir.source import user_frame
+
+
+def capture(
+    model: Any,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram:
+    """Trace `model` once with example arguments.
+
+    Args:
+        model: a module, or a method of one (`model.encode`).
+        args, kwargs: example inputs; they fix dtypes, ranks and static sizes.
+        dynamic_shapes: as for torch.export.export.
+
+    Raises:
+        ExportError: torch could not trace the model; names the user's line.
+        UnboundedShape: a dimension was asked to be dynamic and is static.
+    """
+    if isinstance(model, ExportedProgram):
+        return model
+    given = dict(kwargs or {})
+    with _forwarding(model) as module:
+        _check_mode(module)
+        if hasattr(dynamic_shapes, "dynamic_shapes"):  # ShapesCollection, AdditionalInputs
+            dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), given)
+        try:
+            # Non-strict runs the user's Python; grad mode off keeps no_grad blocks out of the graph.
+            with torch.no_grad():
+                exported = torch.export.export(
+                    module, tuple(args), given, dynamic_shapes=dynamic_shapes, strict=False
+                )
+        except PenlightError:
+            raise
+        except Exception as error:
+            raise _explain(error, module) from error
+        _check_dynamic(exported, module.forward, tuple(args), given, dynamic_shapes)
+    return exported
+
+
+@contextmanager
+def _forwarding(model: Any) -> Iterator[torch.nn.Module]:
+    """The module to export; a method other than forward takes forward's place meanwhile."""
+    if isinstance(model, torch.nn.Module):
+        yield model
+        return
+    owner = getattr(model, "__self__", None)
+    if not isinstance(model, MethodType) or not isinstance(owner, torch.nn.Module):
+        raise InvalidInput(
+            "the model is neither a module, a module's method nor an ExportedProgram",
+            got=type(model).__name__,
+            do="pass a torch.nn.Module and example arguments",
+        )
+    replaced = owner.__dict__.get("forward")
+    owner.forward = model
+    try:
+        yield owner
+    finally:
+        if replaced is None:
+            del owner.__dict__["forward"]
+        else:
+            owner.forward = replaced
+
+
+def _check_mode(module: torch.nn.Module) -> None:
+    modes = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.dropout._DropoutNd)
+    training = [name for name, part in module.named_modules() if part.training and isinstance(part, modes)]
+    if training:
+        warnings.warn(
+            f"the model is in training mode ('{training[0]}' and {len(training) - 1} more behave differently then); "
+            "call model.eval() before compiling it",
+            stacklevel=4,
+        )
+
+
+# --- messages --------------------------------------------------------------------------------------
+
+
+def _explain(error: Exception, module: torch.nn.Module) -> ExportError:
+    frames = traceback.extract_tb(error.__traceback__)
+    stack = "".join(f'File "{frame.filename}", line {frame.lineno}, in {frame.name}\n' for frame in frames)
+    text = str(error)
+    # Errors raised while tracing name the user's stack in their text; others have it as traceback.
+    inner = text[text.index("from user code") :] if "from user code" in text else ""
+    frame = user_frame(inner) if inner else _frame_in_model(frames, stack, module)
+    where = None
+    if frame is not None:
+        where = f"{frame[0]}:{frame[1]} in {frame[2]} of {type(module).__name__}"
+    return ExportError(
+        f"torch.export could not trace {type(module).__name__}",
+        where=where,
+        got=_reason(error),
+        do=_advice(error),
+    )
+
+
+def _frame_in_model(
+    frames: Sequence[traceback.FrameSummary], stack: str, module: torch.nn.Module
+) -> tuple[str, int, str] | None:
+    files = {_file_of(type(part)) for part in module.modules()} - {None}
+    own = [f for f in frames if f.filename in files and "/torch/" not in f.filename]
+    if own:
+        return own[-1].filename, own[-1].lineno or 0, own[-1].name
+    return None
+
+
+def _file_of(kind: type) -> str | None:
+    try:
+        return inspect.getsourcefile(kind)
+    except (TypeError, OSError):
+        return None
+
+
+_NOISE = re.compile(
+    r"^(\s*(For more (debug )?info|To see more|Set TORCH|Hint|Note|Caused by|For C\+\+|If you suspect|"
+    r"User [Ss]tack|from user code|The error above|The following call|To fix the error|Suggested fixes|Please|"
+    r"Potential framework|Developer debug|  File |    ))"
+)
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not _NOISE.match(line)]
+    kept = " ".join(lines[:3]) or type(error).__name__
+    return f"{type(error).__name__}: {kept[:400]}"
+
+
+def _advice(error: Exception) -> str:
+    text = f"{type(error).__name__} {error}"
+    fixes = re.search(r"Suggested fixes:\s*\n(.+)", text, re.S)
+    if fixes:
+        return "change dynamic_shapes: " + " ".join(fixes.group(1).split())[:300]
+    if "data-dependent" in text or "DataDependent" in text or "unbacked" in text or "GuardOnData" in text:
+        return "the result of an if, a size or an int() depends on tensor values: use torch.cond, torch.where or a mask"
+    if "Constraints violated" in text or "dynamic_shapes" in text:
+        return "make the dimension static, or give it the range that the model allows"
+    return "write this line without data-dependent Python, or leave it out of the exported part"
+
+
+# --- dimensions that were asked to be dynamic --------------------------------------------------------
+
+
+def _check_dynamic(
+    exported: ExportedProgram, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any], asked: Any
+) -> None:
+    """torch.export may make an AUTO dimension static without a word; nobody asked for that."""
+    if isinstance(asked, tuple | list | Mapping) and not asked or asked is None:
+        return
+    values = {node.name: node.meta.get("val") for node in exported.graph.nodes if node.op == "placeholder"}
+    names: dict[int, list[str]] = {}
+    specs = [spec for spec in exported.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    for spec, leaf in zip(specs, pytree.tree_leaves((args, kwargs)), strict=False):
+        names.setdefault(id(leaf), []).append(spec.arg.name)
+    bound = dict(inspect.signature(forward).bind(*args, **kwargs).arguments)
+    asked = _by_parameter(asked, bound)
+    for path, leaf in pytree.tree_flatten_with_path(bound)[0]:
+        if not isinstance(leaf, torch.Tensor) or not names.get(id(leaf)):
+            continue
+        name = names[id(leaf)].pop(0)
+        for dim, request in _dims(_lookup(asked, path)):
+            size = values[name].shape[dim]
+            if _is_dynamic(request) and isinstance(size, int):
+                raise UnboundedShape(
+                    f"dimension {dim} of input '{name}' was asked to be dynamic, but the model fixes it to {size}",
+                    got=f"dynamic_shapes gives it {_spell(request)}",
+                    do="remove what makes it static (a size of 0 or 1 in the example, a reshape to a constant, "
+                    "a Python branch on the size), or leave the dimension static",
+                )
+
+
+def _by_parameter(asked: Any, bound: Mapping[str, Any]) -> Any:
+    if isinstance(asked, tuple | list):
+        return dict(zip(bound, asked, strict=False))
+    # With **kwargs in the signature, torch wants their names beside the others.
+    if isinstance(asked, Mapping):
+        rest = {name: asked for name, value in bound.items() if isinstance(value, dict) and name not in asked}
+        return {**rest, **asked}
+    return asked
+
+
+def _lookup(tree: Any, path: Any) -> Any:
+    for key in path:
+        index = getattr(key, "idx", None)
+        if index is None:
+            index = getattr(key, "key", getattr(key, "name", None))
+        try:
+            tree = tree[index] if isinstance(tree, Mapping | list | tuple) else getattr(tree, str(index))
+        except (KeyError, IndexError, AttributeError, TypeError):
+            return None
+    return tree
+
+
+def _dims(request: Any) -> Iterator[tuple[int, Any]]:
+    if isinstance(request, Mapping):
+        yield from ((dim, what) for dim, what in request.items() if isinstance(dim, int))
+    elif isinstance(request, tuple | list):
+        yield from enumerate(request)
+
+
+def _is_dynamic(request: Any) -> bool:
+    if request is None or isinstance(request, int):
+        return False
+    return getattr(getattr(request, "type", None), "name", "") != "STATIC"
+
+
+def _spell(request: Any) -> str:
+    kind = getattr(request, "type", None)
+    return f"Dim.{kind.name}" if kind is not None and hasattr(kind, "name") else repr(request)

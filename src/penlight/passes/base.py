@@ -1,0 +1,156 @@
+"""Runs passes: names them, times them, removes what died, verifies after each.
+
+A pass is a function of a graph, or of a graph and its constants, that returns
+how many places it changed. It sees every graph of the program: each method's,
+and the bodies of control flow inside it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.fx import Graph, GraphModule, Node
+
+from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind
+from penlight.passes.constants import Constants
+from penlight.passes.decompose import fake_mode_of
+
+Pass = Callable[..., int | None]
+Verifier = Callable[[EdgeProgram, str], None]
+
+
+@dataclass
+class Stage:
+    """One line of the report: a pass, the nodes it left, the places it changed, its time."""
+
+    name: str
+    nodes: int
+    changed: int
+    milliseconds: float
+
+
+@dataclass
+class Report:
+    """What each stage of a compilation did; `str` prints it as a table."""
+
+    stages: list[Stage] = field(default_factory=list)
+
+    def add(self, name: str, nodes: int, changed: int, start: float) -> None:
+        """Record a stage that began at `start`, a time of time.perf_counter."""
+        self.stages.append(Stage(name, nodes, changed, (time.perf_counter() - start) * 1e3))
+
+    def __str__(self) -> str:
+        rows = [f"{s.name:<28}{s.nodes:>8}{s.changed:>9}{s.milliseconds:>9.1f}" for s in self.stages]
+        return "\n".join([f"{'stage':<28}{'nodes':>8}{'changed':>9}{'ms':>9}", *rows])
+
+
+def run(program: EdgeProgram, passes: Iterable[Pass], report: Report, verify: Verifier | None = None) -> EdgeProgram:
+    """Run `passes` in order over every graph of `program`, in place."""
+    for function in passes:
+        start = time.perf_counter()
+        changed = 0
+        for graph, constants in graphs_of(program):
+            done = function(graph, constants) if _wants_constants(function) else function(graph)
+            changed += int(done or 0)
+        if changed:
+            remove_dead(program)
+        name = function.__name__.replace("_", " ")
+        report.add(name, count_nodes(program), changed, start)
+        if changed and verify is not None:
+            verify(program, name)
+    return program
+
+
+def _wants_constants(function: Pass) -> bool:
+    return len(inspect.signature(function).parameters) > 1
+
+
+def graphs_of(program: EdgeProgram) -> Iterator[tuple[Graph, Constants]]:
+    """Each graph with its constants: methods first, then the bodies inside them."""
+    for method in program.methods.values():
+        mode = fake_mode_of(method.graph)
+        yield method.graph, Constants(method.graph, method, program.tensors, mode)
+        for body in bodies(method.graph_module):
+            yield body.graph, Constants(body.graph, None, program.tensors, mode)
+
+
+def bodies(module: GraphModule) -> Iterator[GraphModule]:
+    """Graph modules of control flow, at any depth."""
+    for child in module.children():
+        if isinstance(child, GraphModule):
+            yield child
+            yield from bodies(child)
+
+
+def count_nodes(program: EdgeProgram) -> int:
+    """Operators of all graphs; inputs and outputs are not counted."""
+    return sum(1 for graph, _ in graphs_of(program) for node in graph.nodes if node.op == "call_function")
+
+
+def remove_dead(program: EdgeProgram) -> None:
+    """Drop nodes without users, constants that no method uses, and state that nothing reads or writes."""
+    for method in program.methods.values():
+        _remove_dead_nodes(method.graph)
+        for body in bodies(method.graph_module):
+            _remove_dead_nodes(body.graph)
+        _remove_dead_inputs(method)
+        _remove_dead_bodies(method.graph_module)
+    used = {spec.target for method in program.methods.values() for spec in method.inputs}
+    for name in [name for name in program.tensors if name not in used]:
+        del program.tensors[name]
+
+
+def _remove_dead_nodes(graph: Graph) -> None:
+    for node in reversed(graph.nodes):
+        if not node.users and node.op in ("call_function", "get_attr") and not has_effect(node):
+            graph.erase_node(node)
+
+
+def has_effect(node: Node) -> bool:
+    """Must the node stay although nothing uses its result?"""
+    if isinstance(node.target, OpOverload):
+        if node.target.namespace in ("aten", "prims"):
+            return node.target._schema.is_mutable
+        return node.target._schema.is_mutable or not node.target._schema.returns
+    return False
+
+
+def _remove_dead_inputs(method: EdgeMethod) -> None:
+    kept = []
+    written = {spec.target for spec in method.outputs}
+    for spec, node in list(method.placeholders()):
+        dead = not node.users and (
+            spec.kind is InputKind.CONSTANT or (spec.kind is InputKind.STATE and spec.target not in written)
+        )
+        if dead:
+            method.graph.erase_node(node)
+        else:
+            kept.append(spec)
+    method.inputs[:] = kept
+
+
+def _remove_dead_bodies(module: GraphModule) -> None:
+    used = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
+    for name, child in list(module.named_children()):
+        if isinstance(child, GraphModule):
+            if name in used:
+                _remove_dead_bodies(child)
+            else:
+                delattr(module, name)
+
+
+def is_control_flow(node: Node) -> bool:
+    """cond, map, scan, while_loop."""
+    return node.op == "call_function" and isinstance(node.target, HigherOrderOperator)
+
+
+def tensor_of(node: Any) -> torch.Tensor | None:
+    """The fake tensor of a node; None for other values and for arguments that are no nodes."""
+    value = node.meta.get("val") if isinstance(node, Node) else None
+    return value if isinstance(value, torch.Tensor) else None

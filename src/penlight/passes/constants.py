@@ -1,0 +1,57 @@
+"""The tensors a pass may read and add: weights, buffers and lifted constants.
+
+Passes over a method's main graph get this beside the graph. A constant is a
+placeholder whose spec names a tensor of the program; a pass that computes a new
+one adds it here, and those left without users are dropped by the runner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, Node
+
+from penlight.ir.edge import EdgeMethod, InputKind, InputSpec
+
+
+class Constants:
+    """Tensors by node, for one graph; without a method (the body of a loop) there are none."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        method: EdgeMethod | None,
+        tensors: MutableMapping[str, torch.Tensor],
+        mode: FakeTensorMode | None,
+    ) -> None:
+        self.graph, self.method, self.tensors, self.mode = graph, method, tensors, mode
+        self.names: dict[Node, str] = {}
+        if method is not None:
+            for spec, node in method.placeholders():
+                if spec.kind is InputKind.CONSTANT and spec.target is not None:
+                    self.names[node] = spec.target
+
+    def get(self, node: object) -> torch.Tensor | None:
+        """The tensor that `node` stands for, or None."""
+        return self.tensors[self.names[node]] if isinstance(node, Node) and node in self.names else None
+
+    def can_add(self) -> bool:
+        return self.method is not None and self.mode is not None
+
+    def add(self, name: str, tensor: torch.Tensor) -> Node:
+        """A new constant of the method, with a name of its own derived from `name`."""
+        assert self.method is not None and self.mode is not None
+        target, number = name, 0
+        while target in self.tensors:
+            number += 1
+            target = f"{name}.{number}"
+        self.tensors[target] = tensor.contiguous()
+        first = next(iter(self.graph.nodes))
+        with self.graph.inserting_before(first):
+            node = self.graph.placeholder("c_" + target.replace(".", "_"))
+        node.meta["val"] = self.mode.from_tensor(self.tensors[target], static_shapes=True)
+        self.method.inputs.insert(0, InputSpec(InputKind.CONSTANT, node.name, target))
+        self.names[node] = target
+        return node

@@ -1,0 +1,207 @@
+"""ATen to Core ATen: copy a functional graph, splitting the operators that are not legal.
+
+Re-tracing a whole program through torch's dispatcher takes longer than exporting
+it did, and most nodes do not change. So legal nodes are copied with the fake
+tensor they already have, and only the others are run, on their fake arguments,
+under a mode that writes what their decomposition calls into the new graph (and
+splits that in turn). Sizes that a decomposition computes from symbols become
+nodes again.
+
+Needs:  no mutation (functionalize.py runs before).
+Keeps:  every output's shape, dtype and value; source lines of the nodes split.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import sympy
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from penlight.errors import NotSupported
+from penlight.ir.source import describe
+from penlight.passes.symbols import SymbolNodes
+
+Legal = Callable[[OpOverload], bool]
+Table = Mapping[Any, Callable[..., Any]]
+
+
+def decompose(graph_module: GraphModule, legal: Legal, table: Table) -> GraphModule:
+    """A new graph module whose operators are legal, or have no decomposition."""
+    return _Decomposer(graph_module, legal, table).run()
+
+
+def fake_mode_of(graph: Graph) -> FakeTensorMode | None:
+    """The mode that made the graph's fake tensors."""
+    for node in graph.nodes:
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(value, FakeTensor):
+                return value.fake_mode
+    return None
+
+
+class _Decomposer(TorchDispatchMode):
+    def __init__(self, source: GraphModule, legal: Legal, table: Table) -> None:
+        super().__init__()
+        self.source, self.legal, self.table = source, legal, table
+        self.graph = Graph()
+        self.symbols = SymbolNodes(self.graph)
+        self.env: dict[Node, Any] = {}  # old node -> new node, or a tuple of them
+        self.node_of: dict[int, Node] = {}  # id of a fake tensor -> its node in the new graph
+        self.alive: list[Any] = []  # keeps the ids above unique
+        self.current: Node | None = None
+        self.submodules: dict[str, Any] = {}
+
+    def run(self) -> GraphModule:
+        mode = fake_mode_of(self.source.graph)
+        with mode or nullcontext(), torch.no_grad():
+            for node in self.source.graph.nodes:
+                self.current = node
+                self.env[node] = self.convert(node)
+        self.graph.lint()
+        return GraphModule(self.submodules, self.graph)
+
+    # --- old nodes ---------------------------------------------------------------------------------
+
+    def convert(self, node: Node) -> Any:
+        if node.op == "get_attr":
+            value = _attribute(self.source, str(node.target))
+            if isinstance(value, GraphModule):
+                value = _Decomposer(value, self.legal, self.table).run()
+            self.submodules[str(node.target)] = value
+            return self.copy(node)
+        if node.op != "call_function":
+            return self.copy(node)
+        if node.target is operator.getitem and isinstance(self.env[node.args[0]], (tuple, list)):  # type: ignore[index]
+            return self.env[node.args[0]][node.args[1]]  # type: ignore[index]
+        if not isinstance(node.target, OpOverload) or self.keeps(node.target):
+            return self.copy(node)
+        args, kwargs = map_arg((node.args, node.kwargs), self.value)
+        result = self.lower(node.target, args, kwargs)
+        return pytree.tree_map(lambda leaf: self.argument(leaf), result)
+
+    def copy(self, node: Node) -> Node:
+        copied = self.graph.node_copy(node, self.new)
+        copied.meta = dict(node.meta)
+        self.symbols.see(copied)
+        return copied
+
+    def new(self, node: Node) -> Node:
+        found = self.env[node]
+        assert isinstance(found, Node | int | float | tuple | list), found
+        return found  # type: ignore[return-value]
+
+    def value(self, node: Node) -> Any:
+        """What a node stands for, registered so that uses of it find the new node."""
+        value = node.meta.get("val")
+        for leaf, new in zip(pytree.tree_leaves(value), pytree.tree_leaves(self.env[node]), strict=False):
+            if isinstance(leaf, torch.Tensor) and isinstance(new, Node):
+                self.node_of[id(leaf)] = new
+                self.alive.append(leaf)
+        return value
+
+    # --- operators under the mode ------------------------------------------------------------------
+
+    def keeps(self, op: OpOverload) -> bool:
+        return self.legal(op) or (op not in self.table and not _is_composite(op))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == "prim":  # a question such as "which device?"
+            return func(*args, **(kwargs or {}))
+        return self.lower(func, args, kwargs or {})
+
+    def lower(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
+        if op._schema.is_mutable:
+            return self.lower_mutation(op, args, kwargs)
+        if not self.legal(op):
+            split = self.table.get(op)
+            if split is not None or _is_composite(op):
+                with self:
+                    result = split(*args, **kwargs) if split is not None else op.decompose(*args, **kwargs)
+                if result is not NotImplemented:
+                    return result
+        return self.emit(op, args, kwargs)
+
+    def lower_mutation(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
+        """An in-place operator inside a decomposition, on a tensor that has no views."""
+        functional = functional_of(op)
+        if functional is None:
+            raise NotSupported(
+                f"{op} changes its input and has no functional form",
+                where=describe(self.current) if self.current else None,
+                do="write the model without it",
+            )
+        result = self.lower(functional, args, kwargs)
+        self.node_of[id(args[0])] = self.node_of[id(result)]
+        self.alive.append(result)
+        return args[0]
+
+    def emit(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
+        result = op(*args, **kwargs)
+        if isinstance(result, bool | int | float) or result is None:
+            return result
+        new_args, new_kwargs = pytree.tree_map(self.argument, (args, kwargs))
+        node = self.graph.call_function(op, tuple(new_args), new_kwargs)
+        self.describe(node, result)
+        if isinstance(result, tuple | list):
+            for index, item in enumerate(result):
+                if isinstance(item, torch.Tensor):
+                    part = self.graph.call_function(operator.getitem, (node, index))
+                    self.describe(part, item)
+                    self.node_of[id(item)] = part
+        elif isinstance(result, torch.Tensor):
+            self.node_of[id(result)] = node
+        return result
+
+    def describe(self, node: Node, value: Any) -> None:
+        if self.current is not None:
+            node.meta = {key: self.current.meta[key] for key in _KEPT_META if key in self.current.meta}
+        node.meta["val"] = value
+        self.alive.append(value)
+        self.symbols.see(node)
+
+    def argument(self, value: Any) -> Any:
+        """A value as an argument in the new graph."""
+        if isinstance(value, torch.Tensor):
+            node = self.node_of.get(id(value))
+            if node is None:
+                raise NotSupported(
+                    "a decomposition uses a tensor that is no node of the graph",
+                    where=describe(self.current) if self.current else None,
+                )
+            return node
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            meta = {} if self.current is None else {k: self.current.meta[k] for k in _KEPT_META if k in self.current.meta}
+            return self.symbols.node(value, meta)
+        return value
+
+
+_KEPT_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
+
+
+def _is_composite(op: OpOverload) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+
+
+def functional_of(op: OpOverload) -> OpOverload | None:
+    """aten.add.Tensor for aten.add_.Tensor; None where there is none."""
+    name = op._schema.name.split("::")[1]
+    if not name.endswith("_") or name.endswith("__"):
+        return None
+    packet = getattr(getattr(torch.ops, op.namespace), name[:-1], None)
+    return getattr(packet, op._overloadname, None)
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for name in path.split("."):
+        module = getattr(module, name)
+    return module
