@@ -19,5 +19,5 @@ foreach(target IN ITEMS penlight penlight-runner)
 endforeach()
 
 # Headers and sources, for kernels, backends and programs of the user's own.
-install(DIRECTORY runtime kernels DESTINATION penlight/share
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.cpp" PATTERN "*.yaml")
+install(DIRECTORY runtime kernels schema DESTINATION penlight/share
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.cpp" PATTERN "*.yaml" PATTERN "*.fbs")
