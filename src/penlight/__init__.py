@@ -37,7 +37,7 @@ _HOMES = {
 }
 _MODULES = ("errors", "ops", "passes", "runtime")
 
-__all__ = [*_HOMES, *_MODULES, "__version__"]
+__all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:

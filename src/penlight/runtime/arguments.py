@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from penlight.errors import InvalidInput
+
 from . import dtypes
 from .library import BOOL, DOUBLE, INT, NONE, TAG_NAMES, TENSOR, Info, Value
 
@@ -65,17 +66,18 @@ class TensorArgument:
             ):
                 self.value.data = given.__array_interface__["data"][0]
                 return given
-        elif type(given) is self._torch:
-            if (
-                self.plain
-                and given.dtype is self._torch_dtype
-                and given.shape == self._shape
-                and given.is_cpu
-                and given.is_contiguous()
-                and not (given.is_neg() or given.is_conj())
-            ):
-                self.value.data = given.data_ptr()
-                return given
+        elif (
+            type(given) is self._torch
+            and self.plain
+            and given.dtype is self._torch_dtype
+            and given.shape == self._shape
+            and given.is_cpu
+            and given.is_contiguous()
+            and not given.is_neg()
+            and not given.is_conj()
+        ):
+            self.value.data = given.data_ptr()
+            return given
         return self._set_new(given)
 
     def array(self, given: Any) -> np.ndarray[Any, Any]:
@@ -126,16 +128,15 @@ class TensorArgument:
             raise self._error("is not a dense tensor", str(given.layout), "call .to_dense()")
         tensor = given.detach().resolve_conj().resolve_neg().cpu()
         if tensor.dtype is not self._torch_dtype:
-            raise self._error("has another dtype", f"{_torch_name(tensor.dtype)}, {self.spec.dtype} is needed",
-                              f"convert it: .to(torch.{self.spec.dtype})")  # fmt: skip
+            got = f"{str(tensor.dtype).removeprefix('torch.')}, {self.spec.dtype} is needed"
+            raise self._error("has another dtype", got, f"convert it: .to(torch.{self.spec.dtype})")
         raw = dtypes.raw_dtype(self.spec.dtype_number)
         if raw is not None:
             # numpy does not know the type: its bits do.
             signed = {1: torch.int8 if raw == np.int8 else torch.uint8, 2: torch.int16, 4: torch.int32}
             array: np.ndarray[Any, Any] = tensor.view(signed[raw.itemsize]).numpy()
             return array.view(raw)
-        array = tensor.numpy()
-        return array
+        return tensor.numpy()  # type: ignore[no-any-return]
 
     def _from_number(self, given: Any) -> np.ndarray[Any, Any]:
         if isinstance(given, np.generic):
@@ -239,7 +240,3 @@ def _article(word: str) -> str:
 
 def _shape_text(shape: tuple[int, ...]) -> str:
     return "shape [" + ", ".join(map(str, shape)) + "]"
-
-
-def _torch_name(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penlight.errors import InvalidInput
+
 from . import dtypes, library
 from .arguments import NumberArgument, TensorArgument, TensorSpec
 from .library import BOOL, DOUBLE, INT, NONE, TENSOR, Value

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from penlight.errors import MethodNotFound
+
 from . import library
 from .library import Value
 from .memory import view

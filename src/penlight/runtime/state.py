@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penlight.errors import StateNotFound
+
 from .arguments import TensorArgument, TensorSpec
 from .library import Info, Value
 from .nearest import nearest
