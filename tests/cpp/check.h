@@ -61,18 +61,18 @@ inline int finish() {
 
 }  // namespace penlight_test
 
-#define TEST(name)                                                                  \
-  static void test_##name();                                                        \
-  static penlight_test::Test entry_##name = {#name, &test_##name, nullptr};         \
-  static penlight_test::Registration registration_##name(entry_##name);             \
+#define TEST(name)                                                          \
+  static void test_##name();                                                \
+  static penlight_test::Test entry_##name = {#name, &test_##name, nullptr}; \
+  static penlight_test::Registration registration_##name(entry_##name);     \
   static void test_##name()
 
-#define CHECK(condition)                                                            \
-  do {                                                                              \
-    if (!(condition)) penlight_test::report(__FILE__, __LINE__, #condition);        \
+#define CHECK(condition)                                                     \
+  do {                                                                       \
+    if (!(condition)) penlight_test::report(__FILE__, __LINE__, #condition); \
   } while (0)
 
-#define CHECK_EQ(a, b)                                                              \
-  do {                                                                              \
+#define CHECK_EQ(a, b)                                                                           \
+  do {                                                                                           \
     if (!penlight_test::same((a), (b))) penlight_test::report(__FILE__, __LINE__, #a " == " #b); \
   } while (0)

@@ -1,9 +1,8 @@
 // The public headers compile on their own, one after the other, and together.
+#include <penlight/kernel.h>
 #include <penlight/libraries.h>
 
 #include "check.h"
-
-#include <penlight/kernel.h>
 
 TEST(table_is_sorted) {
   const penlight::KernelLibrary& library = penlight::portable_library;
