@@ -31,6 +31,12 @@ class Product {
   // A is m by k, B k by n; of the views only the strides are looked at. False
   // when the context has not enough scratch.
   bool prepare(KernelContext& ctx, dim_t m, dim_t n, dim_t k, const MatrixView& a, const MatrixView& b);
+  // From here on the products are of these sizes, none larger than was prepared for.
+  void shrink(dim_t m, dim_t n, dim_t k) {
+    m_ = m;
+    n_ = n;
+    k_ = k;
+  }
   void run(const MatrixView& a, const MatrixView& b, const Epilogue& epilogue, S* out, dim_t out_row,
            dim_t out_column) const;
 

@@ -1,0 +1,307 @@
+// Scaled dot-product attention in one pass over the keys.
+//
+//   out = softmax(query key^T * scale + mask) value
+//
+// Queries are taken a block at a time and keys a tile at a time, so that only one
+// tile of scores exists. Each row keeps the largest score seen so far, the sum of
+// exponentials relative to it and the weighted sum of values; a tile that brings
+// a larger score scales down what was summed before (Milakov & Gimelshein 2018,
+// arXiv:1805.02867). Rows that the mask leaves nothing to attend to become zero,
+// as in ATen.
+#include <math.h>
+#include <penlight/kernel.h>
+
+#include "exponential.h"
+#include "kernels/common/checks.h"
+#include "kernels/common/convert.h"
+#include "product.h"
+
+namespace penlight::portable {
+
+namespace {
+
+constexpr dim_t kQueryBlock = 64;
+constexpr dim_t kKeyTile = 256;
+
+struct Attention {
+  const Tensor& query;
+  const Tensor& key;
+  const Tensor& value;
+  Optional<Tensor> mask;
+  bool causal;
+  double scale;
+  dim_t queries, keys, width, value_width;
+};
+
+inline dim_t smaller(dim_t a, dim_t b) { return a < b ? a : b; }
+
+template <class T>
+T negative_infinity() {
+  return -static_cast<T>(__builtin_inff());
+}
+
+// Offset of the matrix of `tensor` that belongs to batch `index` of `out`; heads
+// are shared by `out` heads / own heads neighbours.
+dim_t batch_offset(const Tensor& tensor, const Tensor& out, dim_t index, bool share_heads) {
+  dim_t at = 0;
+  for (dim_t d = 3; d <= out.dim(); ++d) {
+    const dim_t size = out.size(-d), i = index % size;
+    index /= size;
+    if (d > tensor.dim()) continue;
+    const dim_t own = tensor.size(-d);
+    if (own == size) {
+      at += i * tensor.stride(-d);
+    } else if (own != 1 && share_heads && d == 3) {
+      at += i / (size / own) * tensor.stride(-d);
+    }
+  }
+  return at;
+}
+
+// A block of rows as T: the tensor's own memory where it has that type, else a copy.
+template <class T>
+MatrixView rows_as(const Tensor& tensor, dim_t offset, dim_t first, dim_t count, T* copy) {
+  const dim_t row = tensor.stride(-2), column = tensor.stride(-1), width = tensor.size(-1);
+  const dim_t at = offset + first * row;
+  if (tensor.dtype() == ScalarTypeOf<T>::value) return {tensor.const_data_ptr<T>() + at, row, column};
+  const char* from = tensor.const_data_ptr<char>();
+  const dim_t item = static_cast<dim_t>(tensor.element_size());
+  for (dim_t i = 0; i < count; ++i) {
+    load_block(copy + i * width, tensor.dtype(), from + (at + i * row) * item, column, width);
+  }
+  return {copy, width, 1};
+}
+
+template <class T>
+class Pass {
+ public:
+  Pass(KernelContext& ctx, const Attention& attention) : attention_(attention) {
+    block_ = smaller(attention.queries, kQueryBlock);
+    tile_ = smaller(attention.keys, kKeyTile);
+    const dim_t width = attention.width, value_width = attention.value_width;
+    scores_ = take(ctx, block_ * tile_);
+    sums_ = take(ctx, block_ * (value_width + 2));
+    largest_ = sums_ + block_ * value_width;
+    total_ = largest_ + block_;
+    mask_ = take(ctx, tile_);
+    const bool copies = attention.query.dtype() != ScalarTypeOf<T>::value;
+    query_copy_ = copies ? take(ctx, block_ * width) : nullptr;
+    key_copy_ = copies ? take(ctx, tile_ * width) : nullptr;
+    value_copy_ = copies ? take(ctx, tile_ * value_width) : nullptr;
+    if (!ctx.ok()) return;
+    // Layouts as rows_as() will give them.
+    MatrixView query = {nullptr, width, 1}, key = query, value = {nullptr, value_width, 1};
+    if (!copies) {
+      query = {nullptr, attention.query.stride(-2), attention.query.stride(-1)};
+      key = {nullptr, attention.key.stride(-2), attention.key.stride(-1)};
+      value = {nullptr, attention.value.stride(-2), attention.value.stride(-1)};
+    }
+    if (!multiply_keys_.prepare(ctx, block_, tile_, width, query, {nullptr, key.column, key.row})) return;
+    multiply_values_.prepare(ctx, block_, value_width, tile_, {nullptr, tile_, 1}, value);
+  }
+
+  // One batch and head; offsets in elements.
+  void run(dim_t query_at, dim_t key_at, dim_t value_at, dim_t mask_at, Tensor& out, dim_t out_at) {
+    for (dim_t first = 0; first < attention_.queries; first += block_) {
+      const dim_t count = smaller(attention_.queries - first, block_);
+      const MatrixView query = rows_as(attention_.query, query_at, first, count, query_copy_);
+      for (dim_t i = 0; i < count * attention_.value_width; ++i) sums_[i] = 0;
+      for (dim_t i = 0; i < count; ++i) {
+        largest_[i] = negative_infinity<T>();
+        total_[i] = 0;
+      }
+      const dim_t end = attention_.causal ? smaller(attention_.keys, first + count) : attention_.keys;
+      for (dim_t key = 0; key < end; key += tile_) {
+        add_tile(query, first, count, key, smaller(end - key, tile_), key_at, value_at, mask_at);
+      }
+      finish(first, count, out, out_at);
+    }
+  }
+
+ private:
+  static T* take(KernelContext& ctx, dim_t count) {
+    return ctx.allocate_scratch_array<T>(static_cast<size_t>(count + 1));
+  }
+
+  void add_tile(const MatrixView& query, dim_t first, dim_t count, dim_t key_first, dim_t key_count,
+                dim_t key_at, dim_t value_at, dim_t mask_at) {
+    const MatrixView key = rows_as(attention_.key, key_at, key_first, key_count, key_copy_);
+    multiply_keys_.shrink(count, key_count, attention_.width);
+    multiply_keys_.run(query, {key.data, key.column, key.row}, Epilogue(), scores_, tile_, 1);
+    for (dim_t i = 0; i < count; ++i) soften_row(i, first + i, key_first, key_count, mask_at);
+    const MatrixView value = rows_as(attention_.value, value_at, key_first, key_count, value_copy_);
+    Epilogue epilogue;
+    epilogue.addend = {sums_, attention_.value_width, 1};
+    multiply_values_.shrink(count, attention_.value_width, key_count);
+    multiply_values_.run({scores_, tile_, 1}, value, epilogue, sums_, attention_.value_width, 1);
+  }
+
+  // Scores of one query to exponentials, what was summed before scaled to match.
+  void soften_row(dim_t i, dim_t query, dim_t key_first, dim_t key_count, dim_t mask_at) {
+    T* row = scores_ + i * tile_;
+    const T scale = static_cast<T>(attention_.scale);
+    if (attention_.mask.has_value()) {
+      const T* mask = load_mask(query, key_first, key_count, mask_at);
+      for (dim_t j = 0; j < key_count; ++j) row[j] = row[j] * scale + mask[j];
+    } else {
+      for (dim_t j = 0; j < key_count; ++j) row[j] *= scale;
+    }
+    if (attention_.causal) {
+      for (dim_t j = query + 1 > key_first ? query + 1 - key_first : 0; j < key_count; ++j) {
+        row[j] = negative_infinity<T>();
+      }
+    }
+    const T seen = largest_[i], here = max_row(row, key_count);
+    const T largest = here > seen || here != here ? here : seen;
+    // Nothing but masked scores so far: any finite shift makes them zeros.
+    const T shift = largest == negative_infinity<T>() ? T(0) : largest;
+    const T kept = static_cast<T>(exp(seen - shift));
+    total_[i] = total_[i] * kept + exp_row(row, key_count, shift);
+    largest_[i] = largest;
+    if (kept == T(1)) return;
+    T* sums = sums_ + i * attention_.value_width;
+    for (dim_t j = 0; j < attention_.value_width; ++j) sums[j] *= kept;
+  }
+
+  const T* load_mask(dim_t query, dim_t key_first, dim_t key_count, dim_t mask_at) {
+    const Tensor& mask = attention_.mask.value();
+    const dim_t row = mask.dim() < 2 || mask.size(-2) == 1 ? 0 : mask.stride(-2);
+    const dim_t column = mask.dim() < 1 || mask.size(-1) == 1 ? 0 : mask.stride(-1);
+    const dim_t at = mask_at + query * row + key_first * column;
+    const char* from = mask.const_data_ptr<char>() + at * static_cast<dim_t>(mask.element_size());
+    load_block(mask_, mask.dtype(), from, column, key_count);
+    if (mask.dtype() == ScalarType::Bool) {
+      for (dim_t j = 0; j < key_count; ++j) mask_[j] = mask_[j] != T(0) ? T(0) : negative_infinity<T>();
+    }
+    return mask_;
+  }
+
+  void finish(dim_t first, dim_t count, Tensor& out, dim_t out_at) {
+    for (dim_t i = 0; i < count; ++i) {
+      T* sums = sums_ + i * attention_.value_width;
+      const T factor = total_[i] == T(0) ? T(0) : T(1) / total_[i];
+      for (dim_t j = 0; j < attention_.value_width; ++j) sums[j] *= factor;
+      const dim_t at = out_at + (first + i) * out.stride(-2);
+      store_block(out.dtype(), out.mutable_data_ptr<char>() + at * static_cast<dim_t>(out.element_size()),
+                  out.stride(-1), sums, attention_.value_width);
+    }
+  }
+
+  const Attention& attention_;
+  dim_t block_, tile_;
+  T* scores_;
+  T* sums_;
+  T* largest_;
+  T* total_;
+  T* mask_;
+  T* query_copy_;
+  T* key_copy_;
+  T* value_copy_;
+  Product<T> multiply_keys_, multiply_values_;
+};
+
+template <class T>
+void attend(KernelContext& ctx, const Attention& attention, bool share_heads, Tensor& out) {
+  Pass<T> pass(ctx, attention);
+  if (!ctx.ok()) return;
+  dim_t batches = 1;
+  for (dim_t d = 3; d <= out.dim(); ++d) batches *= out.size(-d);
+  for (dim_t i = 0; i < batches; ++i) {
+    const dim_t mask_at =
+        attention.mask.has_value() ? batch_offset(attention.mask.value(), out, i, false) : 0;
+    pass.run(batch_offset(attention.query, out, i, false), batch_offset(attention.key, out, i, share_heads),
+             batch_offset(attention.value, out, i, share_heads), mask_at, out,
+             batch_offset(out, out, i, false));
+  }
+}
+
+// Batch sizes that broadcast to out's; heads may divide instead where they are shared.
+bool check_batch(KernelContext& ctx, const char* name, const Tensor& tensor, SizesRef sizes,
+                 bool share_heads) {
+  const dim_t rank = static_cast<dim_t>(sizes.size());
+  for (dim_t d = 3; d <= tensor.dim(); ++d) {
+    const dim_t own = tensor.size(-d), wanted = sizes[static_cast<size_t>(rank - d)];
+    if (own == wanted || own == 1 || (share_heads && d == 3 && own > 0 && wanted % own == 0)) continue;
+    ctx.fail(Status::InvalidArgument, "{} has size {} in dimension {} from the end, {} is wanted", name, own,
+             d, wanted);
+    return false;
+  }
+  return true;
+}
+
+bool check_mask(KernelContext& ctx, const Tensor& mask, const Tensor& query, SizesRef sizes, dim_t keys) {
+  const dim_t queries = query.size(-2);
+  if (mask.dim() > static_cast<dim_t>(sizes.size()) ||
+      (mask.dim() >= 1 && mask.size(-1) != 1 && mask.size(-1) != keys) ||
+      (mask.dim() >= 2 && mask.size(-2) != 1 && mask.size(-2) != queries)) {
+    ctx.fail(Status::InvalidArgument, "attn_mask of {} dimensions cannot be broadcast to [{}, {}]",
+             mask.dim(), queries, keys);
+    return false;
+  }
+  if (mask.dtype() != ScalarType::Bool && !is_floating(mask.dtype())) {
+    ctx.fail(Status::InvalidArgument, "attn_mask has dtype {}, it is bool or floating",
+             dtype_name(mask.dtype()));
+    return false;
+  }
+  return check_batch(ctx, "attn_mask", mask, sizes, false);
+}
+
+}  // namespace
+
+// query [..., heads, L, E], key [..., heads, S, E], value [..., heads, S, Ev].
+Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query, const Tensor& key,
+                                         const Tensor& value, const Optional<Tensor>& attn_mask,
+                                         double dropout_p, bool is_causal, Optional<double> scale,
+                                         bool enable_gqa, Tensor& out) {
+  if (dropout_p > 0) {
+    ctx.fail(Status::NotSupported, "attention drops nothing at run time: dropout_p has to be 0");
+    return out;
+  }
+  if (query.dim() < 2 || key.dim() < 2 || value.dim() < 2 || query.size(-1) != key.size(-1) ||
+      key.size(-2) != value.size(-2)) {
+    ctx.fail(Status::InvalidArgument, "query of {}, key of {} and value of {} dimensions do not fit together",
+             query.dim(), key.dim(), value.dim());
+    return out;
+  }
+  if (!is_floating(query.dtype()) || !check_same_dtype(ctx, query, key) ||
+      !check_same_dtype(ctx, query, value) || !check_same_dtype(ctx, query, out)) {
+    ctx.fail(Status::InvalidArgument, "attention takes floating types, got {}", dtype_name(query.dtype()));
+    return out;
+  }
+  if (is_causal && attn_mask.has_value()) {
+    ctx.fail(Status::InvalidArgument, "attention is causal or has a mask, not both");
+    return out;
+  }
+  // Batch dimensions broadcast; shared heads are the query's.
+  dim_t rank = query.dim() > key.dim() ? query.dim() : key.dim();
+  if (value.dim() > rank) rank = value.dim();
+  dim_t sizes[kMaxDim];
+  for (dim_t d = 3; d <= rank; ++d) {
+    const dim_t q = d <= query.dim() ? query.size(-d) : 1, k = d <= key.dim() ? key.size(-d) : 1;
+    const dim_t v = d <= value.dim() ? value.size(-d) : 1;
+    sizes[rank - d] = q != 1 || (enable_gqa && d == 3) ? q : k != 1 ? k : v;
+  }
+  sizes[rank - 2] = query.size(-2);
+  sizes[rank - 1] = value.size(-1);
+  const SizesRef shape(sizes, static_cast<size_t>(rank));
+  if (!check_batch(ctx, "query", query, shape, false) || !check_batch(ctx, "key", key, shape, enable_gqa) ||
+      !check_batch(ctx, "value", value, shape, enable_gqa)) {
+    return out;
+  }
+  if (attn_mask.has_value() && !check_mask(ctx, attn_mask.value(), query, shape, key.size(-2))) return out;
+  if (!ctx.resize(out, shape) || out.numel() == 0) return out;
+  const Attention attention = {
+      query,          key,
+      value,          attn_mask,
+      is_causal,      scale.has_value() ? scale.value() : 1 / sqrt(static_cast<double>(query.size(-1))),
+      query.size(-2), key.size(-2),
+      query.size(-1), value.size(-1)};
+  if (query.dtype() == ScalarType::Double) {
+    attend<double>(ctx, attention, enable_gqa, out);
+  } else {
+    attend<float>(ctx, attention, enable_gqa, out);
+  }
+  return out;
+}
+
+}  // namespace penlight::portable

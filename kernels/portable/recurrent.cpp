@@ -1,0 +1,353 @@
+// LSTM and GRU over whole sequences: layers, directions, projections.
+//
+// The part of the gates that comes from the input is one matrix product for many
+// steps; the part that comes from the state is one product a step. Everything
+// between the tensors is in the compute type; weights of that type are read where
+// they are, 16-bit ones are converted once a layer.
+#include <math.h>
+#include <penlight/kernel.h>
+
+#include "kernels/common/checks.h"
+#include "kernels/common/convert.h"
+#include "product.h"
+#include "span.h"
+
+namespace penlight::portable {
+
+namespace {
+
+constexpr dim_t kInputRows = 64;  // rows of input gates computed together
+
+struct RecurrentShape {
+  dim_t steps, batch, input, hidden, output;  // output: hidden, or what it is projected to
+  dim_t layers, directions, gates;
+  bool biases, projected, batch_first;
+
+  dim_t params_per_cell() const { return 2 + (biases ? 2 : 0) + (projected ? 1 : 0); }
+};
+
+// What a cell does with the gates; `x` and `h` are the input's and the state's part.
+template <class T>
+T sigmoid(T x) {
+  return T(1) / (T(1) + static_cast<T>(exp(-x)));
+}
+
+template <class T>
+void lstm_cell(dim_t hidden, const T* gates, T* cell, T* out) {
+  for (dim_t i = 0; i < hidden; ++i) {
+    const T input = sigmoid(gates[i]), forget = sigmoid(gates[hidden + i]);
+    const T candidate = static_cast<T>(tanh(gates[2 * hidden + i])), output = sigmoid(gates[3 * hidden + i]);
+    cell[i] = forget * cell[i] + input * candidate;
+    out[i] = output * static_cast<T>(tanh(cell[i]));
+  }
+}
+
+template <class T>
+void gru_cell(dim_t hidden, const T* x, const T* h, T* state) {
+  for (dim_t i = 0; i < hidden; ++i) {
+    const T reset = sigmoid(x[i] + h[i]), update = sigmoid(x[hidden + i] + h[hidden + i]);
+    const T candidate = static_cast<T>(tanh(x[2 * hidden + i] + reset * h[2 * hidden + i]));
+    state[i] = candidate + update * (state[i] - candidate);
+  }
+}
+
+// A [rows, columns] parameter as T.
+template <class T>
+MatrixView weights_as(KernelContext& ctx, const Tensor& tensor) {
+  if (tensor.dtype() == ScalarTypeOf<T>::value)
+    return {tensor.const_data_ptr(), tensor.stride(0), tensor.stride(1)};
+  T* copy = ctx.allocate_scratch_array<T>(static_cast<size_t>(tensor.numel() + 1));
+  if (copy) Span(tensor, 0, 2).load(copy, tensor.const_data_ptr(), 0);
+  return {copy, tensor.size(1), 1};
+}
+
+// A sequence [steps, batch, width] in T, from a tensor or from scratch.
+template <class T>
+struct Sequence {
+  const Tensor* tensor;  // null: `data` holds it row by row
+  T* data;
+  dim_t width, step, row;  // strides of the tensor
+
+  void load(T* to, dim_t step_index, dim_t batch_index) const {
+    if (!tensor) {
+      memcpy(to, data + step_index * step + batch_index * row, static_cast<size_t>(width) * sizeof(T));
+      return;
+    }
+    const dim_t at = step_index * step + batch_index * row;
+    load_block(to, tensor->dtype(),
+               tensor->const_data_ptr<char>() + at * static_cast<dim_t>(tensor->element_size()),
+               tensor->stride(2), width);
+  }
+  // Columns [first, first + count).
+  void store(const T* from, dim_t step_index, dim_t batch_index, dim_t first, dim_t count) const {
+    const dim_t at = step_index * step + batch_index * row;
+    if (!tensor) {
+      memcpy(data + at + first, from, static_cast<size_t>(count) * sizeof(T));
+      return;
+    }
+    store_block(tensor->dtype(),
+                tensor->mutable_data_ptr<char>() +
+                    (at + first * tensor->stride(2)) * static_cast<dim_t>(tensor->element_size()),
+                tensor->stride(2), from, count);
+  }
+};
+
+template <class T>
+Sequence<T> sequence_of(const Tensor& tensor, bool batch_first) {
+  return {&tensor, nullptr, tensor.size(2), tensor.stride(batch_first ? 1 : 0),
+          tensor.stride(batch_first ? 0 : 1)};
+}
+
+// State [layers * directions, batch, width] of one cell, row by row.
+template <class T>
+void load_state(const Tensor& state, dim_t cell, T* to) {
+  Span(state, 1, 3).load(to, state.const_data_ptr(), cell * state.stride(0));
+}
+template <class T>
+void store_state(const T* from, const Tensor& state, dim_t cell) {
+  Span(state, 1, 3).store(from, state.mutable_data_ptr(), cell * state.stride(0));
+}
+
+// One layer in one direction.
+template <class T, bool lstm>
+class Cell {
+ public:
+  Cell(KernelContext& ctx, const RecurrentShape& shape, const Tensor* params, dim_t width)
+      : shape_(shape), width_(width) {
+    const dim_t gates = shape.gates * shape.hidden;
+    input_weights_ = weights_as<T>(ctx, params[0]);
+    state_weights_ = weights_as<T>(ctx, params[1]);
+    if (shape.projected) project_weights_ = weights_as<T>(ctx, params[shape.biases ? 4 : 2]);
+    chunk_ = kInputRows / (shape.batch > 0 ? shape.batch : 1);
+    if (chunk_ < 1) chunk_ = 1;
+    if (chunk_ > shape.steps) chunk_ = shape.steps;
+    const dim_t rows = chunk_ * shape.batch;
+    x_ = take(ctx, rows * width);
+    input_gates_ = take(ctx, rows * gates);
+    state_gates_ = take(ctx, shape.batch * gates);
+    hidden_ = take(ctx, shape.batch * shape.hidden);
+    biases_ = take(ctx, 2 * gates);
+    if (!ctx.ok()) return;
+    for (dim_t i = 0; i < 2 * gates; ++i) biases_[i] = 0;
+    if (shape.biases) {
+      Span(params[2], 0, 1).load(biases_, params[2].const_data_ptr(), 0);
+      Span(params[3], 0, 1).load(biases_ + gates, params[3].const_data_ptr(), 0);
+    }
+    if (!from_input_.prepare(ctx, rows, gates, width, {nullptr, width, 1}, transposed(input_weights_)))
+      return;
+    if (!from_state_.prepare(ctx, shape.batch, gates, shape.output, {nullptr, shape.output, 1},
+                             transposed(state_weights_))) {
+      return;
+    }
+    if (shape.projected) {
+      project_.prepare(ctx, shape.batch, shape.output, shape.hidden, {nullptr, shape.hidden, 1},
+                       transposed(project_weights_));
+    }
+  }
+
+  // `state` [batch, output] and `cell` [batch, hidden] are updated in place.
+  void run(const Sequence<T>& from, const Sequence<T>& to, bool backward, dim_t first_column, T* state,
+           T* cell) {
+    const dim_t gates = shape_.gates * shape_.hidden;
+    for (dim_t done = 0; done < shape_.steps; done += chunk_) {
+      const dim_t count = shape_.steps - done < chunk_ ? shape_.steps - done : chunk_;
+      for (dim_t s = 0; s < count; ++s) {
+        for (dim_t n = 0; n < shape_.batch; ++n) {
+          from.load(x_ + (s * shape_.batch + n) * width_, at_step(done + s, backward), n);
+        }
+      }
+      from_input_.shrink(count * shape_.batch, gates, width_);
+      Epilogue epilogue;
+      epilogue.addend = {biases_, 0, 1};
+      from_input_.run({x_, width_, 1}, transposed(input_weights_), epilogue, input_gates_, gates, 1);
+      for (dim_t s = 0; s < count; ++s) {
+        step(input_gates_ + s * shape_.batch * gates, state, cell);
+        for (dim_t n = 0; n < shape_.batch; ++n) {
+          to.store(state + n * shape_.output, at_step(done + s, backward), n, first_column, shape_.output);
+        }
+      }
+    }
+  }
+
+ private:
+  static T* take(KernelContext& ctx, dim_t count) {
+    return ctx.allocate_scratch_array<T>(static_cast<size_t>(count + 1));
+  }
+  static MatrixView transposed(const MatrixView& view) { return {view.data, view.column, view.row}; }
+  dim_t at_step(dim_t s, bool backward) const { return backward ? shape_.steps - 1 - s : s; }
+
+  void step(const T* input_gates, T* state, T* cell) {
+    const dim_t gates = shape_.gates * shape_.hidden, hidden = shape_.hidden;
+    Epilogue epilogue;
+    epilogue.addend = {biases_ + gates, 0, 1};
+    from_state_.run({state, shape_.output, 1}, transposed(state_weights_), epilogue, state_gates_, gates, 1);
+    for (dim_t n = 0; n < shape_.batch; ++n) {
+      T* mine = state_gates_ + n * gates;
+      const T* given = input_gates + n * gates;
+      if constexpr (lstm) {
+        for (dim_t i = 0; i < gates; ++i) mine[i] += given[i];
+        lstm_cell(hidden, mine, cell + n * hidden, (shape_.projected ? hidden_ : state) + n * hidden);
+      } else {
+        gru_cell(hidden, given, mine, state + n * hidden);
+      }
+    }
+    if (shape_.projected) {
+      project_.run({hidden_, hidden, 1}, transposed(project_weights_), Epilogue(), state, shape_.output, 1);
+    }
+  }
+
+  RecurrentShape shape_;
+  dim_t width_, chunk_;
+  MatrixView input_weights_, state_weights_, project_weights_;
+  T *x_, *input_gates_, *state_gates_, *hidden_, *biases_;
+  Product<T> from_input_, from_state_, project_;
+};
+
+template <class T, bool lstm>
+void run_layers(KernelContext& ctx, const RecurrentShape& shape, const Tensor& input, const Tensor& h0,
+                const Tensor* c0, TensorList params, Tensor& out, Tensor& h_n, Tensor* c_n) {
+  const dim_t width = shape.directions * shape.output;
+  const dim_t rows = shape.steps * shape.batch;
+  // Between layers: written by one, read by the next, so two of them.
+  Sequence<T> between[2];
+  for (int i = 0; i < 2; ++i) {
+    T* data =
+        shape.layers > i + 1 ? ctx.allocate_scratch_array<T>(static_cast<size_t>(rows * width + 1)) : nullptr;
+    between[i] = {nullptr, data, width, shape.batch * width, width};
+  }
+  T* state =
+      ctx.allocate_scratch_array<T>(static_cast<size_t>(shape.batch * (shape.output + shape.hidden) + 1));
+  if (!ctx.ok()) return;
+  T* cell = state + shape.batch * shape.output;
+  for (dim_t layer = 0; layer < shape.layers; ++layer) {
+    const Sequence<T> from = layer == 0 ? sequence_of<T>(input, shape.batch_first) : between[(layer - 1) % 2];
+    const Sequence<T> to =
+        layer == shape.layers - 1 ? sequence_of<T>(out, shape.batch_first) : between[layer % 2];
+    for (dim_t direction = 0; direction < shape.directions; ++direction) {
+      const dim_t index = layer * shape.directions + direction;
+      Cell<T, lstm> runner(ctx, shape, params.data() + index * shape.params_per_cell(), from.width);
+      if (!ctx.ok()) return;
+      load_state(h0, index, state);
+      if (lstm) load_state(*c0, index, cell);
+      runner.run(from, to, direction == 1, direction * shape.output, state, cell);
+      store_state(state, h_n, index);
+      if (lstm) store_state(cell, *c_n, index);
+    }
+  }
+}
+
+bool check_matrix(KernelContext& ctx, const Tensor& tensor, dim_t rows, dim_t columns, size_t number) {
+  const bool fits = columns < 0 ? tensor.dim() == 1 && tensor.size(0) == rows
+                                : tensor.dim() == 2 && tensor.size(0) == rows && tensor.size(1) == columns;
+  if (!fits) {
+    ctx.fail(Status::InvalidArgument, "parameter {} has {} elements, [{}, {}] is wanted", number,
+             tensor.numel(), rows, columns < 0 ? 1 : columns);
+  }
+  return fits;
+}
+
+bool check_params(KernelContext& ctx, const RecurrentShape& shape, const Tensor& input, TensorList params) {
+  const dim_t cells = shape.layers * shape.directions;
+  if (params.size() != static_cast<size_t>(cells * shape.params_per_cell())) {
+    ctx.fail(Status::InvalidArgument,
+             "{} parameters were given for {} layers in {} directions, {} are wanted", params.size(),
+             shape.layers, shape.directions, cells * shape.params_per_cell());
+    return false;
+  }
+  const dim_t gates = shape.gates * shape.hidden;
+  size_t at = 0;
+  for (dim_t cell = 0; cell < cells; ++cell) {
+    const dim_t width = cell < shape.directions ? shape.input : shape.directions * shape.output;
+    if (!check_matrix(ctx, params[at], gates, width, at) ||
+        !check_matrix(ctx, params[at + 1], gates, shape.output, at + 1)) {
+      return false;
+    }
+    at += 2;
+    for (int bias = 0; shape.biases && bias < 2; ++bias, ++at) {
+      if (!check_matrix(ctx, params[at], gates, -1, at)) return false;
+    }
+    if (shape.projected && !check_matrix(ctx, params[at], shape.output, shape.hidden, at)) return false;
+    at += shape.projected ? 1 : 0;
+  }
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (!check_same_dtype(ctx, input, params[i])) return false;
+  }
+  return true;
+}
+
+bool check_state(KernelContext& ctx, const char* name, const RecurrentShape& shape, const Tensor& input,
+                 const Tensor& state, dim_t width) {
+  if (state.dim() == 3 && state.size(0) == shape.layers * shape.directions && state.size(1) == shape.batch &&
+      state.size(2) == width) {
+    return check_same_dtype(ctx, input, state);
+  }
+  ctx.fail(Status::InvalidArgument, "{} is not [{}, {}, {}]", name, shape.layers * shape.directions,
+           shape.batch, width);
+  return false;
+}
+
+template <bool lstm>
+void recurrent(KernelContext& ctx, const Tensor& input, const Tensor& h0, const Tensor* c0, TensorList params,
+               bool has_biases, int64_t num_layers, double dropout, bool train, bool bidirectional,
+               bool batch_first, Tensor& out, Tensor& h_n, Tensor* c_n) {
+  if (train && dropout > 0 && num_layers > 1) {
+    ctx.fail(Status::NotSupported, "recurrent layers drop nothing at run time: dropout has to be 0");
+    return;
+  }
+  if (input.dim() != 3 || h0.dim() != 3 || (lstm && c0->dim() != 3) || num_layers < 1 ||
+      !is_floating(input.dtype())) {
+    ctx.fail(Status::InvalidArgument,
+             "a recurrent layer takes an input of 3 dimensions and float type, got {} and {}", input.dim(),
+             dtype_name(input.dtype()));
+    return;
+  }
+  RecurrentShape shape;
+  shape.steps = input.size(batch_first ? 1 : 0);
+  shape.batch = input.size(batch_first ? 0 : 1);
+  shape.input = input.size(2);
+  shape.output = h0.size(2);
+  shape.hidden = lstm ? c0->size(2) : shape.output;
+  shape.layers = static_cast<dim_t>(num_layers);
+  shape.directions = bidirectional ? 2 : 1;
+  shape.gates = lstm ? 4 : 3;
+  shape.biases = has_biases;
+  shape.projected = shape.hidden != shape.output;
+  shape.batch_first = batch_first;
+  if (!check_state(ctx, "h0", shape, input, h0, shape.output) ||
+      (lstm && !check_state(ctx, "c0", shape, input, *c0, shape.hidden)) ||
+      !check_params(ctx, shape, input, params) || !check_same_dtype(ctx, input, out) ||
+      !check_same_dtype(ctx, input, h_n)) {
+    return;
+  }
+  const dim_t width = shape.directions * shape.output;
+  const dim_t sizes[] = {input.size(0), input.size(1), width};
+  if (!ctx.resize(out, sizes) || !ctx.resize(h_n, h0.sizes()) || (lstm && !ctx.resize(*c_n, c0->sizes())))
+    return;
+  if (input.dtype() == ScalarType::Double) {
+    run_layers<double, lstm>(ctx, shape, input, h0, c0, params, out, h_n, c_n);
+  } else {
+    run_layers<float, lstm>(ctx, shape, input, h0, c0, params, out, h_n, c_n);
+  }
+}
+
+}  // namespace
+
+void lstm_out(KernelContext& ctx, const Tensor& input, TensorList hx, TensorList params, bool has_biases,
+              int64_t num_layers, double dropout, bool train, bool bidirectional, bool batch_first,
+              Tensor& out0, Tensor& out1, Tensor& out2) {
+  if (hx.size() != 2) {
+    ctx.fail(Status::InvalidArgument, "an LSTM has 2 states, {} were given", hx.size());
+    return;
+  }
+  recurrent<true>(ctx, input, hx[0], &hx[1], params, has_biases, num_layers, dropout, train, bidirectional,
+                  batch_first, out0, out1, &out2);
+}
+
+void gru_out(KernelContext& ctx, const Tensor& input, const Tensor& hx, TensorList params, bool has_biases,
+             int64_t num_layers, double dropout, bool train, bool bidirectional, bool batch_first,
+             Tensor& out0, Tensor& out1) {
+  recurrent<false>(ctx, input, hx, nullptr, params, has_biases, num_layers, dropout, train, bidirectional,
+                   batch_first, out0, out1, nullptr);
+}
+
+}  // namespace penlight::portable
