@@ -1,13 +1,13 @@
-"""Make ExecuTorch's files of the exchanged programs, and run ours in its runtime.
+"""The other side: make ExecuTorch's files, and run any file in its runtime.
 
 Runs in the peers' environment (`make peers`), never in ours:
 
-    python make_executorch.py write FOLDER NAME...    NAME.pte and NAME.npz each
-    python make_executorch.py run JOBS.json           our files, in their runtime
+    python make_executorch.py serve                   one JSON job a line on stdin, one answer a line
+    python make_executorch.py write FOLDER [NAME...]  NAME.pte and NAME.npz of the exchanged programs
 
-Results go to stdout as one JSON line a program, so that one that fails does not
-hide the others. The .npz holds `K.in.I` and `K.out.J` (eager) and `K.peer.J`
-(their runtime) for call K, and `calls`, the method names.
+Jobs: {"do": "write", "name", "folder"}, {"do": "lower", "exported": {method: .pt2}, "file"},
+{"do": "run", "file", "inputs", "result"}, the last two paths of .npz files. Those hold `calls`, the
+method of each call K, and `K.in.I`, `K.out.J` (eager), `K.peer.J` (their runtime).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import os
 import sys
 import time
 import traceback
@@ -29,7 +30,6 @@ from torch.utils import _pytree as pytree
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import programs  # noqa: E402
 
@@ -118,26 +118,46 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     return {"ok": True, "load_ms": 1e3 * (loaded - start), "run_ms": times}
 
 
-def attempt(name: str, action: Any, *args: Any) -> None:
+def lower_exported(job: dict[str, Any]) -> dict[str, Any]:
+    """A file of theirs from programs that our environment exported."""
+    from executorch.exir import EdgeCompileConfig, to_edge
+
+    start = time.perf_counter()
+    exported = {method: torch.export.load(path) for method, path in job["exported"].items()}
+    loaded = time.perf_counter()
+    program = to_edge(exported, compile_config=EdgeCompileConfig(_check_ir_validity=False)).to_executorch()
+    Path(job["file"]).write_bytes(program.buffer)
+    return {"ok": True, "read_s": loaded - start, "lower_s": time.perf_counter() - loaded}
+
+
+def do(job: dict[str, Any]) -> dict[str, Any]:
+    if job["do"] == "write":
+        return write(job["name"], Path(job["folder"]))
+    return {"lower": lower_exported, "run": run}[job["do"]](job)
+
+
+def attempt(job: dict[str, Any]) -> dict[str, Any]:
     try:
-        report = action(*args)
+        return do(job)
     except Exception as error:
-        report = {"ok": False, "error": f"{type(error).__name__}: {error}".split("\n")[0][:300]}
         if "--trace" in sys.argv:
             traceback.print_exc()
-    print(json.dumps({"name": name} | report), flush=True)
+        return {"ok": False, "error": f"{type(error).__name__}: {error}".split("\n")[0][:300]}
 
 
 def main() -> None:
     command, *rest = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
-    if command == "write":
-        folder = Path(rest[0])
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in rest[1:] or list(programs.PROGRAMS):
-            attempt(name, write, name, folder)
+    # Libraries print to stdout as they please: answers keep the real one to themselves.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    if command == "serve":
+        jobs = (json.loads(line) for line in sys.stdin)
     else:
-        for job in json.loads(Path(rest[0]).read_text()):
-            attempt(job["name"], run, job)
+        Path(rest[0]).mkdir(parents=True, exist_ok=True)
+        names = rest[1:] or list(programs.PROGRAMS)
+        jobs = ({"do": "write", "name": name, "folder": rest[0]} for name in names)
+    for job in jobs:
+        print(json.dumps({"name": job.get("name", "")} | attempt(job)), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -311,7 +311,8 @@ def constants_of_every_dtype() -> Exchange:
     parts["flags"] = torch.tensor([True, False, True])
 
     def run(m: Any, x: Tensor) -> Any:
-        return tuple(getattr(m, name) * x.to(getattr(m, name).dtype) for name in parts if name != "flags") + (
+        return (
+            *tuple(getattr(m, name) * x.to(getattr(m, name).dtype) for name in parts if name != "flags"),
             m.flags & (x > 0),
         )
 
