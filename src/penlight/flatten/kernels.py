@@ -1,0 +1,80 @@
+"""The kernel check: does every call have a kernel, for its dtypes, in the chosen libraries?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from penlight.errors import NoKernel
+from penlight.ir.plan import KernelCall, PlanProgram, tensors_in
+from penlight.ops.prims import PRIMS
+from penlight.ops.table import OpRow, OpTable
+
+
+def check_kernels(program: PlanProgram, table: OpTable, libraries: Sequence[str]) -> None:
+    """Note in every call what its kernel may compute in place; all that is missing is one error.
+
+    Raises:
+        NoKernel: names each operator, its dtypes, node, and line in the user's model.
+    """
+    missing: dict[str, list[str]] = {}
+    for plan in program.plans:
+        for call in plan.calls():
+            if call.op in PRIMS:
+                continue
+            row = find_row(call, table, libraries)
+            if row is None:
+                what = _describe(call, table, libraries)
+                missing.setdefault(what, []).append(_where(call, plan.name, len(program.plans) > 1))
+            else:
+                call.inplace = [
+                    tensor
+                    for name, arg in zip(call.names, call.args, strict=True)
+                    if name in row.inplace
+                    for tensor in tensors_in(arg)
+                ]
+    if missing:
+        _raise(missing, libraries)
+
+
+def find_row(call: KernelCall, table: OpTable, libraries: Iterable[str]) -> OpRow | None:
+    """The first kernel that takes all dtypes of a call."""
+    for row in table.rows(call.op, libraries):
+        if all(
+            row.takes(name, tensor.dtype)
+            for name, arg in zip(call.names, call.args, strict=True)
+            for tensor in tensors_in(arg)
+        ):
+            return row
+    return None
+
+
+def _describe(call: KernelCall, table: OpTable, libraries: Sequence[str]) -> str:
+    dtypes = ", ".join(dict.fromkeys(tensor.dtype.name for arg in call.args for tensor in tensors_in(arg)))
+    if table.rows(call.op, libraries):
+        return f"{call.op} has no kernel for {dtypes}"
+    others = sorted({library for row in table.rows(call.op) for library in row.libraries})
+    elsewhere = f"; there is one in {', '.join(others)}" if others else ""
+    return f"{call.op} has no kernel ({dtypes}){elsewhere}"
+
+
+def _where(call: KernelCall, method: str, several: bool) -> str:
+    place = f"node {call.node}" + (f", from {call.source}" if call.source else "")
+    return f"{place} (method {method})" if several else place
+
+
+def _raise(missing: dict[str, list[str]], libraries: Sequence[str]) -> None:
+    do = "register one (docs/custom-operators.md), convert the dtype in the model, or leave this part out"
+    if len(missing) == 1:
+        ((what, places),) = missing.items()
+        raise NoKernel(what, where=_some(places), got=f"libraries asked: {', '.join(libraries)}", do=do)
+    lines = [f"{what}\n  {_some(places)}" for what, places in missing.items()]
+    raise NoKernel(
+        f"{len(missing)} operators have no kernel",
+        where="\n".join(lines),
+        got=f"libraries asked: {', '.join(libraries)}",
+        do=do,
+    )
+
+
+def _some(places: list[str]) -> str:
+    return places[0] + (f" and {len(places) - 1} more" if len(places) > 1 else "")

@@ -1,0 +1,428 @@
+"""Walk a method's graph and write down one instruction after the other.
+
+Every result gets a buffer of its own here; which of them can share memory is
+decided by `penlight.memory`. Constants and state are named, not copied.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from penlight.errors import NotSupported
+from penlight.flatten.arguments import bind, to_value
+from penlight.flatten.delegates import delegate_call
+from penlight.flatten.shapes import Bounds, dim_order_of, dtype_of, expression, strides_of
+from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
+from penlight.ir.plan import (
+    Buffer,
+    KernelCall,
+    Kind,
+    Mutation,
+    Number,
+    NumberList,
+    Plan,
+    PlanProgram,
+    Step,
+    TensorList,
+    TensorValue,
+    Value,
+    View,
+)
+from penlight.ir.source import describe, source_of
+from penlight.ops.out_variants import (
+    OutVariant,
+    by_naming_rule,
+    out_variant,
+    parameters_of,
+    program_name,
+    view_twin,
+)
+from penlight.ops.prims import NAMED_PRIMS, PRIMS, PYTHON_PRIMS
+
+# What an environment maps a node to: one value, or those of an operator with several results.
+Result = Value | list[Value]
+Env = dict[Node, Result]
+
+_CLONES = (
+    torch.ops.aten.clone.default,
+    torch.ops.aten.alias_copy.default,
+    torch.ops.aten.lift_fresh_copy.default,
+)
+
+
+def flatten(program: EdgeProgram) -> PlanProgram:
+    """Every method as a flat list of instructions.
+
+    Raises:
+        UnboundedShape: a size has no upper bound; names it and the node.
+        NotSupported: a node has no form that a program can hold.
+    """
+    tensors: dict[str, Any] = dict(program.tensors)
+    plans = [MethodFlattener(method, tensors).run() for method in program.methods.values()]
+    return PlanProgram(plans, tensors, dict(program.constant_methods))
+
+
+class MethodFlattener:
+    """The instructions of one method, in the making."""
+
+    def __init__(self, method: EdgeMethod, tensors: dict[str, Any]) -> None:
+        self.method = method
+        self.tensors = tensors
+        self.bounds = Bounds(method.bounds)
+        self.steps: list[Step] = []
+        self.shared: dict[str, TensorValue] = {}  # constants and state by name
+        self.labels = 0
+
+    def run(self) -> Plan:
+        env: Env = {}
+        inputs: list[Value] = []
+        names: list[str] = []
+        by_name: dict[str, Value] = {}
+        for spec, node in self.method.placeholders():
+            if spec.kind is InputKind.USER:
+                value = self.user_input(node)
+                inputs.append(value)
+                names.append(spec.name)
+                by_name[node.name] = by_name[spec.name] = value
+            else:
+                assert spec.target is not None
+                value = self.stored(spec.target, spec.kind)
+            env[node] = value
+        results = self.inline(self.method.graph_module, env)
+        plan = Plan(
+            name=self.method.name,
+            steps=self.steps,
+            inputs=inputs,
+            outputs=[],
+            input_names=names,
+            in_structure=pytree.treespec_dumps(self.method.in_spec),
+            out_structure=pytree.treespec_dumps(self.method.out_spec),
+        )
+        for output, value in zip(self.method.outputs, results, strict=True):
+            if output.kind is OutputKind.USER:
+                plan.outputs.append(value)
+                continue
+            target: Value
+            if output.kind is OutputKind.MUTATION:
+                assert output.target is not None
+                target = self.stored(output.target, InputKind.STATE)
+            else:
+                target = by_name[output.target or ""]
+            assert isinstance(target, TensorValue) and isinstance(value, TensorValue)
+            if target.buffer.kind is Kind.INPUT:
+                target.buffer.planned = False  # the caller's own memory, where the change is seen
+            if target is not value:
+                plan.mutations.append(Mutation(value, target))
+        plan.state = [value for value in self.shared.values() if value.buffer.kind is Kind.STATE]
+        return plan
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def user_input(self, node: Node) -> Value:
+        example = node.meta.get("val")
+        if isinstance(example, torch.Tensor):
+            return self.tensor(node, example, Kind.INPUT, dim_order_of(example))
+        if isinstance(example, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return Number(example.node.hint or 0, written=True, name=node.name)
+        return (
+            Number(example, written=True, name=node.name) if isinstance(example, bool | int | float) else None
+        )
+
+    def stored(self, key: str, kind: InputKind) -> TensorValue:
+        """The constant or state tensor `key`; one value however often it is asked for."""
+        if key not in self.shared:
+            tensor = self.tensors[key]
+            kinds = {InputKind.CONSTANT: Kind.CONSTANT, InputKind.STATE: Kind.STATE}
+            order = dim_order_of(tensor)
+            value = self._make(
+                key, dtype_of(tensor), tuple(tensor.shape), tuple(tensor.shape), order, kinds[kind]
+            )
+            value.buffer.key = key
+            self.shared[key] = value
+        return self.shared[key]
+
+    def tensor(
+        self,
+        node: Node,
+        example: torch.Tensor,
+        kind: Kind = Kind.ACTIVATION,
+        order: Sequence[int] | None = None,
+    ) -> TensorValue:
+        """A value with the dtype and shape of a node's fake tensor."""
+        sizes = tuple(
+            self.bounds.upper(size, f"dimension {i} of {describe(node)}")
+            for i, size in enumerate(example.shape)
+        )
+        shape = tuple(expression(size) for size in example.shape)
+        return self._make(
+            node.name, dtype_of(example), sizes, shape, order or tuple(range(example.dim())), kind
+        )
+
+    def _make(
+        self,
+        name: str,
+        dtype: Any,
+        sizes: tuple[int, ...],
+        shape: tuple[Any, ...],
+        order: Sequence[int],
+        kind: Kind,
+    ) -> TensorValue:
+        buffer = Buffer(kind, name, 0)
+        dynamic = any(not isinstance(size, int) and not size.is_Integer for size in shape)
+        value = TensorValue(name, dtype, sizes, tuple(order), buffer, shape, dynamic)
+        buffer.nbytes = value.nbytes
+        buffer.tensors.append(value)
+        return value
+
+    def like(self, value: TensorValue, name: str) -> TensorValue:
+        """A new activation of the same dtype and shape."""
+        made = self._make(name, value.dtype, value.sizes, value.shape, value.dim_order, Kind.ACTIVATION)
+        made.dynamic = value.dynamic
+        return made
+
+    def number(self, node: Node, example: Any) -> Number:
+        first: int | bool | float = 0
+        if isinstance(example, bool | torch.SymBool):
+            first = False
+        elif isinstance(example, float | torch.SymFloat):
+            first = 0.0
+        return Number(first, written=True, name=node.name)
+
+    # --- graphs ----------------------------------------------------------------------------------
+
+    def inline(self, module: GraphModule, env: Env) -> list[Value]:
+        """Append the instructions of a graph whose placeholders are in `env`; return its results."""
+        for node in module.graph.nodes:
+            if node.op == "output":
+                results = node.args[0]
+                items = results if isinstance(results, list | tuple) else [results]
+                return [self.value(item, env) for item in items]
+            if node.op == "get_attr":
+                self.attribute(module, node, env)
+            elif node.op == "call_module":
+                env[node] = delegate_call(self, module, node, env)
+            elif node.op == "call_function":
+                env[node] = self.call(module, node, env)
+        raise AssertionError("a graph without output")
+
+    def value(self, item: Any, env: Mapping[Node, Result]) -> Value:
+        """What an argument stands for: the value of a node, or a number as it is."""
+        if isinstance(item, Node):
+            found = env[item]
+            assert not isinstance(found, list), f"{item.name} has several results and is used as one"
+            return found
+        return Number(item) if isinstance(item, bool | int | float) else None
+
+    def attribute(self, module: GraphModule, node: Node, env: Env) -> None:
+        """A tensor kept in the graph module; sub-graphs are looked up where they are called."""
+        found = operator.attrgetter(str(node.target))(module)
+        if isinstance(found, torch.Tensor):
+            key = f"{self.method.name}.{id(module)}.{node.target}"
+            self.tensors[key] = found
+            env[node] = self.stored(key, InputKind.CONSTANT)
+
+    def call(self, module: GraphModule, node: Node, env: Env) -> Result:
+        from penlight.flatten.control_flow import higher_order
+
+        target = node.target
+        if target is operator.getitem:
+            results = env[node.args[0]]  # type: ignore[index]
+            if isinstance(results, TensorList):
+                results = list(results.items)
+            assert isinstance(results, list)
+            return results[node.args[1]]  # type: ignore[index]
+        if isinstance(target, HigherOrderOperator):
+            return higher_order(self, module, node, env)
+        example = node.meta.get("val")
+        if isinstance(example, bool | int | float):
+            return Number(example)  # a size that turned out static
+        if isinstance(target, OpOverload):
+            name = program_name(target)
+            if name in PRIMS:
+                return self.prim(name, node, env)
+            return self.operator(target, node, env)
+        name = PYTHON_PRIMS.get(target) or NAMED_PRIMS.get(  # type: ignore[arg-type]
+            getattr(target, "__name__", "").removeprefix("_"), ""
+        )
+        if name:
+            return self.prim(name, node, env)
+        return self.composite_number(target, node, env)
+
+    # --- operators -------------------------------------------------------------------------------
+
+    def append(self, node: Node, step: Step) -> None:
+        step.node = node.name  # type: ignore[union-attr]
+        step.source = source_of(node)  # type: ignore[union-attr]
+        self.steps.append(step)
+
+    def prim(self, name: str, node: Node, env: Env) -> Number:
+        """An operator of the runtime on numbers."""
+        args = [self.value(arg, env) for arg in node.args]
+        return self.emit_prim(name, node, args, self.number(node, node.meta.get("val")))
+
+    def emit_prim(self, name: str, node: Node, args: list[Value], out: Number) -> Number:
+        names = tuple(argument.rstrip("!") for argument in PRIMS[name])
+        self.append(node, KernelCall(name, [*args, out], names, [out]))
+        return out
+
+    def composite_number(self, target: Any, node: Node, env: Env) -> Number:
+        """Calculations with numbers that are made of several prims."""
+        args = [self.value(arg, env) for arg in node.args]
+        name = getattr(target, "__name__", str(target))
+        prim = "executorch_prim::{}.Scalar".format
+        if name in ("floor", "sym_floor"):
+            real = self.emit_prim(
+                prim("floordiv"), node, [*args, Number(1)], Number(0, True, node.name + "_floor")
+            )
+            return self.emit_prim(prim("sym_int"), node, [real], self.number(node, 0))
+        if name == "ne":
+            equal = self.emit_prim(prim("eq"), node, args, Number(False, True, node.name + "_eq"))
+            return self.emit_prim(prim("sym_not"), node, [equal], self.number(node, False))
+        if name == "pow" and isinstance(args[1], Number) and not args[1].written and 1 <= args[1].value <= 8:
+            product = args[0]
+            for i in range(int(args[1].value) - 1):
+                product = self.emit_prim(
+                    prim("mul"), node, [product, args[0]], Number(0, True, f"{node.name}_{i}")
+                )
+            assert isinstance(product, Number)
+            return product
+        raise NotSupported(
+            f"a program cannot calculate {name} of sizes",
+            where=describe(node),
+            do="make the dimension static, or calculate it with + - * // % min max",
+        )
+
+    def operator(self, op: OpOverload, node: Node, env: Env) -> Result:
+        """A call of the operator's out variant, on new outputs."""
+        variant = out_variant(op) or by_naming_rule(op)
+        arguments = bind(parameters_of(op), node.args, node.kwargs)
+        args = [
+            to_value(arguments[parameter.name], parameter, lambda n: self.value(n, env), self.scalar)
+            for parameter in variant.parameters
+        ]
+        example = node.meta["val"]
+        if isinstance(example, list | tuple):
+            outs = [self.output(op, node, item, i, args) for i, item in enumerate(example)]
+        else:
+            outs = [self.output(op, node, example, None, args)]
+        tensors = [out for out in outs if out is not None]
+        call = KernelCall(
+            op=variant.op,
+            args=[*args, *self.out_arguments(variant, tensors)],
+            names=(*(parameter.name for parameter in variant.parameters), *variant.outs),
+            outs=list(tensors),
+            again=_again(variant, tensors),
+        )
+        self.note_views(op, node, call, env, arguments)
+        self.append(node, call)
+        return list(outs) if isinstance(example, list | tuple) else outs[0]
+
+    def out_arguments(self, variant: OutVariant, outs: list[TensorValue]) -> list[Value]:
+        return [TensorList(tuple(outs))] if variant.out_list else list(outs)
+
+    def output(
+        self, op: OpOverload, node: Node, example: Any, index: int | None, args: Sequence[Value]
+    ) -> TensorValue | None:
+        if not isinstance(example, torch.Tensor):
+            return None
+        out = self.tensor(node, example, order=self.order_of(op, node, example, args))
+        if index is not None:
+            out.name = out.buffer.name = f"{node.name}.{index}"
+        return out
+
+    def order_of(
+        self, op: OpOverload, node: Node, example: torch.Tensor, args: Sequence[Value]
+    ) -> tuple[int, ...]:
+        """Channels-last where a tensor argument is and torch says the result is too, or the node asks for it.
+
+        Strides alone do not tell: those of a view (a permute) can look channels-last, and the
+        program's copy of it is row-major.
+        """
+        plain, order = tuple(range(example.dim())), dim_order_of(example)
+        if order == plain or view_twin(op) is not None:
+            return plain
+        asked = node.kwargs.get("memory_format") in (torch.channels_last, torch.channels_last_3d)
+        given = any(isinstance(arg, TensorValue) and arg.dim_order == order for arg in args)
+        return order if asked or given else plain
+
+    # --- views -----------------------------------------------------------------------------------
+
+    def note_views(
+        self, op: OpOverload, node: Node, call: KernelCall, env: Env, arguments: Mapping[str, Any]
+    ) -> None:
+        """Note where outputs would be the very bytes of an input."""
+        twin = view_twin(op)
+        source = call.args[0] if call.args else None
+        if not isinstance(source, TensorValue):
+            return
+        outs = [out for out in call.outs if isinstance(out, TensorValue)]
+        if op in _CLONES:
+            if source.same_layout(outs[0]):
+                call.views = [View(source, outs[0])]
+        elif twin is not None and source.dynamic | any(out.dynamic for out in outs):
+            self.note_dynamic_view(twin, call, source, outs[0])
+        elif twin is not None:
+            call.views = _static_views(twin, source, outs, node)
+
+    def note_dynamic_view(
+        self, twin: OpOverload, call: KernelCall, source: TensorValue, out: TensorValue
+    ) -> None:
+        """Views that only change sizes: the sizes are those of the operator, or all but one are known."""
+        name = twin._schema.name
+        plain = source.dim_order == tuple(range(len(source.sizes))) and out.dim_order == tuple(
+            range(len(out.sizes))
+        )
+        if len(call.outs) != 1 or not plain or source.dtype != out.dtype:
+            return
+        if name in ("aten::alias", "aten::detach") or (source.shape == out.shape and name == "aten::view"):
+            call.views = [View(source, out)]
+        if name in ("aten::view", "aten::_unsafe_view", "aten::reshape") and isinstance(
+            call.args[1], NumberList
+        ):
+            call.views = [View(source, out)]
+            call.view_sizes = call.args[1]
+        elif name in ("aten::unsqueeze", "aten::squeeze", "aten::alias", "aten::detach"):
+            unknown = [size for size in out.shape if not isinstance(size, int) and not size.is_Integer]
+            if len(unknown) == 1 and 0 not in out.sizes:
+                call.views = [View(source, out)]
+                call.view_sizes = NumberList(
+                    tuple(Number(-1 if size in unknown else int(size)) for size in out.shape)
+                )
+
+
+def _again(variant: OutVariant, outs: list[TensorValue]) -> list[Value]:
+    """The results, repeated after the arguments."""
+    return [TensorList(tuple(outs))] if variant.out_list or len(outs) > 1 else list(outs)
+
+
+def _static_views(twin: OpOverload, source: TensorValue, outs: list[TensorValue], node: Node) -> list[View]:
+    """Run the view on a tensor without data and see where in the source each result begins.
+
+    Returns nothing unless every result is a dense part of the source in its own dim order.
+    """
+    strides = strides_of(source.sizes, source.dim_order)
+    probe = torch.empty_strided(source.sizes, strides, dtype=getattr(torch, source.dtype.name), device="meta")
+    try:
+        results = twin(probe, *node.args[1:], **node.kwargs)
+    except Exception:  # the view exists only as a copy, for this layout
+        return []
+    if isinstance(results, torch.Tensor):
+        results = [results]
+    views = []
+    for result, out in zip(results, outs, strict=True):
+        dense = strides_of(out.sizes, out.dim_order)
+        if 0 not in out.sizes and any(
+            have != want
+            for have, want, size in zip(result.stride(), dense, out.sizes, strict=True)
+            if size != 1
+        ):
+            return []
+        views.append(View(source, out, int(result.storage_offset()) * out.dtype.itemsize))
+    return views

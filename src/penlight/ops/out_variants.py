@@ -1,0 +1,133 @@
+"""Functional operator -> the overload that writes its results to tensors it is given.
+
+torch names out variants by no rule that holds for all (add.Tensor has add.out,
+select.int has select_copy.int_out), so they are found by their arguments: an
+overload takes the same ones and, besides, outputs. Views have no out variant;
+their `_copy` twin has. Factories such as full() say dtype, layout, device and
+pinning themselves; in the out variant the output says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+_OPTIONS = {"dtype", "layout", "device", "pin_memory"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument. `type` is the schema's, such as "Optional[List[int]]"; `length` that of int[2]."""
+
+    name: str
+    type: str
+    length: int | None
+    has_default: bool
+    default: Any
+
+
+@dataclass(frozen=True)
+class OutVariant:
+    """`op` is the name in programs ("aten::add.out"); `outs` are the output arguments, a list if `out_list`."""
+
+    op: str
+    parameters: tuple[Parameter, ...]
+    outs: tuple[str, ...]
+    out_list: bool = False
+
+
+@cache
+def out_variant(op: OpOverload) -> OutVariant | None:
+    """The out variant of a functional operator; None when there is none."""
+    functional = parameters_of(op)
+    for packet in _packets(op):
+        for overload in _overloads(packet):
+            outs = [arg for arg in overload._schema.arguments if arg.is_out]
+            if not outs:
+                continue
+            inputs = parameters_of(overload)
+            if _same(inputs, functional) or _same(inputs, functional, ignore=_OPTIONS):
+                names = tuple(arg.name for arg in outs)
+                return OutVariant(
+                    program_name(overload), inputs, names, str(outs[0].real_type).startswith("List")
+                )
+    return None
+
+
+def by_naming_rule(op: OpOverload) -> OutVariant:
+    """What the out variant must be called where torch knows none: `name.out`, `name.overload_out`."""
+    name, overload = op._schema.name, op._schema.overload_name
+    returns = op._schema.returns
+    outs = ("out",) if len(returns) == 1 else tuple(f"out{i}" for i in range(len(returns)))
+    out_list = len(returns) == 1 and str(returns[0].type).startswith("List")
+    return OutVariant(
+        f"{name}.{overload}_out" if overload else f"{name}.out", parameters_of(op), outs, out_list
+    )
+
+
+def program_name(op: OpOverload) -> str:
+    """Name and overload as in a program: the default overload has no name."""
+    overload = op._schema.overload_name
+    return f"{op._schema.name}.{overload}" if overload else str(op._schema.name)
+
+
+def is_view(op: OpOverload) -> bool:
+    """The result shares the memory of an argument (no matter that the graph treats it as a copy)."""
+    return any(arg.alias_info is not None and not arg.alias_info.is_write for arg in op._schema.arguments)
+
+
+def view_twin(op: OpOverload) -> OpOverload | None:
+    """The operator without `_copy`, that gives a view: of view_copy, view."""
+    if is_view(op):
+        return op
+    namespace, name = op._schema.name.split("::")
+    if not name.endswith("_copy") or namespace != "aten":
+        return None
+    packet = getattr(torch.ops.aten, name.removesuffix("_copy"), None)
+    overload = op._schema.overload_name or "default"
+    if packet is None or overload not in packet.overloads():
+        return None
+    twin: OpOverload = getattr(packet, overload)
+    return twin if is_view(twin) else None
+
+
+def _packets(op: OpOverload) -> Iterator[OpOverloadPacket]:
+    namespace, name = op._schema.name.split("::")
+    if is_view(op):
+        copy = getattr(getattr(torch.ops, namespace), name + "_copy", None)
+        if copy is not None:
+            yield copy
+    yield op.overloadpacket
+
+
+def _overloads(packet: OpOverloadPacket) -> Iterator[OpOverload]:
+    for name in packet.overloads():
+        yield getattr(packet, name)
+
+
+@cache
+def parameters_of(op: OpOverload) -> tuple[Parameter, ...]:
+    """The arguments of a schema that are not outputs."""
+    return tuple(
+        Parameter(
+            name=arg.name,
+            type=str(arg.real_type),
+            length=arg.N,
+            has_default=arg.has_default_value(),
+            default=arg.default_value if arg.has_default_value() else None,
+        )
+        for arg in op._schema.arguments
+        if not arg.is_out
+    )
+
+
+def _same(left: Iterable[Parameter], right: Iterable[Parameter], ignore: Iterable[str] = ()) -> bool:
+    """Same names and types, whatever the order of keyword arguments."""
+    ignored = set(ignore)
+    kinds = [{(p.name, p.type) for p in side if p.name not in ignored} for side in (left, right)]
+    return kinds[0] == kinds[1]
