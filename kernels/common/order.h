@@ -1,0 +1,110 @@
+// One order for elements of every dtype: as int64 keys.
+//
+// Floats map to integers that compare as they do, with -0 equal to 0 and NaN
+// above everything (ATen's order); ~key reverses. Sorting code is then compiled
+// once, whatever the dtype.
+#pragma once
+
+#include "kernels/common/convert.h"
+#include "kernels/common/view.h"
+
+namespace penlight {
+
+struct Ranked {
+  int64_t key;
+  dim_t place;
+};
+
+inline bool ranks_before(const Ranked& a, const Ranked& b) {
+  return a.key < b.key || (a.key == b.key && a.place < b.place);
+}
+
+constexpr int64_t kNanKey = INT64_MAX;
+
+// Keys of `count` elements, places from `place` on. Strides in elements.
+inline void rank_elements(ScalarType type, const void* from, dim_t stride, dim_t place, dim_t count,
+                          bool descending, Ranked* to) {
+  constexpr dim_t kBlock = 64;
+  const dim_t step = stride * static_cast<dim_t>(element_size(type));
+  for (dim_t first = 0; first < count; first += kBlock) {
+    const dim_t n = count - first < kBlock ? count - first : kBlock;
+    const char* block = static_cast<const char*>(from) + first * step;
+    int64_t keys[kBlock];
+    if (is_floating(type)) {
+      double x[kBlock];
+      load_block(x, type, block, stride, n);
+      for (dim_t i = 0; i < n; ++i) {
+        const double canonical = x[i] + 0.0;  // -0 becomes 0
+        memcpy(&keys[i], &canonical, sizeof keys[i]);
+        if (keys[i] < 0) keys[i] = INT64_MIN - keys[i] - 1;
+        if (x[i] != x[i]) keys[i] = kNanKey;
+      }
+    } else {
+      load_block(keys, type, block, stride, n);
+    }
+    for (dim_t i = 0; i < n; ++i) {
+      to[first + i].key = descending ? ~keys[i] : keys[i];
+      to[first + i].place = place + first + i;
+    }
+  }
+}
+
+// Sorts by ranks_before(). `spare` has room for as many.
+inline void sort_ranked(Ranked* items, Ranked* spare, dim_t count) {
+  constexpr dim_t kRun = 12;
+  for (dim_t first = 0; first < count; first += kRun) {
+    const dim_t last = first + kRun < count ? first + kRun : count;
+    for (dim_t i = first + 1; i < last; ++i) {
+      const Ranked item = items[i];
+      dim_t at = i;
+      for (; at > first && item.key < items[at - 1].key; --at) items[at] = items[at - 1];
+      items[at] = item;
+    }
+  }
+  Ranked *from = items, *to = spare;
+  for (dim_t width = kRun; width < count; width *= 2) {
+    for (dim_t first = 0; first < count; first += 2 * width) {
+      const dim_t middle = first + width < count ? first + width : count;
+      const dim_t last = middle + width < count ? middle + width : count;
+      dim_t a = first, b = middle;
+      for (dim_t i = first; i < last; ++i) {
+        const bool second = a == middle || (b < last && from[b].key < from[a].key);
+        to[i] = second ? from[b++] : from[a++];
+      }
+    }
+    Ranked* const swap = from;
+    from = to;
+    to = swap;
+  }
+  if (from != items) memcpy(items, from, static_cast<size_t>(count) * sizeof(Ranked));
+}
+
+// Calls body(self_offset, out_offset, second_offset), in elements, for each lane
+// along `dim`; all have the same sizes but for that dimension.
+template <class Body>
+inline void for_each_lane(const Tensor& self, int dim, const Tensor& out, const Tensor& second, Body&& body) {
+  const int rank = static_cast<int>(self.dim());
+  for (int d = 0; d < rank; ++d) {
+    if (d != dim && self.size(d) == 0) return;
+  }
+  dim_t at[kMaxDim] = {};
+  for (;;) {
+    dim_t offsets[3] = {};
+    for (int d = 0; d < rank; ++d) {
+      if (d == dim) continue;
+      offsets[0] += at[d] * self.stride(d);
+      offsets[1] += at[d] * out.stride(d);
+      offsets[2] += at[d] * second.stride(d);
+    }
+    body(offsets[0], offsets[1], offsets[2]);
+    int d = rank - 1;
+    for (; d >= 0; --d) {
+      if (d == dim) continue;
+      if (++at[d] < self.size(d)) break;
+      at[d] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+}  // namespace penlight

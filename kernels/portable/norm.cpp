@@ -1,0 +1,202 @@
+// Vector norms and logsumexp.
+#include <math.h>
+
+#include "kernels/common/reduce.h"
+
+namespace penlight::portable {
+
+inline float absolute(float x) { return fabsf(x); }
+inline double absolute(double x) { return fabs(x); }
+inline float power(float x, double p) { return powf(x, static_cast<float>(p)); }
+inline double power(double x, double p) { return pow(x, p); }
+inline float root(float x) { return sqrtf(x); }
+inline double root(double x) { return sqrt(x); }
+
+struct CountNonzero {
+  template <class C>
+  C operator()(C x) const {
+    return x != C(0) ? C(1) : C(0);
+  }
+  template <class C>
+  C finish(C total) const {
+    return total;
+  }
+};
+
+struct SumAbsolute {
+  template <class C>
+  C operator()(C x) const {
+    return absolute(x);
+  }
+  template <class C>
+  C finish(C total) const {
+    return total;
+  }
+};
+
+struct Euclidean {
+  template <class C>
+  C operator()(C x) const {
+    return x * x;
+  }
+  template <class C>
+  C finish(C total) const {
+    return root(total);
+  }
+};
+
+struct PowerNorm {
+  double p;
+  template <class C>
+  C operator()(C x) const {
+    return power(absolute(x), p);
+  }
+  template <class C>
+  C finish(C total) const {
+    return power(total, 1 / p);
+  }
+};
+
+struct GreatestAbsolute {
+  template <class C>
+  static constexpr C identity() {
+    return C(0);
+  }
+  template <class C>
+  static C apply(C a, C b) {
+    const C size = absolute(b);
+    return (size > a || size != size) ? size : a;
+  }
+};
+
+struct LeastAbsolute {
+  template <class C>
+  static constexpr C identity() {
+    return static_cast<C>(__builtin_inf());
+  }
+  template <class C>
+  static C apply(C a, C b) {
+    const C size = absolute(b);
+    return (size < a || size != size) ? size : a;
+  }
+};
+
+// Elements become out's dtype first, which is floating.
+static Tensor& norm(KernelContext& ctx, const Tensor& self, double p, Optional<ArrayRef<int64_t>> dims,
+                    bool keepdim, Tensor& out) {
+  uint32_t mask;
+  ReduceLoop loop;
+  Tensor* outs[] = {&out};
+  if (!is_floating(out.scalar_type())) {
+    ctx.fail(Status::InvalidArgument, "a norm is floating point, out has dtype {}",
+             dtype_name(out.scalar_type()));
+    return out;
+  }
+  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
+  if (self.numel() == 0 && (p < 0 || p == __builtin_inf()) && loop.elements() == 0) {
+    ctx.fail(Status::InvalidArgument, "this norm of 0 elements is not defined");
+    return out;
+  }
+  dispatch_compute(ctx, out.scalar_type(), [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    if constexpr (!same_type<C, int64_t>) {
+      const auto sum = [&](auto map) {
+        SumOf<C, decltype(map), C> operation(out, map);
+        loop.template run<C>(operation);
+      };
+      if (p == 0) {
+        sum(CountNonzero{});
+      } else if (p == 1) {
+        sum(SumAbsolute{});
+      } else if (p == 2) {
+        sum(Euclidean{});
+      } else if (p == __builtin_inf()) {
+        FoldOf<C, GreatestAbsolute> operation(out);
+        loop.template run<C>(operation);
+      } else if (p == -__builtin_inf()) {
+        FoldOf<C, LeastAbsolute> operation(out);
+        loop.template run<C>(operation);
+      } else {
+        sum(PowerNorm{p});
+      }
+    }
+  });
+  return out;
+}
+
+Tensor& linalg_vector_norm_out(KernelContext& ctx, const Tensor& self, Scalar ord,
+                               Optional<ArrayRef<int64_t>> dim, bool keepdim, Optional<ScalarType>,
+                               Tensor& out) {
+  return norm(ctx, self, ord.to<double>(), dim, keepdim, out);
+}
+
+Tensor& norm_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, ArrayRef<int64_t> dim,
+                 bool keepdim, Tensor& out) {
+  return norm(ctx, self, p.value_or(Scalar(2)).to<double>(), dim, keepdim, out);
+}
+
+Tensor& norm_dtype_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, ArrayRef<int64_t> dim,
+                       bool keepdim, ScalarType, Tensor& out) {
+  return norm(ctx, self, p.value_or(Scalar(2)).to<double>(), dim, keepdim, out);
+}
+
+Tensor& norm_scalar_out(KernelContext& ctx, const Tensor& self, Scalar p, Tensor& out) {
+  return norm(ctx, self, p.to<double>(), nullopt, false, out);
+}
+
+Tensor& norm_scalar_opt_dtype_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, ScalarType,
+                                  Tensor& out) {
+  return norm(ctx, self, p.value_or(Scalar(2)).to<double>(), nullopt, false, out);
+}
+
+// The greatest element so far, and the sum of exp(x - greatest): no exponential
+// is of a positive number, and infinities come out as themselves.
+struct LogSumExpOf {
+  explicit LogSumExpOf(Tensor& to) : out(to) {}
+
+  Tensor& out;
+  double greatest[kReduceColumns], sum[kReduceColumns];
+
+  void start(int columns) {
+    for (int k = 0; k < columns; ++k) {
+      greatest[k] = -__builtin_inf();
+      sum[k] = 0;
+    }
+  }
+
+  void add(int k, double x) {
+    if (x > greatest[k]) {
+      sum[k] = sum[k] * exp(greatest[k] - x) + 1;
+      greatest[k] = x;
+    } else {
+      sum[k] += x == greatest[k] ? 1 : exp(x - greatest[k]);
+    }
+  }
+
+  void row(const double* x, dim_t count) {
+    for (dim_t i = 0; i < count; ++i) add(0, x[i]);
+  }
+
+  void column(const double* x, int columns) {
+    for (int k = 0; k < columns; ++k) add(k, x[k]);
+  }
+
+  void store(const dim_t* offset, const dim_t* stride, int columns) {
+    for (int k = 0; k < columns; ++k) sum[k] = log(sum[k]) + greatest[k];
+    char* to = static_cast<char*>(out.data_ptr()) + offset[0] * static_cast<dim_t>(out.element_size());
+    store_block(out.scalar_type(), to, stride[0], sum, columns);
+  }
+};
+
+Tensor& logsumexp_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim,
+                      Tensor& out) {
+  uint32_t mask;
+  ReduceLoop loop;
+  Tensor* outs[] = {&out};
+  if (!reduced_dims(ctx, self, dim, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
+  LogSumExpOf operation(out);
+  loop.run<double>(operation);
+  return out;
+}
+
+}  // namespace penlight::portable

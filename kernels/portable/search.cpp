@@ -1,0 +1,236 @@
+// Searching sorted sequences, and histograms.
+#include "kernels/common/convert.h"
+#include "kernels/common/view.h"
+
+namespace penlight::portable {
+
+// The first place in the sequence that is not less than x, or with `right` the
+// first that is greater. Comparisons with NaN are false, so NaN goes to the end.
+template <class C>
+static int64_t search_one(ScalarType type, const char* sequence, dim_t stride, dim_t length,
+                          const char* sorter, dim_t sorter_stride, C x, bool right) {
+  dim_t low = 0, high = length;
+  while (low < high) {
+    const dim_t middle = low + (high - low) / 2;
+    dim_t at = middle;
+    if (sorter) {
+      int64_t named;
+      memcpy(&named, sorter + middle * sorter_stride, sizeof named);
+      at = static_cast<dim_t>(named);
+    }
+    const C value = load_element<C>(type, sequence + at * stride);
+    if (right ? value > x : value >= x) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+static bool check_sorter(KernelContext& ctx, const Tensor& sequence, const Tensor& sorter) {
+  if (sorter.scalar_type() != ScalarType::Long || !sorter.sizes().equals(sequence.sizes())) {
+    ctx.fail(Status::InvalidArgument, "the sorter has dtype {} and {} elements, the sequence {}",
+             dtype_name(sorter.scalar_type()), sorter.numel(), sequence.numel());
+    return false;
+  }
+  const View view = view_of(sorter);
+  const dim_t length = view.dim == 0 ? 1 : view.sizes[view.dim - 1];
+  dim_t at[kMaxDim] = {};
+  const char* data = view.data;
+  for (dim_t left = sorter.numel(); left > 0; --left) {
+    int64_t place;
+    memcpy(&place, data, sizeof place);
+    dim_t unused;
+    if (place < 0 || !wrap_index(ctx, place, view.dim - 1, length, unused)) {
+      ctx.fail(Status::KernelFailed, "index {} is out of range for dimension {} with size {}", place,
+               view.dim - 1, length);
+      return false;
+    }
+    for (int d = view.dim - 1; d >= 0; --d) {
+      data += view.strides[d];
+      if (++at[d] < view.sizes[d]) break;
+      data -= view.strides[d] * view.sizes[d];
+      at[d] = 0;
+    }
+  }
+  return true;
+}
+
+// `values` and `out` have the same sizes. A sequence of one dimension serves all
+// values; one of more has a row for each row of values.
+static void search_all(KernelContext& ctx, const Tensor& sequence, const View& values, ScalarType value_type,
+                       const Tensor* sorter, bool right, Tensor& out) {
+  if (out.scalar_type() != ScalarType::Int && out.scalar_type() != ScalarType::Long) {
+    ctx.fail(Status::InvalidArgument, "places are int32 or int64, not {}", dtype_name(out.scalar_type()));
+    return;
+  }
+  if (sorter && !check_sorter(ctx, sequence, *sorter)) return;
+  const View rows = view_of(sequence), to = view_of(out);
+  const int last = rows.dim - 1;
+  const dim_t length = last < 0 ? 1 : rows.sizes[last], stride = last < 0 ? 0 : rows.strides[last];
+  const View sorter_rows = sorter ? view_of(*sorter) : rows;
+  const dim_t sorter_stride = last < 0 ? 0 : sorter_rows.strides[last];
+  const bool real = is_floating(value_type) || is_floating(sequence.scalar_type());
+  dim_t at[kMaxDim] = {};
+  for (dim_t left = values.numel(); left > 0; --left) {
+    const char* value = values.data;
+    const char* row = rows.data;
+    const char* sorter_row = sorter_rows.data;
+    char* place_to = to.data;
+    for (int d = 0; d < values.dim; ++d) {
+      value += at[d] * values.strides[d];
+      place_to += at[d] * to.strides[d];
+      if (rows.dim > 1 && d < last) {
+        row += at[d] * rows.strides[d];
+        sorter_row += at[d] * sorter_rows.strides[d];
+      }
+    }
+    if (!sorter) sorter_row = nullptr;
+    const ScalarType type = sequence.scalar_type();
+    const int64_t place = real ? search_one(type, row, stride, length, sorter_row, sorter_stride,
+                                            load_element<double>(value_type, value), right)
+                               : search_one(type, row, stride, length, sorter_row, sorter_stride,
+                                            load_element<int64_t>(value_type, value), right);
+    store_element(out.scalar_type(), place_to, place);
+    int d = values.dim - 1;
+    while (d >= 0 && ++at[d] == values.sizes[d]) at[d--] = 0;
+  }
+}
+
+// A Scalar as a tensor without dimensions.
+struct ScalarView {
+  union {
+    int64_t integer;
+    double real;
+  };
+  ScalarType type;
+  View view;
+
+  explicit ScalarView(Scalar scalar) {
+    type = scalar.isFloatingPoint() ? ScalarType::Double : ScalarType::Long;
+    if (scalar.isFloatingPoint()) {
+      real = scalar.to<double>();
+    } else {
+      integer = scalar.to<int64_t>();
+    }
+    view.dim = 0;
+    view.data = reinterpret_cast<char*>(&integer);
+  }
+};
+
+static bool check_boundaries(KernelContext& ctx, const Tensor& boundaries) {
+  return check(ctx, boundaries.dim() == 1, "boundaries have one dimension");
+}
+
+Tensor& bucketize_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& boundaries, bool,
+                             bool right, Tensor& out) {
+  if (!check_boundaries(ctx, boundaries) || !ctx.resize(out, self.sizes())) return out;
+  search_all(ctx, boundaries, view_of(self), self.scalar_type(), nullptr, right, out);
+  return out;
+}
+
+Tensor& bucketize_scalar_out(KernelContext& ctx, Scalar self, const Tensor& boundaries, bool, bool right,
+                             Tensor& out) {
+  const ScalarView value(self);
+  if (!check_boundaries(ctx, boundaries) || !ctx.resize(out, SizesRef())) return out;
+  search_all(ctx, boundaries, value.view, value.type, nullptr, right, out);
+  return out;
+}
+
+// `side`, where given, says the same as `right` in words.
+static bool search_right(KernelContext& ctx, bool& right, Optional<StringView> side) {
+  if (!side) return true;
+  const bool is_left = side->size() == 4 && memcmp(side->data(), "left", 4) == 0;
+  const bool is_right = side->size() == 5 && memcmp(side->data(), "right", 5) == 0;
+  if ((!is_left && !is_right) || (is_left && right)) {
+    ctx.fail(Status::InvalidArgument, "side is \"left\" or \"right\" and agrees with right");
+    return false;
+  }
+  right = is_right;
+  return true;
+}
+
+Tensor& searchsorted_tensor_out(KernelContext& ctx, const Tensor& sorted_sequence, const Tensor& self, bool,
+                                bool right, Optional<StringView> side, Optional<Tensor> sorter, Tensor& out) {
+  bool fits = sorted_sequence.dim() == 1 || (self.dim() == sorted_sequence.dim() && self.dim() > 0);
+  for (int d = 0; fits && sorted_sequence.dim() > 1 && d + 1 < self.dim(); ++d) {
+    fits = self.size(d) == sorted_sequence.size(d);
+  }
+  if (!check(ctx, fits, "the sequence has one dimension, or those of the values but for the last"))
+    return out;
+  if (!search_right(ctx, right, side) || !ctx.resize(out, self.sizes())) return out;
+  search_all(ctx, sorted_sequence, view_of(self), self.scalar_type(), sorter ? &sorter.value() : nullptr,
+             right, out);
+  return out;
+}
+
+Tensor& searchsorted_scalar_out(KernelContext& ctx, const Tensor& sorted_sequence, Scalar self, bool,
+                                bool right, Optional<StringView> side, Optional<Tensor> sorter, Tensor& out) {
+  const ScalarView value(self);
+  if (!check(ctx, sorted_sequence.dim() == 1, "a sequence for one number has one dimension")) return out;
+  if (!search_right(ctx, right, side) || !ctx.resize(out, SizesRef())) return out;
+  search_all(ctx, sorted_sequence, value.view, value.type, sorter ? &sorter.value() : nullptr, right, out);
+  return out;
+}
+
+// Calls body(element) for each element as C.
+template <class C, class Body>
+static void for_each_element(const Tensor& self, Body&& body) {
+  const View view = view_of(self);
+  dim_t at[kMaxDim] = {};
+  const char* data = view.data;
+  for (dim_t left = self.numel(); left > 0; --left) {
+    body(load_element<C>(self.scalar_type(), data));
+    for (int d = view.dim - 1; d >= 0; --d) {
+      data += view.strides[d];
+      if (++at[d] < view.sizes[d]) break;
+      data -= view.strides[d] * view.sizes[d];
+      at[d] = 0;
+    }
+  }
+}
+
+template <class C>
+static void histogram(KernelContext& ctx, const Tensor& self, dim_t bins, C low, C high, int64_t* counts) {
+  if (low == high && self.numel() > 0) {
+    bool first = true;
+    for_each_element<C>(self, [&](C x) {
+      if (first || x < low || x != x) low = x;
+      if (first || x > high || x != x) high = x;
+      first = false;
+    });
+  }
+  if (low == high) {
+    low -= C(1);
+    high += C(1);
+  }
+  if (!(low < high) || low - low != 0 || high - high != 0) {
+    ctx.fail(Status::InvalidArgument, "a histogram needs a finite range, with its least number first");
+    return;
+  }
+  for_each_element<C>(self, [&](C x) {
+    if (!(x >= low && x <= high)) return;
+    const int64_t bin = static_cast<int64_t>((x - low) * static_cast<C>(bins) / (high - low));
+    ++counts[bin < bins ? bin : bins - 1];
+  });
+}
+
+Tensor& histc_out(KernelContext& ctx, const Tensor& self, int64_t bins, Scalar min, Scalar max, Tensor& out) {
+  const dim_t size = static_cast<dim_t>(bins);
+  if (!check(ctx, bins > 0, "a histogram has at least one bin") || !check_same_dtype(ctx, self, out))
+    return out;
+  if (!ctx.resize(out, SizesRef(&size, 1))) return out;
+  int64_t* counts = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(size));
+  if (!counts) return out;
+  for (dim_t i = 0; i < size; ++i) counts[i] = 0;
+  if (out.scalar_type() == ScalarType::Double) {
+    histogram<double>(ctx, self, size, min.to<double>(), max.to<double>(), counts);
+  } else {
+    histogram<float>(ctx, self, size, min.to<float>(), max.to<float>(), counts);
+  }
+  if (ctx.ok()) store_block(out.scalar_type(), out.data_ptr(), out.stride(0), counts, size);
+  return out;
+}
+
+}  // namespace penlight::portable

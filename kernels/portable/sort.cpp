@@ -1,0 +1,242 @@
+// Sort, argsort, topk, median and kthvalue along one dimension.
+//
+// Stable: among equals the first comes first. NaN is greater than everything.
+#include "kernels/common/order.h"
+
+namespace penlight::portable {
+
+struct Lane {
+  dim_t length, self_stride, value_stride, index_stride;
+
+  Lane(const Tensor& self, int dim, const Tensor& values, const Tensor& indices) {
+    const bool scalar = self.dim() == 0;
+    const auto stride = [&](const Tensor& t) { return scalar || t.dim() == 0 ? dim_t{1} : t.stride(dim); };
+    length = scalar ? 1 : self.size(dim);
+    self_stride = stride(self);
+    value_stride = stride(values);
+    index_stride = stride(indices);
+  }
+};
+
+static char* address(const Tensor& tensor, dim_t offset) {
+  return static_cast<char*>(tensor.data_ptr()) + offset * static_cast<dim_t>(tensor.element_size());
+}
+
+// Writes the first `count` of `ranked`: the elements themselves, bit for bit, and their places.
+static void write_lane(const Tensor& self, dim_t from, const Lane& lane, const Ranked* ranked, dim_t count,
+                       Tensor* values, dim_t value_to, Tensor& indices, dim_t index_to) {
+  for (dim_t i = 0; i < count; ++i) {
+    if (values) {
+      memcpy(address(*values, value_to + i * lane.value_stride),
+             address(self, from + ranked[i].place * lane.self_stride), self.element_size());
+    }
+    indices.data_ptr<int64_t>()[index_to + i * lane.index_stride] = ranked[i].place;
+  }
+}
+
+static bool check_outs(KernelContext& ctx, const Tensor& self, const Tensor* values, const Tensor& indices) {
+  if (values && !check_same_dtype(ctx, self, *values)) return false;
+  if (indices.scalar_type() != ScalarType::Long) {
+    ctx.fail(Status::InvalidArgument, "places are int64, out has dtype {}",
+             dtype_name(indices.scalar_type()));
+  }
+  if (!is_floating(self.scalar_type()) && self.scalar_type() != ScalarType::Bool &&
+      (self.scalar_type() < ScalarType::Byte || self.scalar_type() > ScalarType::Long)) {
+    ctx.fail(Status::NotSupported, "elements of type {} have no order here", dtype_name(self.scalar_type()));
+  }
+  return ctx.ok();
+}
+
+// `values` may be null.
+static void sort(KernelContext& ctx, const Tensor& self, int64_t dim, bool descending, Tensor* values,
+                 Tensor& indices) {
+  if (!check_outs(ctx, self, values, indices) || !normalize_dim(ctx, dim, self.dim())) return;
+  if (values && !ctx.resize(*values, self.sizes())) return;
+  if (!ctx.resize(indices, self.sizes()) || self.numel() == 0) return;
+  const int d = static_cast<int>(dim);
+  const Tensor& first = values ? *values : indices;
+  const Lane lane(self, d, first, indices);
+  Ranked* ranked = ctx.allocate_scratch_array<Ranked>(2 * static_cast<size_t>(lane.length));
+  if (!ranked) return;
+  for_each_lane(self, d, first, indices, [&](dim_t from, dim_t value_to, dim_t index_to) {
+    rank_elements(self.scalar_type(), address(self, from), lane.self_stride, 0, lane.length, descending,
+                  ranked);
+    sort_ranked(ranked, ranked + lane.length, lane.length);
+    write_lane(self, from, lane, ranked, lane.length, values, value_to, indices, index_to);
+  });
+}
+
+void sort_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool descending, Tensor& values,
+                 Tensor& indices) {
+  sort(ctx, self, dim, descending, &values, indices);
+}
+
+void sort_values_stable(KernelContext& ctx, const Tensor& self, Optional<bool>, int64_t dim, bool descending,
+                        Tensor& values, Tensor& indices) {
+  sort(ctx, self, dim, descending, &values, indices);
+}
+
+Tensor& argsort_stable_out(KernelContext& ctx, const Tensor& self, bool, int64_t dim, bool descending,
+                           Tensor& out) {
+  sort(ctx, self, dim, descending, nullptr, out);
+  return out;
+}
+
+// A heap of the `k` best, the worst of them on top.
+static void sift_down(Ranked* heap, dim_t k, dim_t at) {
+  const Ranked item = heap[at];
+  for (;;) {
+    dim_t child = 2 * at + 1;
+    if (child >= k) break;
+    if (child + 1 < k && ranks_before(heap[child], heap[child + 1])) ++child;
+    if (!ranks_before(item, heap[child])) break;
+    heap[at] = heap[child];
+    at = child;
+  }
+  heap[at] = item;
+}
+
+constexpr dim_t kTopBlock = 128;
+
+// The first `k` of a lane in sorted order, at the start of `ranked`, which has
+// room for k and a block.
+static void best_of_lane(const Tensor& self, dim_t from, const Lane& lane, dim_t k, bool descending,
+                         Ranked* ranked) {
+  if (k == 0) return;
+  Ranked* const block = ranked + k;
+  const auto rank = [&](dim_t first, dim_t count, Ranked* to) {
+    rank_elements(self.scalar_type(), address(self, from + first * lane.self_stride), lane.self_stride, first,
+                  count, descending, to);
+  };
+  rank(0, k, ranked);
+  for (dim_t at = k / 2; at-- > 0;) sift_down(ranked, k, at);
+  for (dim_t first = k; first < lane.length; first += kTopBlock) {
+    const dim_t count = lane.length - first < kTopBlock ? lane.length - first : kTopBlock;
+    rank(first, count, block);
+    for (dim_t i = 0; i < count; ++i) {
+      if (block[i].key >= ranked[0].key) continue;  // a later equal is not better
+      ranked[0] = block[i];
+      sift_down(ranked, k, 0);
+    }
+  }
+  // Heap sort, by place among equals.
+  for (dim_t left = k; left > 1; --left) {
+    const Ranked worst = ranked[0];
+    ranked[0] = ranked[left - 1];
+    sift_down(ranked, left - 1, 0);
+    ranked[left - 1] = worst;
+  }
+}
+
+void topk_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t dim, bool largest, bool,
+                 Tensor& values, Tensor& indices) {
+  if (!check_outs(ctx, self, &values, indices) || !normalize_dim(ctx, dim, self.dim())) return;
+  const int d = static_cast<int>(dim);
+  View sizes = view_of(self);
+  const int64_t length = sizes.dim == 0 ? 1 : sizes.sizes[d];
+  if (k < 0 || k > length) {
+    ctx.fail(Status::InvalidArgument, "k is {}, dimension {} has size {}", k, d, length);
+    return;
+  }
+  if (sizes.dim > 0) sizes.sizes[d] = static_cast<dim_t>(k);
+  if (!resize_to(ctx, values, sizes) || !resize_to(ctx, indices, sizes) || values.numel() == 0) return;
+  const Lane lane(self, d, values, indices);
+  const dim_t count = static_cast<dim_t>(k);
+  Ranked* ranked = ctx.allocate_scratch_array<Ranked>(static_cast<size_t>(count) + kTopBlock);
+  if (!ranked) return;
+  for_each_lane(self, d, values, indices, [&](dim_t from, dim_t value_to, dim_t index_to) {
+    best_of_lane(self, from, lane, count, largest, ranked);
+    write_lane(self, from, lane, ranked, count, &values, value_to, indices, index_to);
+  });
+}
+
+// The element that `choose(ranked, length)` names in each sorted lane.
+template <class Choose>
+static void pick(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
+                 Tensor& indices, Choose&& choose) {
+  const int d = static_cast<int>(dim);
+  View sizes = view_of(self);
+  if (sizes.dim > 0) sizes.sizes[d] = 1;
+  View kept = sizes;
+  if (!keepdim && sizes.dim > 0) kept.remove_dim(d);
+  if (!resize_to(ctx, values, kept) || !resize_to(ctx, indices, kept) || values.numel() == 0) return;
+  const dim_t length = self.dim() == 0 ? 1 : self.size(d), step = self.dim() == 0 ? 1 : self.stride(d);
+  Ranked* ranked = ctx.allocate_scratch_array<Ranked>(2 * static_cast<size_t>(length));
+  if (!ranked) return;
+  View value_view = view_of(values), index_view = view_of(indices);
+  if (!keepdim && sizes.dim > 0) {
+    value_view.insert_dim(d, 1, 0);
+    index_view.insert_dim(d, 1, 0);
+  }
+  dim_t at[kMaxDim] = {};
+  for (;;) {
+    dim_t from = 0, value_to = 0, index_to = 0;  // the latter two in bytes
+    for (int k = 0; k < sizes.dim; ++k) {
+      if (k == d) continue;
+      from += at[k] * self.stride(k);
+      value_to += at[k] * value_view.strides[k];
+      index_to += at[k] * index_view.strides[k];
+    }
+    rank_elements(self.scalar_type(), address(self, from), step, 0, length, false, ranked);
+    sort_ranked(ranked, ranked + length, length);
+    const int64_t place = ranked[choose(static_cast<const Ranked*>(ranked), length)].place;
+    memcpy(value_view.data + value_to, address(self, from + static_cast<dim_t>(place) * step),
+           self.element_size());
+    memcpy(index_view.data + index_to, &place, sizeof place);
+    int k = sizes.dim - 1;
+    for (; k >= 0; --k) {
+      if (k == d) continue;
+      if (++at[k] < self.size(k)) break;
+      at[k] = 0;
+    }
+    if (k < 0) return;
+  }
+}
+
+static bool check_lane(KernelContext& ctx, const Tensor& self, int64_t& dim, const Tensor& values,
+                       const Tensor& indices) {
+  if (!check_outs(ctx, self, &values, indices) || !normalize_dim(ctx, dim, self.dim())) return false;
+  if (self.dim() == 0 || self.size(dim) > 0) return true;
+  ctx.fail(Status::InvalidArgument, "dimension {} has size 0", dim);
+  return false;
+}
+
+// Where NaN begins in a sorted lane.
+static dim_t first_nan(const Ranked* ranked, dim_t length, bool floating) {
+  while (floating && length > 0 && ranked[length - 1].key == kNanKey) --length;
+  return length;
+}
+
+void median_dim_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
+                       Tensor& indices) {
+  if (!check_lane(ctx, self, dim, values, indices)) return;
+  const bool floating = is_floating(self.scalar_type());
+  pick(ctx, self, dim, keepdim, values, indices, [floating](const Ranked* ranked, dim_t length) {
+    const dim_t nan = first_nan(ranked, length, floating);
+    return nan < length ? nan : (length - 1) / 2;
+  });
+}
+
+void nanmedian_dim_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
+                          Tensor& indices) {
+  if (!check_lane(ctx, self, dim, values, indices)) return;
+  const bool floating = is_floating(self.scalar_type());
+  pick(ctx, self, dim, keepdim, values, indices, [floating](const Ranked* ranked, dim_t length) {
+    const dim_t nan = first_nan(ranked, length, floating);
+    return nan == 0 ? dim_t{0} : (nan - 1) / 2;
+  });
+}
+
+void kthvalue_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t dim, bool keepdim,
+                     Tensor& values, Tensor& indices) {
+  if (!check_lane(ctx, self, dim, values, indices)) return;
+  const int64_t length = self.dim() == 0 ? 1 : self.size(dim);
+  if (k < 1 || k > length) {
+    ctx.fail(Status::InvalidArgument, "k is {}, dimension {} has size {}", k, dim, length);
+    return;
+  }
+  pick(ctx, self, dim, keepdim, values, indices,
+       [k](const Ranked*, dim_t) { return static_cast<dim_t>(k - 1); });
+}
+
+}  // namespace penlight::portable

@@ -1,0 +1,98 @@
+// Triangles and diagonals, and repeat_interleave's places.
+#include "kernels/common/convert.h"
+#include "kernels/common/fill.h"
+
+namespace penlight::portable {
+
+static const char kZeros[16] = {};
+
+// Row by row: the kept columns are moved, the others are zero.
+static Tensor& triangle(KernelContext& ctx, const Tensor& self, int64_t diagonal, bool lower, Tensor& out) {
+  if (!check_same_dtype(ctx, self, out)) return out;
+  if (!check(ctx, self.dim() >= 2, "a triangle is part of a matrix: at least 2 dimensions")) return out;
+  if (!ctx.resize(out, self.sizes()) || out.numel() == 0) return out;
+  const View from = view_of(self), to = view_of(out);
+  const int column = from.dim - 1, row = column - 1;
+  const int64_t columns = from.sizes[column];
+  const int64_t shift = diagonal > columns            ? columns
+                        : diagonal < -from.sizes[row] ? -from.sizes[row]
+                                                      : diagonal;
+  for (dim_t i = 0; i < from.sizes[row]; ++i) {
+    int64_t edge = i + shift + (lower ? 1 : 0);
+    edge = edge < 0 ? 0 : edge > columns ? columns : edge;
+    const dim_t split = static_cast<dim_t>(edge), rest = static_cast<dim_t>(columns - edge);
+    View kept_from = from, kept_to = to, zeros = to;
+    kept_from.sizes[row] = kept_to.sizes[row] = zeros.sizes[row] = 1;
+    kept_from.sizes[column] = kept_to.sizes[column] = lower ? split : rest;
+    zeros.sizes[column] = lower ? rest : split;
+    const dim_t kept_start = lower ? 0 : split, zero_start = lower ? split : 0;
+    kept_from.data += i * from.strides[row] + kept_start * from.strides[column];
+    kept_to.data += i * to.strides[row] + kept_start * to.strides[column];
+    zeros.data += i * to.strides[row] + zero_start * to.strides[column];
+    move_view(out.element_size(), kept_from, kept_to);
+    fill_view(out.element_size(), kZeros, zeros);
+  }
+  return out;
+}
+
+Tensor& tril_out(KernelContext& ctx, const Tensor& self, int64_t diagonal, Tensor& out) {
+  return triangle(ctx, self, diagonal, true, out);
+}
+
+Tensor& triu_out(KernelContext& ctx, const Tensor& self, int64_t diagonal, Tensor& out) {
+  return triangle(ctx, self, diagonal, false, out);
+}
+
+Tensor& diag_embed_out(KernelContext& ctx, const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2,
+                       Tensor& out) {
+  if (!check_same_dtype(ctx, self, out)) return out;
+  View sizes = view_of(self);
+  int a, b;
+  if (!check(ctx, sizes.dim > 0, "diag_embed takes a tensor with dimensions")) return out;
+  if (!wrap_dim(ctx, dim1, sizes.dim + 1, a) || !wrap_dim(ctx, dim2, sizes.dim + 1, b)) return out;
+  if (!check(ctx, a != b, "the diagonal's two dimensions must differ")) return out;
+  const int64_t side = sizes.sizes[sizes.dim - 1] + (offset < 0 ? -offset : offset);
+  sizes.remove_dim(sizes.dim - 1);
+  sizes.insert_dim(a < b ? a : b, static_cast<dim_t>(side), 0);
+  sizes.insert_dim(a < b ? b : a, static_cast<dim_t>(side), 0);
+  if (!resize_to(ctx, out, sizes)) return out;
+  View to = view_of(out);
+  fill_view(out.element_size(), kZeros, to);
+  if (diagonal_view(ctx, to, offset, a, b)) move_view(out.element_size(), view_of(self), to);
+  return out;
+}
+
+// Place i, repeats[i] times.
+Tensor& repeat_interleave_tensor_out(KernelContext& ctx, const Tensor& repeats, Optional<int64_t> output_size,
+                                     Tensor& out) {
+  if (!check_same_dtype(ctx, repeats, out)) return out;
+  if (!check(ctx, repeats.dim() == 1, "repeats have one dimension")) return out;
+  const ScalarType type = repeats.scalar_type();
+  if (!check(ctx, type == ScalarType::Int || type == ScalarType::Long, "repeats are int32 or int64"))
+    return out;
+  const View from = view_of(repeats);
+  dim_t total = 0;
+  for (dim_t i = 0; i < from.sizes[0]; ++i) {
+    const int64_t times = load_element<int64_t>(type, from.data + i * from.strides[0]);
+    if (times < 0 || __builtin_add_overflow(total, static_cast<dim_t>(times), &total)) {
+      ctx.fail(Status::KernelFailed, "element {} is to be repeated {} times", i, times);
+      return out;
+    }
+  }
+  if (output_size && output_size.value() != total) {
+    ctx.fail(Status::KernelFailed, "repeats add up to {}, output_size is {}", total, output_size.value());
+    return out;
+  }
+  if (!ctx.resize(out, SizesRef(&total, 1))) return out;
+  View to = view_of(out);
+  for (dim_t i = 0; i < from.sizes[0]; ++i) {
+    char item[16];
+    to.sizes[0] = static_cast<dim_t>(load_element<int64_t>(type, from.data + i * from.strides[0]));
+    store_element<int64_t>(type, item, i);
+    fill_view(out.element_size(), item, to);
+    to.data += to.sizes[0] * to.strides[0];
+  }
+  return out;
+}
+
+}  // namespace penlight::portable

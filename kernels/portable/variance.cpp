@@ -1,0 +1,120 @@
+// Variance and standard deviation, with the mean where it is asked for.
+//
+// One pass: each block's mean and squared deviations are joined to those so far
+// (Chan, Golub & LeVeque 1979), in double whatever the dtype, as ATen does.
+#include <math.h>
+
+#include "kernels/common/reduce.h"
+
+namespace penlight::portable {
+
+struct VarianceOf {
+  VarianceOf(Tensor& to, Tensor* mean_out, double corrected, bool take_root)
+      : out(to), mean(mean_out), correction(corrected), root(take_root) {}
+
+  Tensor& out;
+  Tensor* mean;
+  double correction;
+  bool root;
+  double count;
+  double average[kReduceColumns], deviation[kReduceColumns];
+
+  void start(int columns) {
+    count = 0;
+    for (int k = 0; k < columns; ++k) average[k] = deviation[k] = 0;
+  }
+
+  void row(const double* x, dim_t n) {
+    double sum = 0, squares = 0;
+    for (dim_t i = 0; i < n; ++i) sum += x[i];
+    const double own = sum / static_cast<double>(n);
+    if (own - own != 0) {
+      // Infinite: one by one, so that the mean is NaN exactly where ATen's is.
+      for (dim_t i = 0; i < n; ++i) column(x + i, 1);
+      return;
+    }
+    for (dim_t i = 0; i < n; ++i) squares += (x[i] - own) * (x[i] - own);
+    const double added = static_cast<double>(n), total = count + added, apart = own - average[0];
+    average[0] += apart * (added / total);
+    deviation[0] += squares + apart * apart * (count * added / total);
+    count = total;
+  }
+
+  void column(const double* x, int columns) {
+    count += 1;
+    const double share = 1 / count;
+    for (int k = 0; k < columns; ++k) {
+      const double apart = x[k] - average[k];
+      average[k] += apart * share;
+      deviation[k] += apart * (x[k] - average[k]);
+    }
+  }
+
+  void store(const dim_t* offset, const dim_t* stride, int columns) {
+    const double left = count - correction, divisor = left > 0 ? left : 0;
+    for (int k = 0; k < columns; ++k) {
+      deviation[k] /= divisor;
+      if (root) deviation[k] = sqrt(deviation[k]);
+      if (count == 0) average[k] = NAN;
+    }
+    put(out, offset[0], stride[0], deviation, columns);
+    if (mean) put(*mean, offset[1], stride[1], average, columns);
+  }
+
+  static void put(Tensor& to, dim_t offset, dim_t stride, const double* from, int columns) {
+    char* data = static_cast<char*>(to.data_ptr()) + offset * static_cast<dim_t>(to.element_size());
+    store_block(to.scalar_type(), data, stride, from, columns);
+  }
+};
+
+static void variance(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
+                     double correction, bool keepdim, bool root, Tensor& out, Tensor* mean) {
+  uint32_t mask;
+  ReduceLoop loop;
+  Tensor* outs[] = {&out, mean};
+  if (!is_floating(self.scalar_type()) || !is_floating(out.scalar_type())) {
+    ctx.fail(Status::InvalidArgument, "a variance is of floating point numbers, not {}",
+             dtype_name(self.scalar_type()));
+    return;
+  }
+  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, mean ? 2 : 1))
+    return;
+  VarianceOf operation(out, mean, correction, root);
+  loop.run<double>(operation);
+}
+
+Tensor& var_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
+                           Optional<Scalar> correction, bool keepdim, Tensor& out) {
+  variance(ctx, self, dim, correction.value_or(Scalar(1)).to<double>(), keepdim, false, out, nullptr);
+  return out;
+}
+
+Tensor& var_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool unbiased,
+                bool keepdim, Tensor& out) {
+  variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, false, out, nullptr);
+  return out;
+}
+
+Tensor& std_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
+                           Optional<Scalar> correction, bool keepdim, Tensor& out) {
+  variance(ctx, self, dim, correction.value_or(Scalar(1)).to<double>(), keepdim, true, out, nullptr);
+  return out;
+}
+
+Tensor& std_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool unbiased,
+                bool keepdim, Tensor& out) {
+  variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, true, out, nullptr);
+  return out;
+}
+
+void var_mean_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
+                             Optional<Scalar> correction, bool keepdim, Tensor& out0, Tensor& out1) {
+  variance(ctx, self, dim, correction.value_or(Scalar(1)).to<double>(), keepdim, false, out0, &out1);
+}
+
+void std_mean_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
+                             Optional<Scalar> correction, bool keepdim, Tensor& out0, Tensor& out1) {
+  variance(ctx, self, dim, correction.value_or(Scalar(1)).to<double>(), keepdim, true, out0, &out1);
+}
+
+}  // namespace penlight::portable
