@@ -72,9 +72,8 @@ def main() -> int:
 def _text(row: dict[str, Any]) -> str:
     lines = []
     for index, (method, ms) in enumerate(row["ms"].items()):
-        whole = f"{row['error']:8.1e} {row['compile_s']:9.1f} {row['file_bytes'] / 1e6:8.2f} " + (
-            f"{row['program_bytes'] / 1e3:10.1f}"
-        )
+        file_mb, program_kb = row["file_bytes"] / 1e6, row["program_bytes"] / 1e3
+        whole = f"{row['error']:8.1e} {row['compile_s']:9.1f} {file_mb:8.2f} {program_kb:10.1f}"
         lines.append(
             f"{row['model'] if index == 0 else '':19} {method:8} {whole if index == 0 else '':38} "
             f"{row['instructions'][method]:5} {row['arena_bytes'][method] / 1e6:8.2f} {ms:8.1f}  "

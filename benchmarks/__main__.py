@@ -1,0 +1,208 @@
+"""Measure what the project promises, with the peer's figure of the same run beside it.
+
+    python -m benchmarks [FIGURE...] [--json]
+
+ExecuTorch runs where `make peers` put it, in a process of its own; the two take
+turns, and the median of the rounds counts. Machines differ: read the ratios.
+The size of the runtime is `make size`; errors and times of all models are
+`python -m benchmarks.model_table`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from . import process
+from .engine import ROOT, Engine, EngineFailed
+
+BUILT = ROOT / "build" / "bench"
+ROUNDS = 5
+
+
+@dataclass
+class Line:
+    """One figure: smaller is better. `peer` is None where there is none or it failed."""
+
+    figure: str
+    unit: str
+    value: float | None
+    bar: float
+    peer: float | None = None
+    note: str = ""
+
+    @property
+    def passes(self) -> bool:
+        return self.value is not None and self.value <= self.bar
+
+    def __str__(self) -> str:
+        value = "failed" if self.value is None else f"{self.value:.4g}"
+        peer = "-" if self.peer is None else f"{self.peer:.4g}"
+        ratio = "-" if not (self.peer and self.value) else f"{self.peer / self.value:.1f}x"
+        verdict = "pass" if self.passes else "FAIL"
+        numbers = f"{value:>8} {self.bar:>7g} {verdict:5} {peer:>10} {ratio:>6}"
+        return f"{self.figure:42} {self.unit:5} {numbers}  {self.note}".rstrip()
+
+
+class Bench:
+    """The two engines, and the files they made."""
+
+    def __init__(self) -> None:
+        BUILT.mkdir(parents=True, exist_ok=True)
+        self.ours = Engine(sys.executable, "benchmarks.engine_penlight")
+        folder = Path(os.environ.get("PENLIGHT_PEERS") or ROOT / ".venv-peers")
+        self.peer_python = folder / "bin" / "python"
+        there = self.peer_python.exists()
+        self.theirs = Engine(self.peer_python, "benchmarks.engine_executorch") if there else None
+        self._seconds: dict[tuple[str, str], float] = {}
+
+    def file(self, engine: str, name: str) -> str:
+        """The path of a graph's file; made, and timed, when first asked for."""
+        path = str(BUILT / f"{name.replace(':', '-')}-{engine}.pte")
+        if (engine, name) not in self._seconds:
+            side = self.ours if engine == "penlight" else self.theirs
+            assert side is not None
+            self._seconds[engine, name] = side("write", name, path)
+        return path
+
+    def seconds(self, engine: str, name: str) -> float:
+        """How long a fresh process takes to compile a graph: nothing is warm but imports."""
+        module, python = (
+            f"benchmarks.engine_{engine}",
+            sys.executable if engine == "penlight" else self.peer_python,
+        )
+        fresh = Engine(python, module)
+        try:
+            return float(fresh("write", name, str(BUILT / f"fresh-{engine}.pte")))
+        finally:
+            fresh.close()
+
+    def turns(self, measure: Callable[[str], float], rounds: int = ROUNDS) -> tuple[float, float | None, str]:
+        """Medians of both engines, which take turns; what went wrong with the peer, if anything."""
+        ours, theirs, note = [], [], "" if self.theirs else "no peers: make peers"
+        for _ in range(rounds):
+            ours.append(measure("penlight"))
+            if not note:
+                try:
+                    theirs.append(measure("executorch"))
+                except EngineFailed as problem:
+                    note = str(problem)
+        return statistics.median(ours), statistics.median(theirs) if theirs else None, note
+
+    def on(self, engine: str, measurement: str, *args: Any) -> Any:
+        side = self.ours if engine == "penlight" else self.theirs
+        assert side is not None
+        return side(measurement, *args)
+
+
+def tax(bench: Bench) -> list[Line]:
+    def once(engine: str) -> float:
+        many, few = (
+            bench.on(engine, "run", f"tiny:{n}", bench.file(engine, f"tiny:{n}")) for n in (1000, 10)
+        )
+        return 1e9 * float(many - few) / 990
+
+    ours, theirs, note = bench.turns(once)
+    return [Line("framework tax, tiny add or multiply", "ns", ours, 20, theirs, note)]
+
+
+def loading(bench: Bench) -> list[Line]:
+    ours, theirs, note = bench.turns(lambda e: 1e3 * float(bench.on(e, "load", bench.file(e, "minilm"))))
+    return [Line("load MiniLM, open to ready", "ms", ours, 2, theirs, note)]
+
+
+def importing(bench: Bench) -> list[Line]:
+    ours = process.cost()
+    theirs: dict[str, Any] = {}
+    if bench.theirs:
+        theirs = process.cost(str(bench.peer_python), process.EXECUTORCH, rounds=1)
+    note = f"peer's bindings bring torch; Python and numpy alone {ours['numpy_mb']:.1f} MB"
+    return [
+        Line("import the runtime, numpy already in", "ms", ours["ms"], 10, theirs.get("ms"), note),
+        Line("memory of a process with the runtime", "MB", ours["mb"], 31, theirs.get("mb"), note),
+    ]
+
+
+def files(bench: Bench) -> list[Line]:
+    ours = bench.ours("shape", bench.file("penlight", "mobilenet_v2"))
+    theirs: dict[str, float] = {}
+    if bench.theirs:
+        theirs = bench.ours("shape", bench.file("executorch", "mobilenet_v2"))
+    note = f"{ours['instructions']} instructions" + (f", peer {theirs['instructions']}" if theirs else "")
+    program, arena = (_scaled(theirs, key, by) for key, by in (("program", 1e3), ("arena", 1e6)))
+    return [
+        Line("MobileNetV2, program part of the file", "KB", ours["program"] / 1e3, 30, program, note),
+        Line("MobileNetV2, arena", "MB", ours["arena"] / 1e6, 6.1, arena),
+    ]
+
+
+def _scaled(shape: dict[str, float], key: str, by: float) -> float | None:
+    return shape[key] / by if shape else None
+
+
+def compiling(bench: Bench) -> list[Line]:
+    lines = []
+    for text, name, bar in (
+        ("compile MobileNetV2, export included", "mobilenet_v2", 3),
+        ("compile MiniLM, export included", "minilm", 3),
+        ("compile 1,000 tiny operators", "tiny:1000", 6),
+    ):
+        ours, theirs, note = bench.turns(lambda engine, name=name: bench.seconds(engine, name), rounds=1)
+        lines.append(Line(text, "s", ours, bar, theirs, note or "peer undelegated"))
+    return lines
+
+
+def latency(bench: Bench) -> list[Line]:
+    def once(engine: str) -> float:
+        library = ["portable"] if engine == "penlight" else []
+        return 1e3 * float(
+            bench.on(engine, "run", "mobilenet_v2", bench.file(engine, "mobilenet_v2"), *library)
+        )
+
+    ours, theirs, note = bench.turns(once, rounds=3)
+    return [Line("MobileNetV2, portable library, 1 thread", "ms", ours, 150, theirs, note)]
+
+
+FIGURES = {
+    "tax": tax,
+    "files": files,
+    "load": loading,
+    "import": importing,
+    "compile": compiling,
+    "latency": latency,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "figures", nargs="*", metavar="FIGURE", help=f"of {', '.join(FIGURES)}; all by default"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    given = parser.parse_args()
+    unknown = set(given.figures) - set(FIGURES)
+    if unknown:
+        parser.error(f"no figure {min(unknown)!r}; there are {', '.join(FIGURES)}")
+    if not given.json:
+        print(f"{'figure':42} {'unit':5} {'ours':>8} {'bar':>7} {'':5} {'ExecuTorch':>10} {'ratio':>6}")
+    bench, passed = Bench(), True
+    for name in given.figures or FIGURES:
+        try:
+            lines = FIGURES[name](bench)
+        except Exception as problem:
+            lines = [Line(name, "", None, 0, note=f"{type(problem).__name__}: {problem}")]
+        for line in lines:
+            passed = passed and line.passes
+            print(json.dumps(asdict(line) | {"passes": line.passes}) if given.json else line, flush=True)
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
