@@ -1,0 +1,291 @@
+// The driver of all elementwise operators; elementwise.h says what it does.
+#include "kernels/common/elementwise.h"
+
+#include <string.h>
+
+namespace penlight {
+
+namespace {
+
+// Elements converted at a time: large enough to hide the calls, small enough for
+// four buffers on a microcontroller's stack (4 KB).
+constexpr dim_t kBlock = 128;
+
+// Compute types, as indices of ElementwiseOp::loops.
+enum ComputeType { kFloat, kDouble, kInt };
+constexpr ScalarType kDtypeOf[] = {ScalarType::Float, ScalarType::Double, ScalarType::Long};
+
+int kind_of(ScalarType type) { return type == ScalarType::Bool ? 0 : is_floating(type) ? 2 : 1; }
+
+ScalarType scalar_dtype(const Scalar& scalar) {
+  return scalar.isFloatingPoint() ? ScalarType::Float : scalar.isBoolean() ? ScalarType::Bool : ScalarType::Long;
+}
+
+// `from` in steps of `stride` elements, as `count` elements of a compute type.
+void load(int compute, void* to, ScalarType type, const void* from, dim_t stride, dim_t count) {
+  if (compute == kFloat) load_block(static_cast<float*>(to), type, from, stride, count);
+  if (compute == kDouble) load_block(static_cast<double*>(to), type, from, stride, count);
+  if (compute == kInt) load_block(static_cast<int64_t*>(to), type, from, stride, count);
+}
+
+void store(int compute, ScalarType type, void* to, dim_t stride, const void* from, dim_t count) {
+  if (compute == kFloat) store_block(type, to, stride, static_cast<const float*>(from), count);
+  if (compute == kDouble) store_block(type, to, stride, static_cast<const double*>(from), count);
+  if (compute == kInt) store_block(type, to, stride, static_cast<const int64_t*>(from), count);
+}
+
+struct Buffer {
+  alignas(16) char bytes[kBlock * 8];
+};
+
+struct Source {
+  const char* data;
+  dim_t item;  // bytes
+  ScalarType dtype;
+  bool narrows;  // ATen would convert it to the promoted dtype first, which loses bits
+};
+
+// One call, prepared: what is constant over its rows.
+struct Run {
+  const ElementwiseOp& op;
+  const void* functor;
+  BlockLoop loop;
+  int compute;
+  ScalarType promoted;
+  ScalarType out_dtype;
+  dim_t out_item;
+  char* out;
+  Source source[kMaxOperands];
+
+  // The block at `from`, converted; in `buffer` unless memory can be read as it is.
+  const void* read(const Source& from, const char* data, dim_t stride, dim_t count, Buffer& buffer) const {
+    if (from.dtype == kDtypeOf[compute] && stride == 1 && !from.narrows) return data;
+    load(compute, buffer.bytes, from.dtype, data, stride, count);
+    if (from.narrows) {
+      Buffer narrow;
+      store(compute, promoted, narrow.bytes, 1, buffer.bytes, count);
+      load(compute, buffer.bytes, promoted, narrow.bytes, 1, count);
+    }
+    return buffer.bytes;
+  }
+
+  // `count` elements along one dimension; strides in elements, operand 0 is `out`.
+  void row(const dim_t* offset, const dim_t* stride, dim_t count) const {
+    Buffer buffers[kMaxOperands + 1];
+    const void* in[kMaxOperands];
+    const char* from[kMaxOperands];
+    char* to = out + offset[0] * out_item;
+    const ScalarType result = op.predicate ? ScalarType::Bool : kDtypeOf[compute];
+    const bool direct = out_dtype == result && stride[0] == 1;
+    bool whole = direct;  // nothing to convert: one call for the row
+    for (int k = 0; k < op.operands; ++k) {
+      const Source& s = source[k];
+      from[k] = s.data + offset[k + 1] * s.item;
+      if (stride[k + 1] == 0) {
+        // Constant along the row: one block of copies serves all.
+        const dim_t filled = count < kBlock ? count : kBlock;
+        in[k] = read(s, from[k], 0, filled, buffers[k]);
+        whole &= count <= kBlock;
+      } else {
+        in[k] = from[k];
+        whole &= stride[k + 1] == 1 && s.dtype == kDtypeOf[compute] && !s.narrows;
+      }
+    }
+    if (whole) return loop(functor, in, to, count);
+
+    for (dim_t done = 0; done < count; done += kBlock) {
+      const dim_t some = count - done < kBlock ? count - done : kBlock;
+      for (int k = 0; k < op.operands; ++k) {
+        const dim_t step = stride[k + 1];
+        if (step != 0) in[k] = read(source[k], from[k] + done * step * source[k].item, step, some, buffers[k]);
+      }
+      if (direct) {
+        loop(functor, in, to + done * out_item, some);
+        continue;
+      }
+      Buffer& made = buffers[kMaxOperands];
+      loop(functor, in, made.bytes, some);
+      char* here = to + done * stride[0] * out_item;
+      if (op.predicate) {
+        int64_t wide[kBlock];
+        for (dim_t i = 0; i < some; ++i) wide[i] = made.bytes[i];
+        store(kInt, out_dtype, here, stride[0], wide, some);
+      } else {
+        store(compute, out_dtype, here, stride[0], made.bytes, some);
+      }
+    }
+  }
+};
+
+bool same_layout(const TensorImpl& a, const TensorImpl& b) {
+  if (a.dim != b.dim) return false;
+  for (int d = 0; d < a.dim; ++d) {
+    if (a.sizes[d] != b.sizes[d] || a.strides[d] != b.strides[d]) return false;
+  }
+  return true;
+}
+
+bool dense(const TensorImpl& tensor) {
+  dim_t span = 1;
+  for (int d = 0; d < tensor.dim; ++d) span += (tensor.sizes[d] - 1) * tensor.strides[d];
+  return span == tensor.numel;
+}
+
+// True when `out` and every operand with more than one element have one dense
+// layout, so that memory can be walked in order. Then `out` has its sizes already.
+bool is_flat(const ElementwiseOp& op, const Operand* operands, const TensorImpl& out) {
+  bool shaped = false;
+  for (int k = 0; k < op.operands; ++k) {
+    const TensorImpl* tensor = operands[k].tensor();
+    if (tensor == nullptr) continue;
+    if (same_layout(*tensor, out)) {
+      shaped = true;
+    } else if (tensor->numel != 1 || tensor->dim > out.dim) {
+      return false;
+    }
+  }
+  return shaped && dense(out);
+}
+
+SizesRef sizes_of(const TensorImpl& tensor) { return {tensor.sizes, tensor.dim}; }
+SizesRef strides_of(const TensorImpl& tensor) { return {tensor.strides, tensor.dim}; }
+
+}  // namespace
+
+ScalarType promote(ScalarType a, ScalarType b) {
+  if (a == b) return a;
+  const int kind = kind_of(a) > kind_of(b) ? kind_of(a) : kind_of(b);
+  if (kind_of(a) != kind) return b;
+  if (kind_of(b) != kind) return a;
+  const size_t size_a = element_size(a), size_b = element_size(b);
+  if (kind == 2 && size_a == size_b) return ScalarType::Float;  // float16 and bfloat16
+  if (kind == 1 && a == ScalarType::Byte && size_b == 1) return ScalarType::Short;
+  if (kind == 1 && b == ScalarType::Byte && size_a == 1) return ScalarType::Short;
+  return size_a > size_b ? a : b;
+}
+
+ScalarType promote(const Operand* operands, int count) {
+  ScalarType ranks[3];  // tensors with dimensions, without, scalars
+  bool seen[3] = {};
+  for (int k = 0; k < count; ++k) {
+    const TensorImpl* tensor = operands[k].tensor();
+    const int rank = tensor == nullptr ? 2 : tensor->dim == 0 ? 1 : 0;
+    const ScalarType type = tensor ? tensor->dtype : scalar_dtype(operands[k].scalar());
+    ranks[rank] = seen[rank] ? promote(ranks[rank], type) : type;
+    seen[rank] = true;
+  }
+  ScalarType result = ScalarType::Bool;
+  bool any = false;
+  for (int rank = 0; rank < 3; ++rank) {
+    if (!seen[rank]) continue;
+    if (!any || kind_of(ranks[rank]) > kind_of(result)) result = ranks[rank];
+    any = true;
+  }
+  return result;
+}
+
+static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const void* functor,
+                           const Operand* operands, Tensor& out) {
+  const TensorImpl& to = *out.unsafeGetTensorImpl();
+  const ScalarType promoted = promote(operands + op.promote_first, op.promote_count);
+  const int compute = promoted == ScalarType::Double ? kDouble
+                      : is_floating(promoted) || op.domain == Domain::Floating ? kFloat
+                                                                               : kInt;
+  const BlockLoop loop = op.loops[compute];
+  const bool known = dtype_selected(promoted) && dtype_selected(to.dtype);
+  if (loop == nullptr || !known) {
+    ctx.fail(Status::NotSupported, "not computed for element type {}, stored as {}", dtype_name(promoted),
+             dtype_name(to.dtype));
+    return out;
+  }
+
+  const bool flat = is_flat(op, operands, to);
+  if (!flat) {
+    Shape shape;
+    for (int k = 0; k < op.operands; ++k) {
+      const TensorImpl* tensor = operands[k].tensor();
+      if (tensor && !broadcast_into(ctx, shape, sizes_of(*tensor))) return out;
+    }
+    if (!ctx.resize(out, shape)) return out;
+  }
+  if (to.numel == 0) return out;
+
+  Run run{op, functor, loop, compute, promoted, to.dtype, static_cast<dim_t>(out.element_size()),
+          static_cast<char*>(to.data), {}};
+  // Integers computed as float are exact enough already: only what ATen narrows.
+  const bool narrow = promoted != ScalarType::Float && promoted != ScalarType::Double &&
+                      promoted != ScalarType::Long && !(compute == kFloat && !is_floating(promoted));
+  Buffer scalars;
+  for (int k = 0; k < op.operands; ++k) {
+    Source& source = run.source[k];
+    if (const TensorImpl* tensor = operands[k].tensor()) {
+      source.data = static_cast<const char*>(tensor->data);
+      source.dtype = tensor->dtype;
+      source.item = static_cast<dim_t>(element_size(tensor->dtype));
+      source.narrows = narrow && tensor->dtype != promoted;
+    } else {
+      // Arithmetic keeps a scalar's own precision, as ATen's does; comparisons round it.
+      const Parameter value(operands[k].scalar());
+      char* at = scalars.bytes + k * 8;
+      if (compute == kInt) {
+        const int64_t v = value.as<int64_t>();
+        memcpy(at, &v, sizeof v);
+      } else if (compute == kDouble) {
+        const double v = value.as<double>();
+        memcpy(at, &v, sizeof v);
+      } else {
+        const float v = value.as<float>();
+        memcpy(at, &v, sizeof v);
+      }
+      source.data = at;
+      source.dtype = kDtypeOf[compute];
+      source.item = 0;
+      source.narrows = narrow && op.predicate;
+    }
+  }
+
+  if (flat) {
+    const dim_t offset[kMaxOperands + 1] = {};
+    dim_t stride[kMaxOperands + 1] = {1};
+    for (int k = 0; k < op.operands; ++k) {
+      const TensorImpl* tensor = operands[k].tensor();
+      stride[k + 1] = tensor && tensor->numel == to.numel;
+    }
+    run.row(offset, stride, to.numel);
+    return out;
+  }
+  StridedLoop walk(out.sizes());
+  walk.add(out);
+  for (int k = 0; k < op.operands; ++k) {
+    const TensorImpl* tensor = operands[k].tensor();
+    walk.add(tensor ? sizes_of(*tensor) : SizesRef(), tensor ? strides_of(*tensor) : SizesRef());
+  }
+  walk.simplify();
+  dim_t stride[kMaxOperands + 1];
+  for (int k = 0; k <= op.operands; ++k) stride[k] = walk.inner_stride(k);
+  if (walk.inner_size() == 1) stride[0] = 1;
+  walk.for_each_row([&](const dim_t* offset, dim_t count) { run.row(offset, stride, count); });
+  return out;
+}
+
+// Tensors of one compute type, which is also `out`'s, and of one dense layout need
+// none of the above: a few comparisons, then the loop. Small models live here.
+Tensor& run_elementwise(KernelContext& ctx, const ElementwiseOp& op, const void* functor, const Operand* operands,
+                        Tensor& out) {
+  const TensorImpl& to = *out.unsafeGetTensorImpl();
+  const int compute = to.dtype == ScalarType::Float    ? kFloat
+                      : to.dtype == ScalarType::Double ? kDouble
+                                                       : kInt;
+  bool plain = to.dtype == kDtypeOf[compute] && !op.predicate && op.loops[compute] != nullptr;
+  const void* in[kMaxOperands];
+  for (int k = 0; plain && k < op.operands; ++k) {
+    const TensorImpl* tensor = operands[k].tensor();
+    plain = tensor && tensor->dtype == to.dtype && same_layout(*tensor, to);
+    if (plain) in[k] = tensor->data;
+  }
+  if (!plain || !dense(to)) return run_general(ctx, op, functor, operands, out);
+  op.loops[compute](functor, in, to.data, to.numel);
+  return out;
+}
+
+}  // namespace penlight

@@ -1,0 +1,184 @@
+// Elementwise operators: a functor for one element, and map() for the rest.
+//
+//   struct Relu {
+//     template <class T> T operator()(T x) const { return x < T(0) ? T(0) : x; }
+//   };
+//   Tensor& relu_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+//     return map<Domain::Real>(ctx, Relu{}, out, self);
+//   }
+//
+// A functor is compiled for the compute types only: float (also for the 16-bit
+// floats), double, and int64_t for integers and bool; integers wrap when they are
+// stored. map() promotes the operands' types as ATen does, broadcasts, gives `out`
+// its sizes and calls the functor's block loop. The driver is one function for all
+// operators: operands that are not dense and of the compute type are converted
+// block by block into buffers on the stack, so mixed dtypes, strides, broadcasting
+// and 16-bit floats cost a functor no code.
+//
+// Functors that return bool are predicates: their result is the same for every
+// `out` dtype. Operands may be tensors or Scalars, which count as ATen's wrapped
+// numbers. `out` may share memory with an operand of the same layout.
+#pragma once
+
+#include <penlight/kernel.h>
+
+#include "kernels/common/convert.h"
+#include "kernels/common/dispatch.h"
+#include "kernels/common/strided.h"
+
+// Elements of one block do not depend on each other even when `out` is an operand.
+#if defined(__GNUC__) && !defined(__clang__)
+#define PENLIGHT_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define PENLIGHT_INDEPENDENT
+#endif
+
+namespace penlight {
+
+// The dtypes an operator computes in.
+enum class Domain : uint8_t {
+  Real,      // whatever the operands promote to
+  Floating,  // integers and bool are computed as float, ATen's default dtype
+  Integral,  // integers and bool; others are refused
+};
+
+class Operand {
+ public:
+  Operand() : tensor_(nullptr) {}
+  Operand(const Tensor& tensor) : tensor_(tensor.unsafeGetTensorImpl()) {}
+  Operand(const Scalar& scalar) : tensor_(nullptr), scalar_(scalar) {}
+
+  const TensorImpl* tensor() const { return tensor_; }  // null for a scalar
+  const Scalar& scalar() const { return scalar_; }
+
+ private:
+  const TensorImpl* tensor_;
+  Scalar scalar_;
+};
+
+// The dtype that operands promote to: tensors with dimensions decide, then those
+// without, then scalars; a lower rank counts only where it is of a higher kind
+// (bool < integer < floating).
+ScalarType promote(const Operand* operands, int count);
+ScalarType promote(ScalarType a, ScalarType b);
+
+// A number as a functor's parameter, in each compute type.
+class Parameter {
+ public:
+  Parameter(double value) : floating_(value), integer_(detail::truncate_to_int64(value)) {}
+  Parameter(const Scalar& value)
+      : floating_(value.to<double>()),
+        integer_(value.isFloatingPoint() ? detail::truncate_to_int64(value.to<double>()) : value.to<int64_t>()) {}
+
+  template <class C>
+  C as() const {
+    if constexpr (is_floating_type<C>) {
+      return static_cast<C>(floating_);
+    } else {
+      return static_cast<C>(integer_);
+    }
+  }
+
+ private:
+  double floating_;
+  int64_t integer_;
+};
+
+constexpr int kMaxOperands = StridedLoop::kMaxOperands - 1;
+
+// to[i] = functor(in[0][i], ...) for i < count, all of one compute type.
+using BlockLoop = void (*)(const void* functor, const void* const* in, void* to, dim_t count);
+
+// One operator, without its functor's type. `loops` are for float, double and int64_t.
+struct ElementwiseOp {
+  BlockLoop loops[3];
+  Domain domain;
+  bool predicate;
+  uint8_t operands;
+  uint8_t promote_first, promote_count;  // the operands whose dtypes count
+};
+
+Tensor& run_elementwise(KernelContext& ctx, const ElementwiseOp& op, const void* functor, const Operand* operands,
+                        Tensor& out);
+
+namespace detail {
+
+template <class C, size_t>
+C value_of();  // never defined: gives a type where no value is needed
+
+// The loop of one functor for one compute type, whatever its operands are.
+template <class F, class C, class Positions>
+struct BlockOf;
+
+template <class F, class C, size_t... I>
+struct BlockOf<F, C, Indices<I...>> {
+  using Result = decltype(value_of<const F&, 0>()(value_of<C, I>()...));
+
+  static void loop(const void* functor_, const void* const* in, void* to_, dim_t count) {
+    const F functor = *static_cast<const F*>(functor_);
+    const C* from[] = {static_cast<const C*>(in[I])...};
+    Result* to = static_cast<Result*>(to_);
+    dim_t i = 0;
+    // Runs of a fixed length become vector code at -O2.
+    constexpr dim_t kRun = 16;
+    for (; i + kRun <= count; i += kRun) {
+      PENLIGHT_INDEPENDENT
+      for (dim_t k = 0; k < kRun; ++k) to[i + k] = functor(from[I][i + k]...);
+    }
+    for (; i < count; ++i) to[i] = functor(from[I][i]...);
+  }
+};
+
+constexpr bool any_selected(ScalarType a, ScalarType b, ScalarType c) {
+  return dtype_selected(a) || dtype_selected(b) || dtype_selected(c);
+}
+
+template <Domain domain, class F, size_t operands>
+constexpr ElementwiseOp make_op(uint8_t promote_first, uint8_t promote_count) {
+  using Positions = typename MakeIndices<operands>::type;
+  ElementwiseOp op{};
+  if constexpr (domain != Domain::Integral) {
+    if constexpr (any_selected(ScalarType::Float, ScalarType::Half, ScalarType::BFloat16)) {
+      using Block = BlockOf<F, float, Positions>;
+      op.loops[0] = Block::loop;
+      op.predicate = same_type<typename Block::Result, bool>;
+    }
+    if constexpr (dtype_selected(ScalarType::Double)) {
+      using Block = BlockOf<F, double, Positions>;
+      op.loops[1] = Block::loop;
+      op.predicate = same_type<typename Block::Result, bool>;
+    }
+  }
+  if constexpr (domain != Domain::Floating) {
+    using Block = BlockOf<F, int64_t, Positions>;
+    op.loops[2] = Block::loop;
+    op.predicate = same_type<typename Block::Result, bool>;
+  }
+  op.domain = domain;
+  op.operands = operands;
+  op.promote_first = promote_first;
+  op.promote_count = promote_count;
+  return op;
+}
+
+template <Domain domain, class F, size_t operands, int promote_first, int promote_count>
+constexpr ElementwiseOp op_of = make_op<domain, F, operands>(promote_first, promote_count);
+
+}  // namespace detail
+
+// Computes `out` from operands that are Tensors or Scalars. Only the dtypes of
+// `promote_count` operands from `promote_first` on decide the compute type; the
+// others are converted to it.
+template <Domain domain, int promote_first, int promote_count, class F, class... Operands>
+Tensor& map_promoting(KernelContext& ctx, const F& functor, Tensor& out, const Operands&... operands) {
+  const Operand list[] = {Operand(operands)...};
+  return run_elementwise(ctx, detail::op_of<domain, F, sizeof...(Operands), promote_first, promote_count>, &functor,
+                         list, out);
+}
+
+template <Domain domain, class F, class... Operands>
+Tensor& map(KernelContext& ctx, const F& functor, Tensor& out, const Operands&... operands) {
+  return map_promoting<domain, 0, sizeof...(Operands)>(ctx, functor, out, operands...);
+}
+
+}  // namespace penlight

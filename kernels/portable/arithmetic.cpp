@@ -1,0 +1,314 @@
+// Sums, products, quotients and what is made of them.
+//
+// Integers wrap: they are computed as unsigned, since signed overflow is undefined.
+#include <string.h>
+
+#include "kernels/common/elementwise.h"
+#include "kernels/common/math.h"
+
+namespace penlight::portable {
+
+namespace {
+
+template <class T>
+T plus(T a, T b) {
+  if constexpr (is_floating_type<T>) {
+    return a + b;
+  } else {
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  }
+}
+
+template <class T>
+T minus(T a, T b) {
+  if constexpr (is_floating_type<T>) {
+    return a - b;
+  } else {
+    return static_cast<T>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+  }
+}
+
+template <class T>
+T times(T a, T b) {
+  if constexpr (is_floating_type<T>) {
+    return a * b;
+  } else {
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  }
+}
+
+struct Add {
+  template <class T>
+  T operator()(T a, T b) const {
+    return plus(a, b);
+  }
+};
+
+struct Sub {
+  template <class T>
+  T operator()(T a, T b) const {
+    return minus(a, b);
+  }
+};
+
+struct AddScaled {
+  Parameter alpha;
+
+  template <class T>
+  T operator()(T a, T b) const {
+    return plus(a, times(alpha.as<T>(), b));
+  }
+};
+
+struct SubScaled {
+  Parameter alpha;
+
+  template <class T>
+  T operator()(T a, T b) const {
+    return minus(a, times(alpha.as<T>(), b));
+  }
+};
+
+struct Mul {
+  template <class T>
+  T operator()(T a, T b) const {
+    return times(a, b);
+  }
+};
+
+struct Div {
+  template <class T>
+  T operator()(T a, T b) const {
+    return a / b;
+  }
+};
+
+// Integer division has two inputs without a result: by zero, which is reported
+// through `by_zero`, and of the lowest number by -1, which wraps.
+struct DivTrunc {
+  bool* by_zero;
+
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (is_floating_type<T>) {
+      return math::trunc(a / b);
+    } else {
+      if (b == -1) return static_cast<T>(-static_cast<uint64_t>(a));
+      if (b == 0) return *by_zero = true, T(0);
+      return a / b;
+    }
+  }
+};
+
+// Rounded from the exact quotient: a - fmod(a, b) is a multiple of b, so that the
+// division is within one rounding of a whole number.
+struct DivFloor {
+  bool* by_zero;
+
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (is_floating_type<T>) {
+      if (b == T(0)) return a / b;
+      const T rest = math::fmod(a, b);
+      T quotient = (a - rest) / b;
+      if (rest != T(0) && (b < T(0)) != (rest < T(0))) quotient -= T(1);
+      if (quotient == T(0)) return math::copysign(T(0), a / b);
+      const T whole = math::floor(quotient);
+      return quotient - whole > T(0.5) ? whole + T(1) : whole;
+    } else {
+      if (b == -1) return static_cast<T>(-static_cast<uint64_t>(a));
+      if (b == 0) return *by_zero = true, T(0);
+      return a / b - ((a % b != 0) && ((a < 0) != (b < 0)));
+    }
+  }
+};
+
+struct Fmod {
+  bool* by_zero;
+
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (is_floating_type<T>) {
+      return math::fmod(a, b);
+    } else {
+      if (b == -1) return 0;
+      if (b == 0) return *by_zero = true, T(0);
+      return a % b;
+    }
+  }
+};
+
+// The rest with the divisor's sign.
+struct Remainder {
+  bool* by_zero;
+
+  template <class T>
+  T operator()(T a, T b) const {
+    const T rest = Fmod{by_zero}(a, b);
+    return rest != T(0) && (b < T(0)) != (rest < T(0)) ? rest + b : rest;
+  }
+};
+
+struct Lerp {
+  // Both ends are met exactly.
+  template <class T>
+  T operator()(T start, T end, T weight) const {
+    const T span = end - start;
+    return math::fabs(weight) < T(0.5) ? start + weight * span : end - span * (T(1) - weight);
+  }
+};
+
+struct Addcmul {
+  Parameter value;
+
+  template <class T>
+  T operator()(T x, T a, T b) const {
+    return plus(x, times(times(value.as<T>(), a), b));
+  }
+};
+
+struct Addcdiv {
+  Parameter value;
+
+  template <class T>
+  T operator()(T x, T a, T b) const {
+    return x + value.as<T>() * (a / b);
+  }
+};
+
+// Calls map() with a functor that may meet a zero divisor, and reports that.
+template <class F, class A, class B>
+Tensor& divide(KernelContext& ctx, Tensor& out, const A& a, const B& b) {
+  bool by_zero = false;
+  map<Domain::Real>(ctx, F{&by_zero}, out, a, b);
+  if (by_zero) ctx.fail(Status::KernelFailed, "integer division by zero");
+  return out;
+}
+
+template <class B>
+Tensor& divide_in_mode(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b, Optional<StringView> mode) {
+  if (!mode) return map<Domain::Floating>(ctx, Div{}, out, a, b);
+  const StringView name = *mode;
+  if (name.size() == 5 && memcmp(name.data(), "trunc", 5) == 0) return divide<DivTrunc>(ctx, out, a, b);
+  if (name.size() == 5 && memcmp(name.data(), "floor", 5) == 0) return divide<DivFloor>(ctx, out, a, b);
+  ctx.fail(Status::InvalidArgument, "rounding_mode must be None, trunc or floor");
+  return out;
+}
+
+bool is_one(const Scalar& scalar) { return scalar.isIntegral(true) && scalar.to<int64_t>() == 1; }
+
+template <class B>
+Tensor& add(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b, const Scalar& alpha) {
+  if (is_one(alpha)) return map<Domain::Real>(ctx, Add{}, out, a, b);
+  return map<Domain::Real>(ctx, AddScaled{alpha}, out, a, b);
+}
+
+template <class A, class B>
+Tensor& sub(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scalar& alpha) {
+  if (is_one(alpha)) return map<Domain::Real>(ctx, Sub{}, out, a, b);
+  return map<Domain::Real>(ctx, SubScaled{alpha}, out, a, b);
+}
+
+}  // namespace
+
+Tensor& add_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha, Tensor& out) {
+  return add(ctx, out, self, other, alpha);
+}
+
+Tensor& add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
+                       Tensor& out) {
+  return add(ctx, out, self, other, alpha);
+}
+
+Tensor& sub_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha, Tensor& out) {
+  return sub(ctx, out, self, other, alpha);
+}
+
+Tensor& sub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
+                       Tensor& out) {
+  return sub(ctx, out, self, other, alpha);
+}
+
+Tensor& rsub_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
+                        Tensor& out) {
+  return sub(ctx, out, other, self, alpha);
+}
+
+Tensor& rsub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
+                        Tensor& out) {
+  return sub(ctx, out, other, self, alpha);
+}
+
+Tensor& mul_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  return map<Domain::Real>(ctx, Mul{}, out, self, other);
+}
+
+Tensor& mul_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
+  return map<Domain::Real>(ctx, Mul{}, out, self, other);
+}
+
+Tensor& div_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  return map<Domain::Floating>(ctx, Div{}, out, self, other);
+}
+
+Tensor& div_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
+  return map<Domain::Floating>(ctx, Div{}, out, self, other);
+}
+
+Tensor& div_out_mode(KernelContext& ctx, const Tensor& self, const Tensor& other, Optional<StringView> rounding_mode,
+                     Tensor& out) {
+  return divide_in_mode(ctx, out, self, other, rounding_mode);
+}
+
+Tensor& div_scalar_mode_out(KernelContext& ctx, const Tensor& self, const Scalar& other,
+                            Optional<StringView> rounding_mode, Tensor& out) {
+  return divide_in_mode(ctx, out, self, other, rounding_mode);
+}
+
+Tensor& floor_divide_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  return divide<DivFloor>(ctx, out, self, other);
+}
+
+Tensor& floor_divide_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
+  return divide<DivFloor>(ctx, out, self, other);
+}
+
+Tensor& fmod_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  return divide<Fmod>(ctx, out, self, other);
+}
+
+Tensor& fmod_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
+  return divide<Fmod>(ctx, out, self, other);
+}
+
+Tensor& remainder_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  return divide<Remainder>(ctx, out, self, other);
+}
+
+Tensor& remainder_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
+  return divide<Remainder>(ctx, out, self, other);
+}
+
+Tensor& remainder_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other, Tensor& out) {
+  return divide<Remainder>(ctx, out, self, other);
+}
+
+Tensor& lerp_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Scalar& weight, Tensor& out) {
+  return map<Domain::Floating>(ctx, Lerp{}, out, self, end, weight);
+}
+
+Tensor& lerp_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Tensor& weight, Tensor& out) {
+  return map<Domain::Floating>(ctx, Lerp{}, out, self, end, weight);
+}
+
+Tensor& addcmul_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
+                    const Scalar& value, Tensor& out) {
+  return map<Domain::Real>(ctx, Addcmul{value}, out, self, tensor1, tensor2);
+}
+
+Tensor& addcdiv_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
+                    const Scalar& value, Tensor& out) {
+  return map<Domain::Floating>(ctx, Addcdiv{value}, out, self, tensor1, tensor2);
+}
+
+}  // namespace penlight::portable

@@ -1,0 +1,226 @@
+// Tensors made from numbers: filled with one, or with a sequence.
+#include <string.h>
+
+#include "kernels/common/convert.h"
+#include "kernels/common/fill.h"
+#include "kernels/common/math.h"
+#include "kernels/common/strided.h"
+
+namespace penlight::portable {
+
+namespace {
+
+Tensor& fill(KernelContext& ctx, Tensor& out, Scalar value) {
+  char item[16] = {};
+  if (scalar_item(ctx, value, out.scalar_type(), item)) fill_view(out.element_size(), item, view_of(out));
+  return out;
+}
+
+bool resize_to_list(KernelContext& ctx, Tensor& out, ArrayRef<int64_t> size) {
+  Shape shape;
+  if (size.size() > static_cast<size_t>(kMaxDim)) {
+    ctx.fail(Status::InvalidArgument, "{} dimensions, the limit is {}", size.size(), kMaxDim);
+    return false;
+  }
+  for (const int64_t s : size) {
+    if (s < 0) {
+      ctx.fail(Status::InvalidArgument, "size {} is below 0", s);
+      return false;
+    }
+    shape.append(static_cast<dim_t>(s));
+  }
+  return ctx.resize(out, shape);
+}
+
+Tensor& fill_size(KernelContext& ctx, ArrayRef<int64_t> size, Scalar value, Tensor& out) {
+  return resize_to_list(ctx, out, size) ? fill(ctx, out, value) : out;
+}
+
+Tensor& fill_like(KernelContext& ctx, const Tensor& like, Scalar value, Tensor& out) {
+  return ctx.resize(out, like.sizes()) ? fill(ctx, out, value) : out;
+}
+
+// The value of a tensor with one element.
+Scalar item_of(const Tensor& tensor) {
+  if (tensor.scalar_type() == ScalarType::Bool) return Scalar(*tensor.const_data_ptr<bool>());
+  if (is_floating(tensor.scalar_type())) {
+    return Scalar(load_element<double>(tensor.scalar_type(), tensor.const_data_ptr()));
+  }
+  return Scalar(load_element<int64_t>(tensor.scalar_type(), tensor.const_data_ptr()));
+}
+
+// out[i] = value(i), for a tensor of one dimension, in blocks of the type C.
+template <class C, class F>
+void fill_sequence(Tensor& out, F value) {
+  constexpr dim_t kBlock = 64;
+  C block[kBlock];
+  const dim_t count = out.numel(), stride = out.dim() == 0 ? 1 : out.stride(0);
+  const dim_t item = static_cast<dim_t>(out.element_size());
+  char* to = static_cast<char*>(out.data_ptr());
+  for (dim_t done = 0; done < count; done += kBlock) {
+    const dim_t some = count - done < kBlock ? count - done : kBlock;
+    for (dim_t i = 0; i < some; ++i) block[i] = value(done + i);
+    store_block(out.scalar_type(), to + done * stride * item, stride, block, some);
+  }
+}
+
+Tensor& arange(KernelContext& ctx, const Scalar& start, const Scalar& end, const Scalar& step, Tensor& out) {
+  const double first = start.to<double>(), last = end.to<double>(), by = step.to<double>();
+  if (by == 0 || (last - first) / by < 0 || !(last - first < 9e15 && first - last < 9e15)) {
+    ctx.fail(Status::InvalidArgument, "arange: the step must lead from start to end");
+    return out;
+  }
+  const bool integral = start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true);
+  dim_t count = static_cast<dim_t>(math::ceil((last - first) / by));
+  if (integral) {
+    const int64_t a = start.to<int64_t>(), b = end.to<int64_t>(), s = step.to<int64_t>();
+    count = static_cast<dim_t>((b - a + s - (s > 0 ? 1 : -1)) / s);
+  }
+  const dim_t sizes[] = {count};
+  if (!ctx.resize(out, SizesRef(sizes, 1))) return out;
+  if (is_floating(out.scalar_type())) {
+    fill_sequence<double>(out, [=](dim_t i) { return first + by * static_cast<double>(i); });
+  } else {
+    const uint64_t a = static_cast<uint64_t>(convert<int64_t>(start.to<double>()));
+    const uint64_t from = start.isIntegral(true) ? static_cast<uint64_t>(start.to<int64_t>()) : a;
+    const uint64_t s = step.isIntegral(true) ? static_cast<uint64_t>(step.to<int64_t>())
+                                             : static_cast<uint64_t>(convert<int64_t>(by));
+    fill_sequence<int64_t>(out, [=](dim_t i) { return static_cast<int64_t>(from + s * static_cast<uint64_t>(i)); });
+  }
+  return out;
+}
+
+// The nearer end counts, so that both are met exactly. C is the type of the step.
+template <class C>
+void fill_linspace(Tensor& out, const Scalar& start, const Scalar& end, int64_t steps) {
+  const C first = start.to<C>(), last = end.to<C>();
+  if (steps == 1) return fill_sequence<C>(out, [=](dim_t) { return first; });
+  const C step = (last - first) / static_cast<C>(steps - 1);
+  const dim_t half = static_cast<dim_t>(steps / 2), top = static_cast<dim_t>(steps - 1);
+  fill_sequence<C>(out, [=](dim_t i) {
+    return i < half ? first + step * static_cast<C>(i) : last - step * static_cast<C>(top - i);
+  });
+}
+
+Tensor& linspace(KernelContext& ctx, const Scalar& start, const Scalar& end, int64_t steps, Tensor& out) {
+  if (steps < 0) {
+    ctx.fail(Status::InvalidArgument, "linspace: {} steps", steps);
+    return out;
+  }
+  const dim_t sizes[] = {static_cast<dim_t>(steps)};
+  if (!ctx.resize(out, SizesRef(sizes, 1))) return out;
+  const ScalarType type = out.scalar_type();
+  if (type == ScalarType::Double) {
+    fill_linspace<double>(out, start, end, steps);
+  } else if (is_floating(type)) {
+    fill_linspace<float>(out, start, end, steps);
+  } else {
+    // ATen takes the step in float, and whole numbers for the ends.
+    const int64_t first = convert<int64_t>(start.to<double>()), last = convert<int64_t>(end.to<double>());
+    const float step = steps > 1 ? static_cast<float>(last - first) / static_cast<float>(steps - 1) : 0.0f;
+    const dim_t half = static_cast<dim_t>(steps / 2), top = static_cast<dim_t>(steps - 1);
+    fill_sequence<int64_t>(out, [=](dim_t i) {
+      if (top == 0) return first;
+      return i < half ? convert<int64_t>(static_cast<float>(first) + step * static_cast<float>(i))
+                      : convert<int64_t>(static_cast<float>(last) - step * static_cast<float>(top - i));
+    });
+  }
+  return out;
+}
+
+bool has_one_element(KernelContext& ctx, const Tensor& tensor) {
+  return check(ctx, tensor.numel() == 1, "a tensor with one element is wanted for a number");
+}
+
+}  // namespace
+
+Tensor& fill_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& value, Tensor& out) {
+  return fill_like(ctx, self, value, out);
+}
+
+Tensor& fill_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& value, Tensor& out) {
+  return has_one_element(ctx, value) ? fill_like(ctx, self, item_of(value), out) : out;
+}
+
+Tensor& full_out(KernelContext& ctx, ArrayRef<int64_t> size, const Scalar& fill_value, Tensor& out) {
+  return fill_size(ctx, size, fill_value, out);
+}
+
+Tensor& full_like_out(KernelContext& ctx, const Tensor& self, const Scalar& fill_value, Optional<MemoryFormat>,
+                      Tensor& out) {
+  return fill_like(ctx, self, fill_value, out);
+}
+
+Tensor& zeros_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) { return fill_size(ctx, size, 0, out); }
+
+Tensor& ones_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) { return fill_size(ctx, size, 1, out); }
+
+Tensor& zeros_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
+  return fill_like(ctx, self, 0, out);
+}
+
+Tensor& ones_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
+  return fill_like(ctx, self, 1, out);
+}
+
+Tensor& new_full_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, const Scalar& fill_value,
+                     Tensor& out) {
+  return fill_size(ctx, size, fill_value, out);
+}
+
+Tensor& new_zeros_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, Tensor& out) {
+  return fill_size(ctx, size, 0, out);
+}
+
+Tensor& new_ones_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, Tensor& out) {
+  return fill_size(ctx, size, 1, out);
+}
+
+// An "empty" tensor is filled as well: what it holds must not depend on what the
+// memory was used for before.
+Tensor& empty_out(KernelContext& ctx, ArrayRef<int64_t> size, Optional<MemoryFormat>, Tensor& out) {
+  return fill_size(ctx, size, 0, out);
+}
+
+Tensor& empty_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
+  return fill_like(ctx, self, 0, out);
+}
+
+Tensor& new_empty_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, Tensor& out) {
+  return fill_size(ctx, size, 0, out);
+}
+
+Tensor& empty_dim_order_out(KernelContext& ctx, ArrayRef<int64_t> size, Optional<ArrayRef<int64_t>>, Tensor& out) {
+  return fill_size(ctx, size, 0, out);
+}
+
+Tensor& scalar_tensor_out(KernelContext& ctx, const Scalar& s, Tensor& out) {
+  return ctx.resize(out, SizesRef()) ? fill(ctx, out, s) : out;
+}
+
+Tensor& arange_out(KernelContext& ctx, const Scalar& end, Tensor& out) {
+  return arange(ctx, Scalar(0), end, Scalar(1), out);
+}
+
+Tensor& arange_start_out(KernelContext& ctx, const Scalar& start, const Scalar& end, const Scalar& step, Tensor& out) {
+  return arange(ctx, start, end, step, out);
+}
+
+Tensor& linspace_out(KernelContext& ctx, const Scalar& start, const Scalar& end, int64_t steps, Tensor& out) {
+  return linspace(ctx, start, end, steps, out);
+}
+
+Tensor& eye_m_out(KernelContext& ctx, int64_t n, int64_t m, Tensor& out) {
+  const int64_t size[] = {n, m};
+  if (!resize_to_list(ctx, out, {size, 2})) return out;
+  fill(ctx, out, 0);
+  char item[16] = {};
+  if (!scalar_item(ctx, 1, out.scalar_type(), item)) return out;
+  View diagonal = view_of(out);
+  if (diagonal_view(ctx, diagonal, 0, 0, 1)) fill_view(out.element_size(), item, diagonal);
+  return out;
+}
+
+Tensor& eye_out(KernelContext& ctx, int64_t n, Tensor& out) { return eye_m_out(ctx, n, n, out); }
+
+}  // namespace penlight::portable

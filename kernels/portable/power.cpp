@@ -1,0 +1,95 @@
+// Powers. Integers are raised exactly, modulo 2^64; floats by the C library, but
+// for the exponents that ATen computes by multiplication or a root.
+#include "kernels/common/elementwise.h"
+#include "kernels/common/math.h"
+
+namespace penlight::portable {
+
+namespace {
+
+struct Pow {
+  template <class T>
+  T operator()(T base, T exponent) const {
+    if constexpr (is_floating_type<T>) {
+      return math::pow(base, exponent);
+    } else {
+      if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+      uint64_t result = 1, square = static_cast<uint64_t>(base);
+      for (uint64_t rest = static_cast<uint64_t>(exponent); rest != 0; rest >>= 1) {
+        if (rest & 1) result *= square;
+        square *= square;
+      }
+      return static_cast<T>(result);
+    }
+  }
+};
+
+struct PowSquare {
+  template <class T>
+  T operator()(T x) const {
+    return x * x;
+  }
+};
+
+struct PowCube {
+  template <class T>
+  T operator()(T x) const {
+    return x * x * x;
+  }
+};
+
+struct PowHalf {
+  template <class T>
+  T operator()(T x) const {
+    return math::sqrt(x);
+  }
+};
+
+struct PowMinusHalf {
+  template <class T>
+  T operator()(T x) const {
+    return T(1) / math::sqrt(x);
+  }
+};
+
+struct PowMinusOne {
+  template <class T>
+  T operator()(T x) const {
+    return T(1) / x;
+  }
+};
+
+struct PowMinusTwo {
+  template <class T>
+  T operator()(T x) const {
+    return T(1) / (x * x);
+  }
+};
+
+}  // namespace
+
+Tensor& pow_tensor_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& exponent, Tensor& out) {
+  return map<Domain::Real>(ctx, Pow{}, out, self, exponent);
+}
+
+Tensor& pow_scalar_out(KernelContext& ctx, const Scalar& self, const Tensor& exponent, Tensor& out) {
+  return map<Domain::Real>(ctx, Pow{}, out, self, exponent);
+}
+
+Tensor& pow_tensor_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& exponent, Tensor& out) {
+  const double power = exponent.to<double>();
+  if (is_floating(self.scalar_type())) {
+    if (power == 2.0) return map<Domain::Floating>(ctx, PowSquare{}, out, self);
+    if (power == 0.5) return map<Domain::Floating>(ctx, PowHalf{}, out, self);
+    if (power == 3.0) return map<Domain::Floating>(ctx, PowCube{}, out, self);
+    if (power == -0.5) return map<Domain::Floating>(ctx, PowMinusHalf{}, out, self);
+    if (power == -1.0) return map<Domain::Floating>(ctx, PowMinusOne{}, out, self);
+    if (power == -2.0) return map<Domain::Floating>(ctx, PowMinusTwo{}, out, self);
+  } else if (exponent.isIntegral(true) && power < 0) {
+    ctx.fail(Status::InvalidArgument, "integers cannot be raised to the negative power {}", exponent.to<int64_t>());
+    return out;
+  }
+  return map<Domain::Real>(ctx, Pow{}, out, self, exponent);
+}
+
+}  // namespace penlight::portable
