@@ -165,6 +165,13 @@ class MethodFlattener:
             node.name, dtype_of(example), sizes, shape, order or tuple(range(example.dim())), kind
         )
 
+    def scalar(self, number: bool | int | float) -> TensorValue:
+        """A number as the 0-d tensor that takes part in type promotion as the number does."""
+        key = f"scalar.{type(number).__name__}.{number!r}"
+        if key not in self.tensors:
+            self.tensors[key] = torch.tensor(number, dtype=torch.float32 if isinstance(number, float) else None)
+        return self.stored(key, InputKind.CONSTANT)
+
     def _make(
         self,
         name: str,
