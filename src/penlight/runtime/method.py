@@ -30,6 +30,7 @@ class LoadedMethod:
         name: of the method.
         inputs: a TensorSpec for each tensor input, the name of the type for numbers.
         outputs: the same of outputs.
+        traced_values: what inputs that are numbers were when the model was exported, else None.
         arena_sizes: bytes of each planned region.
         instruction_count: how many instructions one run executes at least once.
     """
@@ -44,12 +45,14 @@ class LoadedMethod:
         names = _input_names(self._in_structure, info.input_count)
         self.inputs: list[TensorSpec | str] = []
         self.outputs: list[TensorSpec | str] = []
+        self.traced_values: list[Any] = []
         self._output_tags: list[int] = []
         found = library.Info()
         tags = []
         for index in range(info.input_count):
             library.check_quietly(lib.pl_describe_input(handle, encoded, index, found), program._where)
             tags.append(found.tag)
+            self.traced_values.append(_number_of(found))
             tensor = found.tag == TENSOR
             self.inputs.append(TensorSpec(found, names[index]) if tensor else library.TAG_NAMES[found.tag])
         for index in range(info.output_count):
@@ -98,6 +101,17 @@ class LoadedMethod:
         leaves = (
             args if self._is_flat and not kwargs and len(args) == self._count else self._flatten(args, kwargs)
         )
+        outputs = self.call_flat(leaves)
+        if self._one_output:
+            return outputs[0]
+        if self._out_structure is not None:
+            return self._out_structure.unflatten(iter(outputs))
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def call_flat(self, leaves: Sequence[Any]) -> list[Any]:
+        """Run with the inputs one after the other, without containers; outputs likewise."""
+        if len(leaves) != self._count:
+            raise self._count_error(str(len(leaves)))
         with self._program._lock:
             if not self._call.method:
                 self._prepare()
@@ -106,12 +120,7 @@ class LoadedMethod:
                 self._views = []
                 self._fail()
             del keep
-            outputs = self._read_outputs(leaves)
-        if self._one_output:
-            return outputs[0]
-        if self._out_structure is not None:
-            return self._out_structure.unflatten(iter(outputs))
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+            return self._read_outputs(leaves)
 
     def instruction_names(self) -> list[str]:
         """Operator or backend of each instruction."""
@@ -124,19 +133,20 @@ class LoadedMethod:
                 names.append(buffer.value.decode())
             return names
 
-    def times(self, *args: Any, repeats: int = 10, **kwargs: Any) -> list[int]:
-        """Run `repeats` times; mean nanoseconds of each instruction."""
+    def times(self, leaves: Sequence[Any], repeats: int = 10) -> list[int]:
+        """Run `repeats` times as call_flat() does; mean nanoseconds of each instruction in one run."""
         count = self.instruction_count
         nanoseconds, runs = (ctypes.c_uint64 * max(1, count))(), (ctypes.c_uint64 * max(1, count))()
+        lib = self._program._library
         with self._program._lock:
             self._prepare()
-            lib, method = self._program._library, self._call.method
-            library.check_quietly(lib.pl_trace_times(method, nanoseconds, runs, count), self._program._where)
+            status = lib.pl_trace_times(self._call.method, nanoseconds, runs, count)
+            library.check_quietly(status, self._program._where)
         try:
             for _ in range(repeats):
-                self(*args, **kwargs)
+                self.call_flat(leaves)
         finally:
-            lib.pl_trace_times(method, None, None, 0)
+            lib.pl_trace_times(self._call.method, None, None, 0)
         return [nanoseconds[i] // max(1, repeats) for i in range(count)]
 
     def limit_jumps(self, count: int) -> None:
@@ -230,6 +240,10 @@ class LoadedMethod:
             return torch.from_numpy(known.copy() if self._program._copies else known)
         signed = {1: np.uint8, 2: np.int16, 4: np.int32}[raw.itemsize]
         return torch.from_numpy(known.copy().view(signed)).view(dtypes.torch_dtype(number))
+
+
+def _number_of(info: library.Info) -> Any:
+    return {INT: info.integer, BOOL: bool(info.integer), DOUBLE: info.real}.get(info.tag)
 
 
 def _text(value: bytes | None) -> str | None:

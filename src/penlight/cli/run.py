@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penlight.cli.console import Data, Json, Libraries, err, out, print_json, size_text
+
+if TYPE_CHECKING:
+    from penlight.runtime.program import LoadedProgram
+
+# Options of run and profile.
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", "-i", help="FILE.npy or a number for the next input, or NAME=...; repeat."),
+]
+Sizes = Annotated[list[str] | None, typer.Option("--sizes", help="NAME=2,3 for an input of dynamic size.")]
+Fill = Annotated[str, typer.Option("--fill", help="random, ones or zeros, for inputs that are not given.")]
+Seed = Annotated[int, typer.Option("--seed", help="Of random numbers.")]
+MethodName = Annotated[
+    str | None, typer.Option("--method", "-m", help="`forward`, or the only one, when left out.")
+]
+
+
+def run(
+    program: Annotated[str, typer.Argument(help="A .pte file.")],
+    method: MethodName = None,
+    inputs: Inputs = None,
+    sizes: Sizes = None,
+    fill: Fill = "random",
+    seed: Seed = 0,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="Save output K to PREFIX.K.npy.")
+    ] = None,
+    repeats: Annotated[int, typer.Option("--repeats", "-n", min=1)] = 1,
+    warm_up: Annotated[int, typer.Option("--warm-up", min=0)] = 0,
+    data: Data = None,
+    libraries: Libraries = None,
+    json: Json = False,
+) -> None:
+    """Run a method of a program with given or random inputs; print outputs and times."""
+    import penlight
+    from penlight.cli.inputs import make_inputs
+
+    start = time.perf_counter()
+    loaded = penlight.load(program, data=data, libraries=libraries.split(",") if libraries else None)
+    chosen = loaded[method or default_method(loaded)]
+    load_ms = (time.perf_counter() - start) * 1e3
+    leaves = make_inputs(chosen, inputs or (), sizes or (), check_fill(fill), seed)
+    times = []
+    for _ in range(warm_up + repeats):
+        start = time.perf_counter()
+        outputs = chosen.call_flat(leaves)
+        times.append((time.perf_counter() - start) * 1e3)
+    first_ms, measured = times[0], times[warm_up:]
+    if output:
+        _save(outputs, output)
+    if json:
+        print_json(
+            {
+                "method": chosen.name,
+                "outputs": [describe(value) for value in outputs],
+                "load_ms": round(load_ms, 4),
+                "first_ms": round(first_ms, 4),
+                "median_ms": round(median(measured), 4),
+                "min_ms": round(min(measured), 4),
+                "repeats": repeats,
+                "arena_bytes": sum(chosen.arena_sizes),
+                "method_bytes": chosen.method_bytes,
+            }
+        )
+        return
+    for index, value in enumerate(outputs):
+        out.print(f"output {index}: {_text(describe(value))}", markup=False)
+    spent = f"load {load_ms:.2f} ms, first run {first_ms:.3f} ms"
+    if repeats > 1:
+        spent += f", {repeats} runs: median {median(measured):.3f} ms, fastest {min(measured):.3f} ms"
+    err.print(f"{chosen.name}: {spent}; arena {size_text(sum(chosen.arena_sizes))}", markup=False)
+
+
+def default_method(program: LoadedProgram) -> str:
+    """`forward`, or the only method."""
+    return program.methods[0] if len(program.methods) == 1 else "forward"
+
+
+def check_fill(fill: str) -> str:
+    from penlight.errors import InvalidInput
+
+    if fill not in ("random", "ones", "zeros"):
+        raise InvalidInput("--fill is random, ones or zeros", got=fill)
+    return fill
+
+
+def describe(value: Any) -> dict[str, Any]:
+    """An output in a few numbers."""
+    import numpy as np
+
+    if not isinstance(value, np.ndarray):
+        return {"type": type(value).__name__, "value": value}
+    summary: dict[str, Any] = {"dtype": str(value.dtype), "sizes": list(value.shape)}
+    if value.size:
+        numbers = value.astype(np.float64)
+        summary |= {
+            "min": float(numbers.min()),
+            "max": float(numbers.max()),
+            "mean": float(numbers.mean()),
+            "first": [float(number) for number in numbers.reshape(-1)[:6]],
+        }
+    return summary
+
+
+def _text(summary: dict[str, Any]) -> str:
+    if "dtype" not in summary:
+        return f"{summary['type']} {summary['value']}"
+    text = f"{summary['dtype']} {summary['sizes']}"
+    if "min" in summary:
+        first = " ".join(f"{number:.6g}" for number in summary["first"])
+        text += (
+            f"  min {summary['min']:.6g}  max {summary['max']:.6g}  mean {summary['mean']:.6g}  first {first}"
+        )
+    return text
+
+
+def _save(outputs: list[Any], prefix: str) -> None:
+    import numpy as np
+
+    from penlight.errors import WriteFailed
+
+    for index, value in enumerate(outputs):
+        path = f"{prefix}.{index}.npy"
+        try:
+            np.save(path, value)
+        except OSError as error:
+            raise WriteFailed(f"cannot write {path}", got=error.strerror) from error

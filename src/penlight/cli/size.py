@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from penlight.cli.console import Json, out, print_json, size_text, table
+
+
+def size(
+    program: Annotated[str, typer.Argument(help="A .pte file.")],
+    top: Annotated[int, typer.Option(help="How many weights to show; 0 for all.")] = 15,
+    json: Json = False,
+) -> None:
+    """Show what is in a program file: the program part, weights by operator, the largest weights."""
+    from penlight.devtools.contents import constants_of, weights_by_operator
+    from penlight.program import Program
+
+    read = Program.read(program)
+    contents = read.contents
+    constants, operators = constants_of(contents), weights_by_operator(contents)
+    total = os.path.getsize(program)
+    stored = sum(part.nbytes for part in constants)
+    delegates = sum(delegate.data.nbytes for method in contents.methods for delegate in method.delegates)
+    named = sum(blob.nbytes for blob in contents.named_data.values())
+    parts = {
+        "program": read.program_size,
+        "weights": stored,
+        "delegates": delegates,
+        "named data": named,
+        "padding and tables": max(0, total - read.program_size - stored - delegates - named),
+    }
+    if json:
+        print_json(
+            {
+                "file_bytes": total,
+                "parts": parts,
+                "operators": [vars(part) for part in operators],
+                "weights": [vars(part) for part in constants],
+            }
+        )
+        return
+    shown = table("part", ">bytes", ">%", title=f"{program}: {size_text(total)}")
+    for name, nbytes in parts.items():
+        if nbytes:
+            shown.add_row(name, f"{nbytes:,}", f"{nbytes * 100 / max(1, total):.1f}")
+    out.print(shown)
+    if not constants:
+        return
+    by_operator = table("read by", ">bytes", ">%", "", title="\nweights by operator")
+    for part in operators:
+        by_operator.add_row(
+            part.name, f"{part.nbytes:,}", f"{part.nbytes * 100 / max(1, total):.1f}", part.detail
+        )
+    out.print(by_operator)
+    largest = table("weight", ">bytes", ">%", "", title="\nlargest weights")
+    for part in constants[: top or None]:
+        largest.add_row(
+            part.name, f"{part.nbytes:,}", f"{part.nbytes * 100 / max(1, total):.1f}", part.detail
+        )
+    out.print(largest)

@@ -1,0 +1,1 @@
+"""Tools that look into programs: what they hold, how they use memory."""
