@@ -27,7 +27,7 @@ def dense(tensor: torch.Tensor, dim_order: Sequence[int]) -> torch.Tensor:
 
 def blob_of(tensor: torch.Tensor, dim_order: Sequence[int]) -> Blob:
     nbytes = tensor.numel() * tensor.element_size()
-    return Blob(nbytes, lambda: memoryview(dense(tensor, dim_order).numpy()))
+    return Blob(nbytes, lambda: dense(tensor, dim_order).numpy().data)
 
 
 class Store:

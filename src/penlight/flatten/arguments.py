@@ -54,7 +54,8 @@ def _single(argument: Any, kind: str, lookup: Lookup) -> Value:
     if isinstance(argument, Node):
         value = lookup(argument)
         # A constant float argument may be given as an int; a computed one is read as it comes.
-        return Number(float(value.value)) if _is_constant(value) and kind == "float" else value
+        constant = isinstance(value, Number) and not value.written
+        return Number(float(value.value)) if constant and kind == "float" else value  # type: ignore[union-attr]
     match argument:
         case torch.dtype():
             return Number(int(DType[str(argument).removeprefix("torch.")]))
@@ -95,7 +96,3 @@ def _list(argument: Any, item: str, length: int | None, lookup: Lookup) -> Value
     if item == "bool":
         return BoolList(tuple(bool(number.value) for number in numbers))
     return NumberList(tuple(numbers))
-
-
-def _is_constant(value: Value) -> Any:
-    return isinstance(value, Number) and not value.written

@@ -26,7 +26,17 @@ import torch
 from torch.fx import GraphModule, Node
 
 from penlight.errors import NotSupported
-from penlight.ir.plan import JumpFalse, KernelCall, Kind, Label, Move, Number, NumberList, TensorValue, Value
+from penlight.ir.plan import (
+    JumpFalse,
+    KernelCall,
+    Kind,
+    Label,
+    Move,
+    Number,
+    NumberList,
+    TensorValue,
+    Value,
+)
 from penlight.ir.source import describe
 
 if TYPE_CHECKING:
@@ -46,7 +56,7 @@ def higher_order(flat: MethodFlattener, module: GraphModule, node: Node, env: En
         raise NotSupported(
             f"{name} has no form in a program",
             where=describe(node),
-            do="supported are torch.cond, map, scan and while_loop; leave this part out or rewrite it with them",
+            do="supported are torch.cond, map, scan and while_loop; rewrite it with them, or leave it out",
         )
     return form(_Scope(flat, module, node, env))
 
@@ -150,7 +160,7 @@ def buffer_or_number(value: Value) -> Any:
 
 def _cond(scope: _Scope) -> Result:
     predicate, true, false = scope.node.args[:3]
-    operands = scope.values(scope.node.args[3])  # type: ignore[union-attr]
+    operands = scope.values(scope.node.args[3])
     results = scope.results()
     otherwise, end = scope.label("else"), scope.label("end")
     scope.jump(scope.value(predicate), otherwise)
@@ -194,8 +204,8 @@ def _branch(scope: _Scope, graph: GraphModule, operands: list[Value], results: l
 
 def _while_loop(scope: _Scope) -> Result:
     condition, body = scope.node.args[:2]
-    carried_in = scope.values(scope.node.args[2])  # type: ignore[union-attr]
-    additional = scope.values(scope.node.args[3] if len(scope.node.args) > 3 else ())  # type: ignore[union-attr]
+    carried_in = scope.values(scope.node.args[2])
+    additional = scope.values(scope.node.args[3] if len(scope.node.args) > 3 else ())
     carried = [scope.fresh(value, str(i)) for i, value in enumerate(carried_in)]
     loop, end = scope.label("loop"), scope.label("end")
     scope.place(loop)
@@ -210,19 +220,19 @@ def _while_loop(scope: _Scope) -> Result:
 def _map(scope: _Scope) -> Result:
     body, xs, constants = scope.node.args[:3]
     rows = scope.results()
-    others = scope.values(constants)  # type: ignore[arg-type]
+    others = scope.values(constants)
 
     def step(selected: list[Value]) -> list[Value]:
         return scope.inline(scope.graph(body), [*selected, *others])
 
-    _count(scope, scope.values(xs), step, rows)  # type: ignore[arg-type]
+    _count(scope, scope.values(xs), step, rows)
     return rows
 
 
 def _scan(scope: _Scope) -> Result:
     body, start, xs = scope.node.args[:3]
-    additional = scope.values(scope.node.args[3] if len(scope.node.args) > 3 else ())  # type: ignore[union-attr]
-    carried = [scope.fresh(value, str(i)) for i, value in enumerate(scope.values(start))]  # type: ignore[arg-type]
+    additional = scope.values(scope.node.args[3] if len(scope.node.args) > 3 else ())
+    carried = [scope.fresh(value, str(i)) for i, value in enumerate(scope.values(start))]
     rows = scope.results()[len(carried) :]
     following: list[Value] = []
 
@@ -231,7 +241,7 @@ def _scan(scope: _Scope) -> Result:
         following[:] = results[: len(carried)]
         return results[len(carried) :]
 
-    _count(scope, scope.values(xs), step, rows, after=lambda: scope.assign(carried, following))  # type: ignore[arg-type]
+    _count(scope, scope.values(xs), step, rows, after=lambda: scope.assign(carried, following))
     return [*carried, *rows]
 
 

@@ -169,7 +169,9 @@ class MethodFlattener:
         """A number as the 0-d tensor that takes part in type promotion as the number does."""
         key = f"scalar.{type(number).__name__}.{number!r}"
         if key not in self.tensors:
-            self.tensors[key] = torch.tensor(number, dtype=torch.float32 if isinstance(number, float) else None)
+            self.tensors[key] = torch.tensor(
+                number, dtype=torch.float32 if isinstance(number, float) else None
+            )
         return self.stored(key, InputKind.CONSTANT)
 
     def _make(
@@ -347,7 +349,7 @@ class MethodFlattener:
     def order_of(
         self, op: OpOverload, node: Node, example: torch.Tensor, args: Sequence[Value]
     ) -> tuple[int, ...]:
-        """Channels-last where a tensor argument is and torch says the result is too, or the node asks for it.
+        """Channels-last where torch says so and a tensor argument is that too, or the node asks for it.
 
         Strides alone do not tell: those of a view (a permute) can look channels-last, and the
         program's copy of it is row-major.

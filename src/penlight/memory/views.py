@@ -17,6 +17,7 @@ from penlight.ir.plan import (
     NumberList,
     Plan,
     PlanProgram,
+    Step,
     TensorValue,
     Value,
     View,
@@ -89,7 +90,7 @@ def _elide(plan: Plan) -> int:
             for tensor in step.writes():
                 writes.setdefault(tensor.buffer, []).append(i)
     same: dict[TensorValue, TensorValue] = {}
-    steps = []
+    steps: list[Step] = []
     for i, step in enumerate(plan.steps):
         if isinstance(step, Label):
             steps.append(step)

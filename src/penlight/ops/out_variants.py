@@ -33,7 +33,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class OutVariant:
-    """`op` is the name in programs ("aten::add.out"); `outs` are the output arguments, a list if `out_list`."""
+    """`op` is the name in programs ("aten::add.out"); `outs` the output arguments, a list if `out_list`."""
 
     op: str
     parameters: tuple[Parameter, ...]
@@ -117,7 +117,7 @@ def parameters_of(op: OpOverload) -> tuple[Parameter, ...]:
         Parameter(
             name=arg.name,
             type=str(arg.real_type),
-            length=arg.N,
+            length=getattr(arg, "N", None),
             has_default=arg.has_default_value(),
             default=arg.default_value if arg.has_default_value() else None,
         )

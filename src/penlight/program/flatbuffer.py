@@ -81,7 +81,7 @@ class _Encoder:
         builder = self.builder
         if field.type in SCALARS:
             assert not field.align, "stored bytes go to segments"
-            array = np.asarray(items, dtype=_DTYPES[field.type])
+            array: np.ndarray[Any, Any] = np.asarray(items, dtype=_DTYPES[field.type])
             key: Hashable = ("vector", field.type, array.tobytes())
             if key not in self.written:
                 self.written[key] = int(builder.CreateNumpyVector(array))

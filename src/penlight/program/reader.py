@@ -170,7 +170,8 @@ class _Reader:
             size = sizes.get(index, 0)
             if offset + size > len(data):
                 raise InvalidProgram(
-                    f"{what} {index} ends at byte {offset + size}, its segment has {len(data)}; truncated or damaged"
+                    f"{what} {index} ends at byte {offset + size}, its segment has {len(data)}; "
+                    "truncated or damaged"
                 )
             blobs.append(Blob.of(data[offset : offset + size]))
         return blobs
@@ -292,7 +293,8 @@ def _check_items(value: structs.Value, values: list[structs.Value], what: str) -
         optional = isinstance(value, structs.OptionalTensorList) and index == -1
         if not optional and not isinstance(values[index], kind | structs.Null if optional else kind):
             raise InvalidProgram(
-                f"{what} lists value {index}, a {type(values[index]).__name__}, as a {kind.__name__}; file damaged"
+                f"{what} lists value {index}, a {type(values[index]).__name__}, as a {kind.__name__}; "
+                "file damaged"
             )
 
 

@@ -31,6 +31,9 @@ class Blob:
         return self.fetch()
 
 
+EMPTY = Blob.of(b"")
+
+
 # --- values --------------------------------------------------------------------------------------
 
 
@@ -224,9 +227,6 @@ class Contents:
             return None
         blob = (self.initial if tensor.allocation else self.constants)[tensor.data]
         return blob.view()[: tensor.nbytes]
-
-
-EMPTY = Blob.of(b"")
 
 
 def align_up(value: int, alignment: int) -> int:
