@@ -1,0 +1,180 @@
+// Sampling an image or a volume at the positions of a grid.
+#include <math.h>
+#include <penlight/kernel.h>
+
+#include "kernels/common/checks.h"
+#include "kernels/common/convert.h"
+#include "resample.h"
+
+namespace penlight::portable {
+
+namespace {
+
+enum Mode : int64_t { kLinear = 0, kNearest = 1, kCubic = 2 };
+enum Padding : int64_t { kZeros = 0, kBorder = 1, kReflection = 2 };
+
+// From [-1, 1] over the whole of an axis to an index into it.
+template <class T>
+T position_of(T coordinate, dim_t size, bool align_corners) {
+  const T length = static_cast<T>(size);
+  return align_corners ? (coordinate + 1) / 2 * (length - 1) : ((coordinate + 1) * length - 1) / 2;
+}
+
+// Back and forth between the ends; the ends are given as twice their position.
+template <class T>
+T reflect(T x, dim_t twice_low, dim_t twice_high) {
+  if (twice_low == twice_high) return 0;
+  const T low = static_cast<T>(twice_low) / 2, length = static_cast<T>(twice_high - twice_low) / 2;
+  x = x < low ? low - x : x - low;
+  const T rest = static_cast<T>(fmod(x, length));
+  const T flips = static_cast<T>(floor(x / length));
+  return fmod(flips, 2) == 0 ? rest + low : length - rest + low;
+}
+
+template <class T>
+T pad_position(T x, dim_t size, int64_t padding, bool align_corners) {
+  if (padding == kZeros) return x;
+  if (padding == kReflection)
+    x = align_corners ? reflect(x, 0, 2 * (size - 1)) : reflect(x, -1, 2 * size - 1);
+  const T last = static_cast<T>(size - 1);
+  return x > 0 ? (x < last ? x : last) : T(0);
+}
+
+// An index for a position that may be anything, NaN too: far outside is -1.
+template <class T>
+dim_t index_of(T position, dim_t size) {
+  return position > T(-2) && position < static_cast<T>(size) + 1 ? static_cast<dim_t>(position) : -1;
+}
+
+struct Sampling {
+  int64_t mode, padding;
+  bool align_corners;
+};
+
+// The inputs along one axis that make one sample: at most four, -1 for outside.
+template <class T>
+struct Taps {
+  int count;
+  dim_t at[4];
+  T weights[4];
+};
+
+template <class T>
+Taps<T> taps_of(T coordinate, dim_t size, const Sampling& sampling) {
+  Taps<T> taps;
+  T x = position_of(coordinate, size, sampling.align_corners);
+  if (sampling.mode != kCubic) x = pad_position(x, size, sampling.padding, sampling.align_corners);
+  const auto inside = [&](T position) {
+    const dim_t i = index_of(position, size);
+    return i >= 0 && i < size && position >= 0 ? i : dim_t{-1};
+  };
+  if (sampling.mode == kNearest) {
+    taps.count = 1;
+    taps.at[0] = inside(static_cast<T>(nearbyint(x)));
+    taps.weights[0] = 1;
+    return taps;
+  }
+  const T below = static_cast<T>(floor(x)), rest = x - below;
+  if (sampling.mode == kLinear) {
+    taps.count = 2;
+    taps.weights[0] = 1 - rest;
+    taps.weights[1] = rest;
+    taps.at[0] = inside(below);
+    taps.at[1] = inside(below + 1);
+    return taps;
+  }
+  taps.count = 4;
+  cubic_weights(rest, T(-0.75), taps.weights);
+  for (int i = 0; i < 4; ++i) {
+    taps.at[i] =
+        inside(pad_position(below + static_cast<T>(i - 1), size, sampling.padding, sampling.align_corners));
+  }
+  return taps;
+}
+
+// Volumes have a depth; images are volumes of depth 1 that `z` never leaves.
+template <class S>
+void sample(const Tensor& input, const Tensor& grid, const Sampling& sampling, Tensor& out) {
+  using T = Compute<S>;
+  const bool volume = input.dim() == 5;
+  const dim_t depth = volume ? out.size(2) : 1, height = out.size(-2), width = out.size(-1);
+  const dim_t in_d = volume ? input.stride(2) : 0, out_d = volume ? out.stride(2) : 0,
+              grid_d = volume ? grid.stride(1) : 0;
+  const S* image = input.const_data_ptr<S>();
+  for (dim_t n = 0; n < out.size(0); ++n) {
+    for (dim_t d = 0; d < depth; ++d) {
+      for (dim_t h = 0; h < height; ++h) {
+        for (dim_t w = 0; w < width; ++w) {
+          const S* where = grid.const_data_ptr<S>() + n * grid.stride(0) + d * grid_d + h * grid.stride(-3) +
+                           w * grid.stride(-2);
+          const dim_t step = grid.stride(-1);
+          const Taps<T> x = taps_of(static_cast<T>(where[0]), input.size(-1), sampling);
+          const Taps<T> y = taps_of(static_cast<T>(where[step]), input.size(-2), sampling);
+          Taps<T> z = {1, {0}, {T(1)}};
+          if (volume) z = taps_of(static_cast<T>(where[2 * step]), input.size(2), sampling);
+          for (dim_t c = 0; c < input.size(1); ++c) {
+            const S* plane = image + n * input.stride(0) + c * input.stride(1);
+            T sum = 0;
+            for (int k = 0; k < z.count; ++k) {
+              for (int j = 0; j < y.count; ++j) {
+                if (z.at[k] < 0 || y.at[j] < 0) continue;
+                const S* row = plane + z.at[k] * in_d + y.at[j] * input.stride(-2);
+                T part = 0;
+                for (int i = 0; i < x.count; ++i) {
+                  if (x.at[i] >= 0) part += x.weights[i] * static_cast<T>(row[x.at[i] * input.stride(-1)]);
+                }
+                sum += z.weights[k] * y.weights[j] * part;
+              }
+            }
+            out.mutable_data_ptr<S>()[n * out.stride(0) + c * out.stride(1) + d * out_d + h * out.stride(-2) +
+                                      w * out.stride(-1)] = static_cast<S>(sum);
+          }
+        }
+      }
+    }
+  }
+}
+
+void grid_sample(KernelContext& ctx, dim_t dims, const Tensor& input, const Tensor& grid,
+                 const Sampling& sampling, Tensor& out) {
+  if (!check_rank(ctx, input, dims + 2, "input") || !check_rank(ctx, grid, dims + 2, "grid") ||
+      !check_same_dtype(ctx, input, grid) || !check_same_dtype(ctx, input, out)) {
+    return;
+  }
+  bool empty = false;
+  for (dim_t d = 0; d < dims; ++d) empty |= input.size(2 + d) == 0;
+  if (grid.size(0) != input.size(0) || grid.size(-1) != dims || empty) {
+    ctx.fail(Status::InvalidArgument, "a grid of [{}, ..., {}] does not fit a batch of {} images",
+             grid.size(0), grid.size(-1), input.size(0));
+    return;
+  }
+  if (sampling.mode < kLinear || sampling.mode > kCubic || (sampling.mode == kCubic && dims == 3) ||
+      sampling.padding < kZeros || sampling.padding > kReflection) {
+    ctx.fail(Status::InvalidArgument, "interpolation {} with padding {} is not known", sampling.mode,
+             sampling.padding);
+    return;
+  }
+  dim_t sizes[5] = {input.size(0), input.size(1)};
+  for (dim_t d = 0; d < dims; ++d) sizes[2 + d] = grid.size(1 + d);
+  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dims + 2)))) return;
+  dispatch<Floats>(ctx, input.dtype(),
+                   [&](auto tag) { sample<typename decltype(tag)::type>(input, grid, sampling, out); });
+}
+
+}  // namespace
+
+Tensor& grid_sampler_2d_out(KernelContext& ctx, const Tensor& input, const Tensor& grid,
+                            int64_t interpolation_mode, int64_t padding_mode, bool align_corners,
+                            Tensor& out) {
+  grid_sample(ctx, 2, input, grid, {interpolation_mode, padding_mode, align_corners}, out);
+  return out;
+}
+
+Tensor& grid_sampler_3d_out(KernelContext& ctx, const Tensor& input, const Tensor& grid,
+                            int64_t interpolation_mode, int64_t padding_mode, bool align_corners,
+                            Tensor& out) {
+  grid_sample(ctx, 3, input, grid, {interpolation_mode, padding_mode, align_corners}, out);
+  return out;
+}
+
+}  // namespace penlight::portable

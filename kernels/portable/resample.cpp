@@ -1,0 +1,170 @@
+#include "resample.h"
+
+#include <math.h>
+
+namespace penlight::portable {
+
+namespace {
+
+template <class T>
+struct Tables {
+  dim_t* positions;
+  T* weights;
+};
+
+template <class T>
+Tables<T> take(KernelContext& ctx, dim_t count) {
+  return {ctx.allocate_scratch_array<dim_t>(static_cast<size_t>(count + 1)),
+          ctx.allocate_scratch_array<T>(static_cast<size_t>(count + 1))};
+}
+
+inline dim_t clamp(dim_t position, dim_t size) {
+  return position < 0 ? 0 : position >= size ? size - 1 : position;
+}
+
+// Input elements for one step of the output.
+template <class T>
+T step_of(const ResampleAxis& axis) {
+  if (axis.align_corners) {
+    return axis.out > 1 ? static_cast<T>(axis.in - 1) / static_cast<T>(axis.out - 1) : T(0);
+  }
+  return axis.scale > 0 ? static_cast<T>(1 / axis.scale) : static_cast<T>(axis.in) / static_cast<T>(axis.out);
+}
+
+// Positions are computed in float whatever the element type, as ATen has it.
+void fill_nearest(const ResampleAxis& axis, bool exact, dim_t* positions) {
+  const float step = step_of<float>(axis);
+  for (dim_t i = 0; i < axis.out; ++i) {
+    dim_t at;
+    if (exact) {
+      at = static_cast<dim_t>(floorf((static_cast<float>(i) + 0.5f) * step));
+    } else if (axis.out == axis.in) {
+      at = i;
+    } else if (axis.out == 2 * axis.in) {
+      at = i / 2;
+    } else {
+      at = static_cast<dim_t>(floorf(static_cast<float>(i) * step));
+    }
+    positions[i] = clamp(at, axis.in);
+  }
+}
+
+template <class T>
+T source_of(const ResampleAxis& axis, T step, dim_t i) {
+  return axis.align_corners ? step * static_cast<T>(i) : step * (static_cast<T>(i) + T(0.5)) - T(0.5);
+}
+
+template <class T>
+void fill_linear(const ResampleAxis& axis, const Tables<T>& tables) {
+  const T step = step_of<T>(axis);
+  for (dim_t i = 0; i < axis.out; ++i) {
+    T source = axis.in == axis.out ? static_cast<T>(i) : source_of(axis, step, i);
+    if (source < 0) source = 0;
+    const dim_t first = clamp(static_cast<dim_t>(source), axis.in);
+    T rest = source - static_cast<T>(first);
+    if (rest > 1) rest = 1;
+    tables.positions[2 * i] = first;
+    tables.positions[2 * i + 1] = clamp(first + 1, axis.in);
+    tables.weights[2 * i] = 1 - rest;
+    tables.weights[2 * i + 1] = rest;
+  }
+}
+
+template <class T>
+void fill_cubic(const ResampleAxis& axis, const Tables<T>& tables) {
+  const T step = step_of<T>(axis);
+  for (dim_t i = 0; i < axis.out; ++i) {
+    const T source = source_of(axis, step, i);
+    const T below = static_cast<T>(floor(static_cast<double>(source)));
+    const dim_t first = static_cast<dim_t>(below) - 1;
+    for (dim_t t = 0; t < 4; ++t) tables.positions[4 * i + t] = clamp(first + t, axis.in);
+    cubic_weights(source - below, T(-0.75), tables.weights + 4 * i);
+  }
+}
+
+template <class T>
+T triangle(T x) {
+  x = x < 0 ? -x : x;
+  return x < 1 ? 1 - x : T(0);
+}
+
+template <class T>
+T keys_cubic(T x) {
+  const T a = T(-0.5);
+  x = x < 0 ? -x : x;
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
+  return 0;
+}
+
+// When shrinking, the filter is stretched over all the inputs that an output covers.
+template <class T>
+struct Smoothing {
+  T step, support, inverse;
+  bool cubic;
+
+  Smoothing(const ResampleAxis& axis, bool is_cubic) : step(step_of<T>(axis)), cubic(is_cubic) {
+    const T half = cubic ? T(2) : T(1);
+    support = step >= 1 ? half * step : half;
+    inverse = step >= 1 ? 1 / step : T(1);
+  }
+  dim_t taps() const { return 2 * static_cast<dim_t>(ceil(static_cast<double>(support))) + 1; }
+};
+
+template <class T>
+void fill_smoothed(const ResampleAxis& axis, const Smoothing<T>& smoothing, const Tables<T>& tables) {
+  const dim_t taps = smoothing.taps();
+  for (dim_t i = 0; i < axis.out; ++i) {
+    const T center = smoothing.step * (static_cast<T>(i) + T(0.5));
+    dim_t first = static_cast<dim_t>(center - smoothing.support + T(0.5));
+    dim_t end = static_cast<dim_t>(center + smoothing.support + T(0.5));
+    if (first < 0) first = 0;
+    if (end > axis.in) end = axis.in;
+    if (end - first > taps) end = first + taps;
+    T total = 0;
+    for (dim_t t = 0; t < taps; ++t) {
+      const dim_t at = first + t;
+      T weight = 0;
+      if (at < end) {
+        const T distance = (static_cast<T>(at) - center + T(0.5)) * smoothing.inverse;
+        weight = smoothing.cubic ? keys_cubic(distance) : triangle(distance);
+      }
+      total += weight;
+      tables.positions[i * taps + t] = clamp(at, axis.in);
+      tables.weights[i * taps + t] = weight;
+    }
+    if (total != 0) {
+      for (dim_t t = 0; t < taps; ++t) tables.weights[i * taps + t] /= total;
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+AxisTaps<T> make_axis_taps(KernelContext& ctx, const ResampleAxis& axis, Interpolation kind) {
+  dim_t taps = 1;
+  const bool smoothed = kind == Interpolation::LinearSmoothed || kind == Interpolation::CubicSmoothed;
+  const Smoothing<T> smoothing(axis, kind == Interpolation::CubicSmoothed);
+  if (kind == Interpolation::Linear) taps = 2;
+  if (kind == Interpolation::Cubic) taps = 4;
+  if (smoothed) taps = smoothing.taps();
+  const Tables<T> tables = take<T>(ctx, axis.out * taps);
+  if (!tables.positions || !tables.weights) return {0, nullptr, nullptr};
+  if (smoothed) {
+    fill_smoothed(axis, smoothing, tables);
+  } else if (kind == Interpolation::Linear) {
+    fill_linear(axis, tables);
+  } else if (kind == Interpolation::Cubic) {
+    fill_cubic(axis, tables);
+  } else {
+    fill_nearest(axis, kind == Interpolation::NearestExact, tables.positions);
+    for (dim_t i = 0; i < axis.out; ++i) tables.weights[i] = 1;
+  }
+  return {taps, tables.positions, tables.weights};
+}
+
+template AxisTaps<float> make_axis_taps<float>(KernelContext&, const ResampleAxis&, Interpolation);
+template AxisTaps<double> make_axis_taps<double>(KernelContext&, const ResampleAxis&, Interpolation);
+
+}  // namespace penlight::portable

@@ -1,0 +1,103 @@
+// Channels to pixels and back: only moves, described as views.
+#include <penlight/kernel.h>
+
+#include "kernels/common/view.h"
+
+namespace penlight::portable {
+
+namespace {
+
+// Splits dimension `d` of a view into [size / inner, inner].
+void split_dim(View& view, int d, dim_t inner) {
+  const dim_t stride = view.strides[d];
+  view.sizes[d] /= inner;
+  view.strides[d] = stride * inner;
+  view.insert_dim(d + 1, inner, stride);
+}
+
+// Takes dimension `from` out and puts it in so that it becomes dimension `to`.
+void move_dim(View& view, int from, int to) {
+  const dim_t size = view.sizes[from], stride = view.strides[from];
+  view.remove_dim(from);
+  view.insert_dim(to, size, stride);
+}
+
+bool check_factor(KernelContext& ctx, const Tensor& self, dim_t lowest_rank, int64_t factor) {
+  if (self.dim() >= lowest_rank && self.dim() <= kMaxDim - 2 && factor > 0) return true;
+  ctx.fail(Status::InvalidArgument, "factor {} for an input of {} dimensions", factor, self.dim());
+  return false;
+}
+
+}  // namespace
+
+// [..., C r r, H, W] to [..., C, H r, W r].
+Tensor& pixel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t upscale_factor, Tensor& out) {
+  if (!check_factor(ctx, self, 3, upscale_factor) || !check_same_dtype(ctx, self, out)) return out;
+  const dim_t r = static_cast<dim_t>(upscale_factor);
+  const int c = static_cast<int>(self.dim()) - 3;
+  if (self.size(-3) % r != 0 || self.size(-3) / r % r != 0) {
+    ctx.fail(Status::InvalidArgument, "{} channels are not a multiple of {} squared", self.size(-3), r);
+    return out;
+  }
+  dim_t sizes[kMaxDim];
+  for (dim_t d = 0; d < self.dim(); ++d) sizes[d] = self.size(d);
+  sizes[c] /= r * r;
+  sizes[c + 1] *= r;
+  sizes[c + 2] *= r;
+  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(self.dim())))) return out;
+  View from = view_of(self), to = view_of(out);
+  split_dim(from, c, r);       // [C r, r, H, W]
+  split_dim(from, c, r);       // [C, r, r, H, W]
+  split_dim(to, c + 2, r);     // [C, H r, W, r]
+  split_dim(to, c + 1, r);     // [C, H, r, W, r]
+  move_dim(to, c + 2, c + 1);  // [C, r, H, W, r]
+  move_dim(to, c + 4, c + 2);  // [C, r, r, H, W]
+  move_view(out.element_size(), from, to);
+  return out;
+}
+
+// [..., C, H r, W r] to [..., C r r, H, W].
+Tensor& pixel_unshuffle_out(KernelContext& ctx, const Tensor& self, int64_t downscale_factor, Tensor& out) {
+  if (!check_factor(ctx, self, 3, downscale_factor) || !check_same_dtype(ctx, self, out)) return out;
+  const dim_t r = static_cast<dim_t>(downscale_factor);
+  const int c = static_cast<int>(self.dim()) - 3;
+  if (self.size(-1) % r != 0 || self.size(-2) % r != 0) {
+    ctx.fail(Status::InvalidArgument, "an image of [{}, {}] does not divide by {}", self.size(-2),
+             self.size(-1), r);
+    return out;
+  }
+  dim_t sizes[kMaxDim];
+  for (dim_t d = 0; d < self.dim(); ++d) sizes[d] = self.size(d);
+  sizes[c] *= r * r;
+  sizes[c + 1] /= r;
+  sizes[c + 2] /= r;
+  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(self.dim())))) return out;
+  View from = view_of(self), to = view_of(out);
+  split_dim(to, c, r);
+  split_dim(to, c, r);
+  split_dim(from, c + 2, r);
+  split_dim(from, c + 1, r);
+  move_dim(from, c + 2, c + 1);
+  move_dim(from, c + 4, c + 2);
+  move_view(out.element_size(), from, to);
+  return out;
+}
+
+// [N, groups, C / groups, ...] with the two transposed.
+Tensor& channel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t groups, Tensor& out) {
+  if (!check_factor(ctx, self, 3, groups) || !check_same_dtype(ctx, self, out)) return out;
+  const dim_t g = static_cast<dim_t>(groups);
+  if (self.size(1) % g != 0) {
+    ctx.fail(Status::InvalidArgument, "{} groups do not divide {} channels", g, self.size(1));
+    return out;
+  }
+  if (!ctx.resize(out, self.sizes()) || self.numel() == 0) return out;
+  View from = view_of(self), to = view_of(out);
+  split_dim(from, 1, self.size(1) / g);
+  split_dim(to, 1, g);
+  move_dim(to, 2, 1);
+  move_view(out.element_size(), from, to);
+  return out;
+}
+
+}  // namespace penlight::portable

@@ -1,0 +1,318 @@
+// Upsampling (and shrinking) of signals, images and volumes.
+//
+// All kinds are separable: each axis has a table of the inputs and weights that
+// make one output (resample.h). Nearest neighbours are moved, not computed.
+#include <penlight/kernel.h>
+#include <string.h>
+
+#include "kernels/common/checks.h"
+#include "kernels/common/convert.h"
+#include "resample.h"
+#include "vector.h"
+
+namespace penlight::portable {
+
+namespace {
+
+constexpr dim_t kChannelChunk = 64;
+
+// Signals and images are volumes with leading dimensions of size 1.
+struct Resample {
+  const Tensor& input;
+  Tensor& out;
+  ResampleAxis axes[3];
+  dim_t in_stride[3] = {}, out_stride[3] = {};
+
+  // Offsets of an image and channel.
+  dim_t in_plane(dim_t n, dim_t c) const { return n * input.stride(0) + c * input.stride(1); }
+  dim_t out_plane(dim_t n, dim_t c) const { return n * out.stride(0) + c * out.stride(1); }
+};
+
+template <class Unit>
+void move_nearest(const Resample& job, const AxisTaps<float> tables[3]) {
+  const Unit* input = job.input.const_data_ptr<Unit>();
+  Unit* out = job.out.mutable_data_ptr<Unit>();
+  const dim_t channels = job.input.size(1);
+  const bool channels_last = job.input.stride(1) == 1 && job.out.stride(1) == 1 && channels > 1;
+  const dim_t planes = channels_last ? 1 : channels;
+  for (dim_t n = 0; n < job.input.size(0); ++n) {
+    for (dim_t c = 0; c < planes; ++c) {
+      for (dim_t d = 0; d < job.axes[0].out; ++d) {
+        for (dim_t h = 0; h < job.axes[1].out; ++h) {
+          const Unit* from = input + job.in_plane(n, c) + tables[0].positions[d] * job.in_stride[0] +
+                             tables[1].positions[h] * job.in_stride[1];
+          Unit* to = out + job.out_plane(n, c) + d * job.out_stride[0] + h * job.out_stride[1];
+          for (dim_t w = 0; w < job.axes[2].out; ++w) {
+            const Unit* source = from + tables[2].positions[w] * job.in_stride[2];
+            if (channels_last) {
+              memcpy(to + w * job.out_stride[2], source, static_cast<size_t>(channels) * sizeof(Unit));
+            } else {
+              to[w * job.out_stride[2]] = *source;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// One output position of `count` channels that lie side by side in the input.
+template <class S, class T>
+void blend_channels(const Resample& job, const AxisTaps<T> tables[3], const dim_t at[3], const S* from,
+                    dim_t count, S* to) {
+  T sums[kChannelChunk] = {};
+  constexpr int lanes = VectorOf<T>::lanes;
+  for (dim_t i = 0; i < tables[0].taps; ++i) {
+    const dim_t d = at[0] * tables[0].taps + i;
+    for (dim_t j = 0; j < tables[1].taps; ++j) {
+      const dim_t h = at[1] * tables[1].taps + j;
+      for (dim_t k = 0; k < tables[2].taps; ++k) {
+        const dim_t w = at[2] * tables[2].taps + k;
+        const T weight = tables[0].weights[d] * tables[1].weights[h] * tables[2].weights[w];
+        const S* source = from + tables[0].positions[d] * job.in_stride[0] +
+                          tables[1].positions[h] * job.in_stride[1] +
+                          tables[2].positions[w] * job.in_stride[2];
+        dim_t c = 0;
+        if constexpr (same_type<S, T>) {
+          const Vector<T> weights = splat(weight);
+          for (; c + lanes <= count; c += lanes) {
+            store_vector<T>(sums + c, load_vector(sums + c) + weights * load_vector(source + c));
+          }
+        }
+        for (; c < count; ++c) sums[c] += weight * static_cast<T>(source[c]);
+      }
+    }
+  }
+  const dim_t step = job.out.stride(1);
+  for (dim_t c = 0; c < count; ++c) to[c * step] = static_cast<S>(sums[c]);
+}
+
+// One row of outputs: along the row first, then across, as the sums of ATen go.
+template <class S, class T>
+void blend_row(const Resample& job, const AxisTaps<T> tables[3], dim_t d, dim_t h, const S* from, S* to) {
+  const AxisTaps<T>& row = tables[2];
+  for (dim_t w = 0; w < job.axes[2].out; ++w) {
+    T sum = 0;
+    for (dim_t i = d * tables[0].taps; i < (d + 1) * tables[0].taps; ++i) {
+      T plane = 0;
+      for (dim_t j = h * tables[1].taps; j < (h + 1) * tables[1].taps; ++j) {
+        const S* line =
+            from + tables[0].positions[i] * job.in_stride[0] + tables[1].positions[j] * job.in_stride[1];
+        T part = 0;
+        for (dim_t k = w * row.taps; k < (w + 1) * row.taps; ++k) {
+          part += row.weights[k] * static_cast<T>(line[row.positions[k] * job.in_stride[2]]);
+        }
+        plane += tables[1].weights[j] * part;
+      }
+      sum += tables[0].weights[i] * plane;
+    }
+    to[w * job.out_stride[2]] = static_cast<S>(sum);
+  }
+}
+
+template <class S>
+void blend(const Resample& job, const AxisTaps<Compute<S>> tables[3]) {
+  using T = Compute<S>;
+  const S* input = job.input.const_data_ptr<S>();
+  S* out = job.out.mutable_data_ptr<S>();
+  const dim_t channels = job.input.size(1);
+  const bool channels_last = job.input.stride(1) == 1 && channels > 1;
+  for (dim_t n = 0; n < job.input.size(0); ++n) {
+    for (dim_t c = 0; c < channels; c += channels_last ? kChannelChunk : 1) {
+      const dim_t count = channels - c < kChannelChunk ? channels - c : kChannelChunk;
+      const S* from = input + job.in_plane(n, c);
+      for (dim_t d = 0; d < job.axes[0].out; ++d) {
+        for (dim_t h = 0; h < job.axes[1].out; ++h) {
+          S* to = out + job.out_plane(n, c) + d * job.out_stride[0] + h * job.out_stride[1];
+          if (!channels_last) {
+            blend_row<S, T>(job, tables, d, h, from, to);
+            continue;
+          }
+          for (dim_t w = 0; w < job.axes[2].out; ++w) {
+            const dim_t at[3] = {d, h, w};
+            blend_channels<S, T>(job, tables, at, from, count, to + w * job.out_stride[2]);
+          }
+        }
+      }
+    }
+  }
+}
+
+// `scales` holds one for each of `dims` axes, 0 where there is none.
+void upsample(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<int64_t> output_size,
+              const double* scales, bool align_corners, Interpolation kind, Tensor& out) {
+  if (!check_rank(ctx, input, dims + 2, "input") || !check_same_dtype(ctx, input, out)) return;
+  if (output_size.size() != static_cast<size_t>(dims)) {
+    ctx.fail(Status::InvalidArgument, "output_size has {} values, {} are wanted", output_size.size(), dims);
+    return;
+  }
+  Resample job = {input, out, {}, {}, {}};
+  dim_t sizes[5] = {input.size(0), input.size(1)};
+  for (int d = 0; d < dims; ++d) {
+    ResampleAxis& axis = job.axes[3 - dims + d];
+    axis.in = input.size(2 + d);
+    axis.out = sizes[2 + d] = static_cast<dim_t>(output_size[static_cast<size_t>(d)]);
+    axis.scale = scales[d];
+    axis.align_corners = align_corners;
+    if (axis.in < 1 || axis.out < 1) {
+      ctx.fail(Status::InvalidArgument, "sizes have to be at least 1, got {} and {}", axis.in, axis.out);
+      return;
+    }
+  }
+  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dims + 2))) || out.numel() == 0) return;
+  for (int d = 0; d < dims; ++d) {
+    job.in_stride[3 - dims + d] = input.stride(2 + d);
+    job.out_stride[3 - dims + d] = out.stride(2 + d);
+  }
+  if (kind == Interpolation::Nearest || kind == Interpolation::NearestExact) {
+    AxisTaps<float> tables[3];
+    for (int d = 0; d < 3; ++d) tables[d] = make_axis_taps<float>(ctx, job.axes[d], kind);
+    if (!ctx.ok()) return;
+    dispatch_bytes(ctx, input.dtype(),
+                   [&](auto tag) { move_nearest<typename decltype(tag)::type>(job, tables); });
+    return;
+  }
+  dispatch<Floats>(ctx, input.dtype(), [&](auto tag) {
+    using S = typename decltype(tag)::type;
+    AxisTaps<Compute<S>> tables[3];
+    for (int d = 0; d < 3; ++d) {
+      // Axes that are only there to make a volume have one tap.
+      const Interpolation along = d < 3 - dims ? Interpolation::Nearest : kind;
+      tables[d] = make_axis_taps<Compute<S>>(ctx, job.axes[d], along);
+    }
+    if (ctx.ok()) blend<S>(job, tables);
+  });
+}
+
+// The .vec overloads give a size or factors, never both.
+void upsample_vec(KernelContext& ctx, int dims, const Tensor& input, Optional<ArrayRef<int64_t>> output_size,
+                  Optional<ArrayRef<double>> scale_factors, bool align_corners, Interpolation kind,
+                  Tensor& out) {
+  int64_t sizes[3] = {};
+  double scales[3] = {};
+  const size_t count = static_cast<size_t>(dims);
+  if (output_size.has_value() == scale_factors.has_value() || !check_rank(ctx, input, dims + 2, "input") ||
+      (scale_factors.has_value() && scale_factors.value().size() != count)) {
+    ctx.fail(Status::InvalidArgument, "give output_size or {} scale_factors", dims);
+    return;
+  }
+  if (output_size.has_value()) {
+    upsample(ctx, dims, input, output_size.value(), scales, align_corners, kind, out);
+    return;
+  }
+  for (size_t d = 0; d < count; ++d) {
+    scales[d] = scale_factors.value()[d];
+    sizes[d] = static_cast<int64_t>(static_cast<double>(input.size(2 + static_cast<dim_t>(d))) * scales[d]);
+  }
+  upsample(ctx, dims, input, ArrayRef<int64_t>(sizes, count), scales, align_corners, kind, out);
+}
+
+}  // namespace
+
+Tensor& upsample_nearest1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                               Optional<double> scales, Tensor& out) {
+  const double all[] = {scales.value_or(0)};
+  upsample(ctx, 1, self, output_size, all, false, Interpolation::Nearest, out);
+  return out;
+}
+
+Tensor& upsample_nearest2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                               Optional<double> scales_h, Optional<double> scales_w, Tensor& out) {
+  const double all[] = {scales_h.value_or(0), scales_w.value_or(0)};
+  upsample(ctx, 2, self, output_size, all, false, Interpolation::Nearest, out);
+  return out;
+}
+
+Tensor& upsample_nearest2d_vec_out(KernelContext& ctx, const Tensor& input,
+                                   Optional<ArrayRef<int64_t>> output_size,
+                                   Optional<ArrayRef<double>> scale_factors, Tensor& out) {
+  upsample_vec(ctx, 2, input, output_size, scale_factors, false, Interpolation::Nearest, out);
+  return out;
+}
+
+Tensor& upsample_nearest3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                               Optional<double> scales_d, Optional<double> scales_h,
+                               Optional<double> scales_w, Tensor& out) {
+  const double all[] = {scales_d.value_or(0), scales_h.value_or(0), scales_w.value_or(0)};
+  upsample(ctx, 3, self, output_size, all, false, Interpolation::Nearest, out);
+  return out;
+}
+
+Tensor& upsample_nearest_exact1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                                     Optional<double> scales, Tensor& out) {
+  const double all[] = {scales.value_or(0)};
+  upsample(ctx, 1, self, output_size, all, false, Interpolation::NearestExact, out);
+  return out;
+}
+
+Tensor& upsample_nearest_exact2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                                     Optional<double> scales_h, Optional<double> scales_w, Tensor& out) {
+  const double all[] = {scales_h.value_or(0), scales_w.value_or(0)};
+  upsample(ctx, 2, self, output_size, all, false, Interpolation::NearestExact, out);
+  return out;
+}
+
+Tensor& upsample_nearest_exact3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                                     Optional<double> scales_d, Optional<double> scales_h,
+                                     Optional<double> scales_w, Tensor& out) {
+  const double all[] = {scales_d.value_or(0), scales_h.value_or(0), scales_w.value_or(0)};
+  upsample(ctx, 3, self, output_size, all, false, Interpolation::NearestExact, out);
+  return out;
+}
+
+Tensor& upsample_linear1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                              bool align_corners, Optional<double> scales, Tensor& out) {
+  const double all[] = {scales.value_or(0)};
+  upsample(ctx, 1, self, output_size, all, align_corners, Interpolation::Linear, out);
+  return out;
+}
+
+Tensor& upsample_bilinear2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                                bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
+                                Tensor& out) {
+  const double all[] = {scales_h.value_or(0), scales_w.value_or(0)};
+  upsample(ctx, 2, self, output_size, all, align_corners, Interpolation::Linear, out);
+  return out;
+}
+
+Tensor& upsample_bilinear2d_vec_out(KernelContext& ctx, const Tensor& input,
+                                    Optional<ArrayRef<int64_t>> output_size, bool align_corners,
+                                    Optional<ArrayRef<double>> scale_factors, Tensor& out) {
+  upsample_vec(ctx, 2, input, output_size, scale_factors, align_corners, Interpolation::Linear, out);
+  return out;
+}
+
+Tensor& upsample_trilinear3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                                 bool align_corners, Optional<double> scales_d, Optional<double> scales_h,
+                                 Optional<double> scales_w, Tensor& out) {
+  const double all[] = {scales_d.value_or(0), scales_h.value_or(0), scales_w.value_or(0)};
+  upsample(ctx, 3, self, output_size, all, align_corners, Interpolation::Linear, out);
+  return out;
+}
+
+Tensor& upsample_bicubic2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                               bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
+                               Tensor& out) {
+  const double all[] = {scales_h.value_or(0), scales_w.value_or(0)};
+  upsample(ctx, 2, self, output_size, all, align_corners, Interpolation::Cubic, out);
+  return out;
+}
+
+// With the filter widened when shrinking (antialias=True).
+Tensor& upsample_bilinear2d_aa_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                                   bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
+                                   Tensor& out) {
+  const double all[] = {scales_h.value_or(0), scales_w.value_or(0)};
+  upsample(ctx, 2, self, output_size, all, align_corners, Interpolation::LinearSmoothed, out);
+  return out;
+}
+
+Tensor& upsample_bicubic2d_aa_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                                  bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
+                                  Tensor& out) {
+  const double all[] = {scales_h.value_or(0), scales_w.value_or(0)};
+  upsample(ctx, 2, self, output_size, all, align_corners, Interpolation::CubicSmoothed, out);
+  return out;
+}
+
+}  // namespace penlight::portable
