@@ -1,9 +1,9 @@
 """From a PyTorch model to a program: the only file that knows the order of the stages.
 
-    nn.Module -> ExportedProgram -> EdgeProgram -> ... -> program
-              export           to_edge
+    nn.Module --export--> ExportedProgram --to_edge--> EdgeProgram --plan_memory--> PlanProgram --emit--> Program
 
-Each stage can be called alone. torch is imported with this file.
+Each stage can be called alone, and `compile` is all of them. torch is imported
+with this file.
 """
 
 from __future__ import annotations
@@ -19,15 +19,115 @@ from penlight.dialects.aten import method_of
 from penlight.dialects.capture import capture
 from penlight.dialects.core import decompositions, legal_for
 from penlight.dialects.edge import verify
+from penlight.emit import emit
 from penlight.errors import InvalidInput
+from penlight.flatten import flatten
+from penlight.flatten.kernels import check_kernels
 from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
+from penlight.ir.plan import PlanProgram
+from penlight.memory import Algorithm, elide_views, greedy
+from penlight.memory.planner import plan_memory as place_buffers
 from penlight.ops.table import default_table
 from penlight.passes import recipes
 from penlight.passes.base import Pass, Report, count_nodes, remove_dead, run
 from penlight.passes.decompose import decompose
+from penlight.program import Program
 
-TARGETS = ("cpu", "portable")
+# The kernel libraries of each target, in the order they are asked.
+TARGETS = {"cpu": ("optimized", "portable"), "portable": ("portable",)}
 Exported = ExportedProgram | Mapping[str, ExportedProgram]
+
+
+def compile(
+    model: Any,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    target: str = "cpu",
+    passes: Mapping[str, Sequence[Pass]] | None = None,
+    constant_methods: Mapping[str, Any] | None = None,
+    algorithm: Algorithm = greedy,
+    alignment: int = 16,
+    plan_inputs: bool = True,
+    plan_outputs: bool = True,
+    debug: bool = True,
+) -> Program:
+    """Compile a PyTorch model into a program.
+
+    Args:
+        model: a module, a method of one, an ExportedProgram, or a dict from method
+            name to any of these or to `(module, args)`, `(module, args, kwargs)`.
+            Methods of one model share its weights and state.
+        args, kwargs: example inputs, when `model` is one module.
+        dynamic_shapes: as for torch.export; every dynamic dimension needs an upper bound.
+        target: "cpu", or "portable" for programs that ExecuTorch's runtime can run as well.
+        passes: your own graph passes: {"aten" | "core" | "edge": [function]}.
+        constant_methods: methods that only return a value, {"get_vocab_size": 32000}.
+        algorithm, alignment, plan_inputs, plan_outputs: see plan_memory.
+        debug: keep source lines and the names of inputs in the file.
+
+    Raises:
+        ExportError, UnboundedShape, NoKernel, NotSupported: with what to do about it.
+    """
+    report = Report()
+    start = time.perf_counter()
+    exported = export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+    report.add("torch export", 0, 0, start)
+    edge = to_edge(exported, target=target, passes=passes, report=report)
+    edge.constant_methods.update(constant_methods or {})
+    planned = plan_memory(
+        edge,
+        algorithm=algorithm,
+        alignment=alignment,
+        plan_inputs=plan_inputs,
+        plan_outputs=plan_outputs,
+        report=report,
+    )
+    start = time.perf_counter()
+    program = emit(planned, debug=debug, report=report)
+    report.add("emit", _count_steps(planned), 0, start)
+    return program
+
+
+def plan_memory(
+    edge: EdgeProgram,
+    *,
+    algorithm: Algorithm = greedy,
+    alignment: int = 16,
+    plan_inputs: bool = True,
+    plan_outputs: bool = True,
+    report: Report | None = None,
+) -> PlanProgram:
+    """Write each method as instructions over out variants, check their kernels, and place every tensor.
+
+    Args:
+        algorithm: penlight.memory.greedy, naive, or a function of your own.
+        alignment: of each tensor, in bytes, a power of two.
+        plan_inputs, plan_outputs: False leaves that memory to the caller.
+
+    Raises:
+        NoKernel: lists every operator without a kernel.
+        UnboundedShape, InvalidPlan.
+    """
+    report = report if report is not None else Report()
+    start = time.perf_counter()
+    plan = flatten(edge)
+    report.add("out variants", _count_steps(plan), 0, start)
+    start = time.perf_counter()
+    check_kernels(plan, default_table(), TARGETS[edge.target])
+    report.add("kernel check", _count_steps(plan), 0, start)
+    start = time.perf_counter()
+    dropped = elide_views(plan, plan_inputs=plan_inputs, plan_outputs=plan_outputs)
+    report.add("elide views", _count_steps(plan), dropped, start)
+    start = time.perf_counter()
+    report.memory = place_buffers(plan, algorithm=algorithm, alignment=alignment)
+    report.add("plan memory", _count_steps(plan), sum(r.in_place for r in report.memory), start)
+    return plan
+
+
+def _count_steps(plan: PlanProgram) -> int:
+    return sum(len(one.steps) for one in plan.plans)
 
 
 def export(
@@ -108,8 +208,9 @@ def _aten(exported: Exported, target: str, report: Report) -> EdgeProgram:
     start = time.perf_counter()
     programs = exported if isinstance(exported, Mapping) else {"forward": exported}
     program = EdgeProgram({}, {}, target)
+    keys: dict[Any, str] = {}
     for name, one in programs.items():
-        method, tensors = method_of(name, one, lambda key, tensor: _share(program.tensors, key, tensor))
+        method, tensors = method_of(name, one, lambda key, tensor: _share(program.tensors, keys, key, tensor))
         program.methods[name] = method
         program.tensors.update(tensors)
     _agree_on_state(program)
@@ -117,17 +218,19 @@ def _aten(exported: Exported, target: str, report: Report) -> EdgeProgram:
     return program
 
 
-def _share(tensors: Mapping[str, torch.Tensor], name: str, tensor: torch.Tensor) -> str:
-    """The key of a tensor: its qualified name, unless another model has a different tensor of that name."""
+def _share(
+    tensors: Mapping[str, torch.Tensor], keys: dict[Any, str], name: str, tensor: torch.Tensor
+) -> str:
+    """The key of a tensor: the one its memory has already, else its qualified name, made unique."""
+    memory = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+    if tensor.numel() and memory in keys:
+        return keys[memory]
     key, number = name, 1
-    while key in tensors and not _same_memory(tensors[key], tensor):
+    while key in tensors or key in keys.values():
         number += 1
         key = f"{name}#{number}"
+    keys[memory if tensor.numel() else key] = key
     return key
-
-
-def _same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.dtype == b.dtype and a.stride() == b.stride()
 
 
 def _agree_on_state(program: EdgeProgram) -> None:
@@ -143,7 +246,8 @@ def _agree_on_state(program: EdgeProgram) -> None:
 
 def _decompose(program: EdgeProgram, report: Report) -> None:
     start, before = time.perf_counter(), count_nodes(program)
-    legal, table = legal_for(program.target, default_table()), decompositions()
+    legal = legal_for(program.target, default_table(), TARGETS[program.target])
+    table = decompositions(program.target, default_table(), TARGETS[program.target])
     for method in program.methods.values():
         method.graph_module = decompose(method.graph_module, legal, table)
         _rename(method)

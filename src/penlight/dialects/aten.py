@@ -37,11 +37,13 @@ def method_of(
     methods of one model share theirs.
     """
     module = copy_module(exported.graph_module)
+    _merge_aliases(exported, module.graph)
     try:
         written = functionalize(module.graph) if mutates(module.graph) else {}
     except CannotFunctionalize:
         # torch re-traces the program, which takes longer, but knows every operator.
-        exported = exported.run_decompositions({})
+        with torch.enable_grad():
+            exported = exported.run_decompositions({})
         module = copy_module(exported.graph_module)
         written = {}
     method, tensors = _with_specs(name, exported, module, written, tensor_name)
@@ -63,6 +65,26 @@ def copy_module(module: GraphModule) -> GraphModule:
             value = getattr(module, str(node.target)) if not isinstance(value, GraphModule) else value
             attributes[str(node.target)] = copy_module(value) if isinstance(value, GraphModule) else value
     return GraphModule(attributes, graph)
+
+
+def _merge_aliases(exported: ExportedProgram, graph: Graph) -> None:
+    """Let tensors of the model that are one and the same have one placeholder.
+
+    Tied weights are such, and caches that a model holds both as a buffer and in
+    an object of its own: a write to either is a write to both.
+    """
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    first: dict[Any, Node] = {}
+    pairs = zip(exported.graph_signature.input_specs, placeholders, strict=True)
+    for spec, node in sorted(pairs, key=lambda pair: pair[0].kind is TorchInput.CONSTANT_TENSOR):
+        if spec.kind in (TorchInput.USER_INPUT, TorchInput.CUSTOM_OBJ, TorchInput.TOKEN) or spec.target is None:
+            continue
+        tensor = _tensor(exported, spec.target)
+        if tensor.numel() == 0:
+            continue
+        same = first.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype), node)
+        if same is not node:
+            node.replace_all_uses_with(same)
 
 
 def _copy_output_meta(old: Graph, new: Graph) -> None:

@@ -16,7 +16,8 @@ import torch
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._ops import OpOverload
 
-from penlight.dialects.out_variants import out_name, qualified_name
+from penlight.dialects.penlight_ops import twins
+from penlight.ops.out_variants import by_naming_rule, out_variant
 from penlight.ops.table import OpTable
 
 aten = torch.ops.aten
@@ -58,47 +59,59 @@ def _batch_norm(x, weight, bias, mean, var, training, momentum, eps, cudnn=False
 
 
 # In place of torch's decompositions, which hide what a kernel or a pass wants.
-_OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {aten.batch_norm.default: _batch_norm}
+_OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
+    aten.batch_norm.default: _batch_norm,
+    aten._unsafe_view.default: aten.view.default,
+}
 
 
-def legal_for(target: str, table: OpTable) -> Callable[[OpOverload], bool]:
+def legal_for(target: str, table: OpTable, libraries: tuple[str, ...]) -> Callable[[OpOverload], bool]:
     """Does an operator stay as it is for `target`?"""
+    splits = decompositions(target, table, libraries)
 
     @lru_cache(maxsize=None)
     def legal(op: OpOverload) -> bool:
         if op.namespace not in ("aten", "prims"):
-            return not _is_composite(op)  # the user's own operators
-        name = out_name(op) or qualified_name(op)
+            return not _is_composite(op)  # the user's own operators, and Penlight's
+        name = (out_variant(op) or by_naming_rule(op)).op
         if name.split(".")[0] in _NEVER_WHOLE or op in _SPLIT_ANYWAY:
             return False
         if torch.Tag.core in op.tags:
             # A core operator without a kernel is split if it can be.
-            return op not in decompositions() or has_kernel(name) or _is_view(op)
+            return op not in splits or has_kernel(name) or op.is_view
         return has_kernel(name)
 
     def has_kernel(name: str) -> bool:
-        if target == "portable":
-            return name in PORTABLE_WHOLE
-        return name in table
+        return name in PORTABLE_WHOLE if target == "portable" else bool(table.rows(name, libraries))
 
     return legal
 
 
+def decompositions(
+    target: str, table: OpTable, libraries: tuple[str, ...]
+) -> Mapping[OpOverload, Callable[..., Any]]:
+    """How each operator is split.
+
+    Composites that a kernel of Penlight's computes whole become that operator,
+    and behind torch's core table stands the rest of its decompositions, for what
+    is not core.
+    """
+    splits = dict(_torch_decompositions())
+    splits.update(_OWN_DECOMPOSITIONS)
+    if target != "portable":
+        splits.update(twins(table, libraries))
+    return splits
+
+
 @lru_cache(maxsize=1)
-def decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """torch's core table, and behind it the rest of torch's decompositions for what is not core."""
-    table: dict[Any, Callable[..., Any]] = {
+def _torch_decompositions() -> dict[OpOverload, Callable[..., Any]]:
+    splits: dict[OpOverload, Callable[..., Any]] = {
         op: split
         for op, split in decomposition_table.items()
         if isinstance(op, OpOverload) and torch.Tag.core not in op.tags and op.namespace == "aten"
     }
-    table.update(core_aten_decompositions())
-    table.update(_OWN_DECOMPOSITIONS)
-    return table
-
-
-def _is_view(op: OpOverload) -> bool:
-    return op.is_view
+    splits.update(core_aten_decompositions())
+    return splits
 
 
 def _is_composite(op: OpOverload) -> bool:

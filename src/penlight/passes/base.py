@@ -37,9 +37,13 @@ class Stage:
 
 @dataclass
 class Report:
-    """What each stage of a compilation did; `str` prints it as a table."""
+    """What each stage of a compilation did; `str` prints it as a table.
+
+    `memory` has, for each method, what its memory holds over its steps (MemoryReport).
+    """
 
     stages: list[Stage] = field(default_factory=list)
+    memory: list[Any] = field(default_factory=list)
 
     def add(self, name: str, nodes: int, changed: int, start: float) -> None:
         """Record a stage that began at `start`, a time of time.perf_counter."""

@@ -1,0 +1,90 @@
+"""Operators of Penlight's own: composites that one kernel computes better than their parts.
+
+The table of kernels gives their schemas (`penlight::lstm`, ...); here they are
+made known to torch, so that a graph with them can be built, checked and run in
+eager mode, where they mean what ATen's operator of that name does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from penlight.ops.table import OpTable
+
+aten = torch.ops.aten
+NAMESPACE = "penlight"
+
+# What each means, by its name without the namespace, and the overload of ATen's that it replaces.
+_MEANING: dict[str, OpOverload] = {
+    "scaled_dot_product_attention": aten.scaled_dot_product_attention.default,
+    "lstm": aten.lstm.input,
+    "gru": aten.gru.input,
+    "rms_norm": aten.rms_norm.default,
+}
+
+
+@lru_cache(maxsize=None)
+def _library() -> torch.library.Library:
+    return torch.library.Library(NAMESPACE, "FRAGMENT")
+
+
+def twins(table: OpTable, libraries: tuple[str, ...]) -> dict[OpOverload, OpOverload]:
+    """ATen's composites -> Penlight's operators, as far as `libraries` have a kernel."""
+    found: dict[OpOverload, OpOverload] = {}
+    for name, meaning in _MEANING.items():
+        rows = [row for row in table.rows(f"{NAMESPACE}::{name}.out", libraries) if row.schema]
+        if rows:
+            assert rows[0].schema is not None
+            found[meaning] = _define(name, rows[0].schema, meaning)
+    return found
+
+
+@lru_cache(maxsize=None)
+def _define(name: str, schema: str, meaning: OpOverload) -> OpOverload:
+    library = _library()
+    if not hasattr(torch.ops.penlight, name):
+        library.define(schema.removeprefix(f"{NAMESPACE}::"))
+        library.impl(name, _eager(meaning), "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{NAMESPACE}::{name}", _SHAPES.get(name, _eager(meaning)), lib=library)
+    op: OpOverload = getattr(torch.ops.penlight, name).default
+    return op
+
+
+def _eager(meaning: OpOverload) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = meaning(*args, **kwargs)
+        # A result that is an argument, or part of one, would alias it.
+        return tuple(item.clone() for item in result) if isinstance(result, tuple) else result.clone()
+
+    return run
+
+
+# --- shapes of the results: running the composite on fake tensors would unroll it ---------------------
+
+
+def _attention_shape(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+    return query.new_empty((*query.shape[:-1], value.shape[-1]))
+
+
+def _lstm_shape(x: Any, hx: Any, params: Any, *args: Any) -> Any:
+    _, _, _, _, bidirectional, _ = args
+    width = hx[0].shape[-1] * (2 if bidirectional else 1)
+    return x.new_empty((*x.shape[:-1], width)), torch.empty_like(hx[0]), torch.empty_like(hx[1])
+
+
+def _gru_shape(x: Any, hx: Any, params: Any, *args: Any) -> Any:
+    _, _, _, _, bidirectional, _ = args
+    return x.new_empty((*x.shape[:-1], hx.shape[-1] * (2 if bidirectional else 1))), torch.empty_like(hx)
+
+
+_SHAPES: dict[str, Callable[..., Any]] = {
+    "scaled_dot_product_attention": _attention_shape,
+    "lstm": _lstm_shape,
+    "gru": _gru_shape,
+    "rms_norm": lambda x, *args, **kwargs: torch.empty_like(x),
+}
