@@ -17,17 +17,11 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from benchmarks.fresh import ROOT, is_fresh
+
 from . import Eager, Model, load
 
-ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build" / "models"
-
-
-def newest_source() -> float:
-    """When whatever decides the content of a file was last changed."""
-    python = [*(ROOT / "src" / "penlight").rglob("*.py"), *Path(__file__).parent.glob("*.py")]
-    sources = [path for path in python if path.relative_to(ROOT).parts[:3] != ("src", "penlight", "cli")]
-    return max(path.stat().st_mtime for path in [*sources, ROOT / "kernels" / "ops.yaml"])
 
 
 def compile_model(model: Model, target: str = "cpu") -> Any:
@@ -44,7 +38,7 @@ def compile_model(model: Model, target: str = "cpu") -> Any:
 def compiled(name: str, target: str = "cpu") -> Path:
     """The up-to-date .pte file of a model of this package."""
     path = BUILT / f"{name}-{target}.pte"
-    if not path.exists() or path.stat().st_mtime < newest_source():
+    if not is_fresh(path):
         BUILT.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}")  # several test workers may be at it
         compile_model(load(name), target).save(fresh)

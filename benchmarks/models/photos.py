@@ -1,4 +1,4 @@
-"""Photos that ship in scikit-image and scikit-learn, and the names of ImageNet's classes."""
+"""Photos as networks take them, and what classifiers answer."""
 
 from __future__ import annotations
 
@@ -9,20 +9,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from .wheels import folder
+from benchmarks.packages import class_names, photo_path
 
-_FOLDERS = {
-    "chelsea.png": "skimage/data",
-    "coffee.png": "skimage/data",
-    "astronaut.png": "skimage/data",
-    "flower.jpg": "sklearn/datasets/images",
-    "china.jpg": "sklearn/datasets/images",
-}
-
-
-def photo_path(name: str) -> Path:
-    package, *rest = _FOLDERS[name].split("/")
-    return folder(package).joinpath(*rest, name)
+__all__ = ["class_names", "classifier_input", "photo_path", "read", "top_classes"]
 
 
 def read(path: str | Path) -> Tensor:
@@ -45,16 +34,6 @@ def classifier_input(path: str | Path, size: int = 224) -> Tensor:
     left, top = (width - size) // 2, (height - size) // 2
     pixels = np.asarray(image.crop((left, top, left + size, top + size)), np.float32)
     return torch.from_numpy((pixels / 255 - 0.5) / 0.5).permute(2, 0, 1)[None].contiguous()
-
-
-def class_names() -> list[str]:
-    """The 1,000 ImageNet classes in the order of a classifier's outputs."""
-    data = folder("timm") / "data" / "_info"
-    words = dict(
-        line.split("\t", 1) for line in (data / "imagenet_synset_to_lemma.txt").read_text().splitlines()
-    )
-    order = (data / "imagenet_synsets.txt").read_text().split()
-    return [words[synset].split(",")[0] for synset in order]
 
 
 def top_classes(logits: Tensor, count: int = 5) -> list[tuple[str, float]]:

@@ -18,20 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.packages import PackageMissing, folder
 
-class PackageMissing(RuntimeError):
-    """A package with weights or photos is not installed."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"package {name} is not installed; `make models` installs all of them")
-
-
-def folder(package: str) -> Path:
-    """Where `package` is installed; the package is not imported."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise PackageMissing(package)
-    return Path(next(iter(spec.submodule_search_locations)))
+__all__ = ["PackageMissing", "folder", "safetensors", "source"]
 
 
 def source(package: str, file: str, **stand_ins: Any) -> types.ModuleType:
