@@ -76,7 +76,7 @@ native: $(READY)
 	@$(PY) cmake/build_backend.py native
 
 demo: build models ## compile a pretrained network and recognise a photo with it
-	@$(PY) -m penlight demo
+	@$(PY) examples/01_photo.py
 
 test: build ## Python tests without the slow ones, then the C++ tests
 	@failed=0; $(PY) -m pytest $(PYTEST) -m "not slow" || failed=1; \
