@@ -179,7 +179,7 @@ class Mover {
     const int last = dim_ - 1;
     // A few short items are quicker in a loop than in a call of memcpy.
     const bool copies = contiguous() && item_ * sizes_[last] > 32;
-    if (!contiguous() && dst_[last] == item_ && sizes_[last] >= 4) {
+    if (!contiguous() && dst_[last] == item_) {
       for (int d = 0; d < last; ++d) {
         if (src_[d] == item_ && sizes_[d] >= 4) tiled_ = d;
       }

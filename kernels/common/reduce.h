@@ -182,12 +182,15 @@ class ReduceLoop {
   template <class C, class Operation>
   void fold_rows(Operation& operation, dim_t offset) const {
     C buffer[kReduceRow];
+    // Without a copy into the buffer, calls need not be as many.
+    const bool direct = self_->scalar_type() == ScalarTypeOf<C>::value;
     const Dim row = inner_.count > 0 ? inner_.dims[inner_.count - 1] : Dim{1, 1, {}};
+    const dim_t longest = direct && row.in == 1 ? 4 * kReduceRow : kReduceRow;
     Position at = {};
     do {
-      for (dim_t first = 0; first < row.size; first += kReduceRow) {
+      for (dim_t first = 0; first < row.size; first += longest) {
         const dim_t left = row.size - first;
-        const dim_t count = left < kReduceRow ? left : kReduceRow;
+        const dim_t count = left < longest ? left : longest;
         operation.row(load(buffer, offset + at.in + first * row.in, row.in, count), count);
       }
     } while (inner_.next(at, 0, inner_.count - 1));
@@ -320,7 +323,8 @@ struct SumOf {
 // Folds with an associative and commutative function.
 template <class C, class Function>
 struct FoldOf {
-  static constexpr int kLanes = 8;
+  // So many that compilers keep the loop over them, and vectorize it.
+  static constexpr int kLanes = 32;
 
   explicit FoldOf(Tensor& to) : out(to) {}
 
@@ -338,8 +342,11 @@ struct FoldOf {
     for (; i + kLanes <= count; i += kLanes) {
       for (int k = 0; k < kLanes; ++k) lanes[k] = Function::apply(lanes[k], x[i + k]);
     }
-    for (; i < count; ++i) lanes[0] = Function::apply(lanes[0], x[i]);
-    for (int k = 0; k < kLanes; ++k) value[0] = Function::apply(value[0], lanes[k]);
+    for (int k = 0; i < count; ++i, ++k) lanes[k] = Function::apply(lanes[k], x[i]);
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+      for (int k = 0; k < width; ++k) lanes[k] = Function::apply(lanes[k], lanes[k + width]);
+    }
+    value[0] = Function::apply(value[0], lanes[0]);
   }
 
   void column(const C* x, int columns) {

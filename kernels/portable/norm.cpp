@@ -65,7 +65,7 @@ struct GreatestAbsolute {
   template <class C>
   static C apply(C a, C b) {
     const C size = absolute(b);
-    return (size > a || size != size) ? size : a;
+    return ((size > a) | (size != size)) ? size : a;
   }
 };
 
@@ -77,7 +77,7 @@ struct LeastAbsolute {
   template <class C>
   static C apply(C a, C b) {
     const C size = absolute(b);
-    return (size < a || size != size) ? size : a;
+    return ((size < a) | (size != size)) ? size : a;
   }
 };
 
