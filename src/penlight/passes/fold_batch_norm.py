@@ -1,0 +1,94 @@
+"""Fold batch norm into the convolution or linear layer before it.
+
+    bn(conv(x, w, b)) = conv(x, w * s, (b - mean) * s + beta),   s = gamma / sqrt(var + eps)
+
+Computed in float64 and rounded once to the weight's dtype.
+
+Needs:  edge dialect, weights constant, the layer used by nothing else.
+Keeps:  outputs up to rounding.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from penlight.passes.constants import Constants
+
+aten = torch.ops.aten
+batch_norm = aten._native_batch_norm_legit_no_training.default
+convolution = aten.convolution.default
+linear = aten.linear.default
+addmm = aten.addmm.default
+
+
+def fold_batch_norm(graph: Graph, constants: Constants) -> int:
+    """Rewrite `graph` in place; return how many were folded."""
+    if not constants.can_add():
+        return 0
+    folded = 0
+    for node in graph.find_nodes(op="call_function", target=batch_norm):
+        layer: Any = node.args[0]
+        if not isinstance(layer, Node) or layer.target not in (convolution, linear) or len(layer.users) > 1:
+            continue
+        results = [user for user in node.users if user.target is operator.getitem]
+        if len(results) != len(node.users) or any(user.args[1] != 0 for user in results):
+            continue
+        if _fold(graph, constants, node, layer):
+            for result in results:
+                result.replace_all_uses_with(layer)
+            folded += 1
+    return folded
+
+
+def _fold(graph: Graph, constants: Constants, norm: Node, layer: Node) -> bool:
+    _, gamma, beta, mean, variance, _, eps = norm.args
+    weight = constants.get(layer.args[1])
+    bias = constants.get(layer.args[2]) if len(layer.args) > 2 and layer.args[2] is not None else None
+    statistics = [constants.get(mean), constants.get(variance)]
+    if weight is None or None in statistics or not weight.is_floating_point():
+        return False
+    if len(layer.args) > 2 and layer.args[2] is not None and bias is None:
+        return False
+    affine = [constants.get(gamma) if gamma is not None else None, constants.get(beta) if beta is not None else None]
+    if (gamma is not None and affine[0] is None) or (beta is not None and affine[1] is None):
+        return False
+    if layer.target is linear and weight.dim() == 2 and layer.meta["val"].dim() != 2:
+        return False  # the norm's channels are not the layer's outputs
+    transposed = layer.target is convolution and bool(layer.args[6])
+    groups = int(layer.args[8]) if layer.target is convolution else 1  # type: ignore[arg-type]
+    scale, shift = _scale_and_shift(affine, statistics, float(eps))  # type: ignore[arg-type]
+    new_weight = _scaled(weight.double(), scale, transposed, groups).to(weight.dtype)
+    new_bias = (shift if bias is None else bias.double() * scale + shift).to(weight.dtype)
+    name = constants.names[layer.args[1]]  # type: ignore[index]
+    stem = name.removesuffix(".weight")
+    args = list(layer.args)
+    args[1] = constants.add(f"{stem}.folded.weight", new_weight)
+    new = constants.add(f"{stem}.folded.bias", new_bias)
+    args[2:3] = [new]
+    layer.args = tuple(args)
+    return True
+
+
+def _scale_and_shift(affine: Any, statistics: Any, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
+    mean, variance = (tensor.double() for tensor in statistics)
+    scale = (variance + eps).rsqrt()
+    if affine[0] is not None:
+        scale = scale * affine[0].double()
+    shift = -mean * scale
+    if affine[1] is not None:
+        shift = shift + affine[1].double()
+    return scale, shift
+
+
+def _scaled(weight: torch.Tensor, scale: torch.Tensor, transposed: bool, groups: int) -> torch.Tensor:
+    """Scale the output channels: dimension 0, or 1 within each group of a transposed convolution."""
+    if not transposed:
+        return weight * scale.reshape(-1, *[1] * (weight.dim() - 1))
+    inputs, outputs = weight.shape[:2]
+    grouped = weight.reshape(groups, inputs // groups, outputs, *weight.shape[2:])
+    factors = scale.reshape(groups, 1, outputs, *[1] * (weight.dim() - 2))
+    return (grouped * factors).reshape(weight.shape)
