@@ -1,0 +1,148 @@
+// Patches of an image as columns (im2col), and columns summed back into an image.
+#include <penlight/kernel.h>
+
+#include "kernels/common/checks.h"
+#include "kernels/common/convert.h"
+
+namespace penlight::portable {
+
+namespace {
+
+// How patches lie on an image along both axes.
+struct PatchGrid {
+  dim_t kernel[2], dilation[2], padding[2], stride[2], image[2], count[2];
+
+  dim_t positions() const { return count[0] * count[1]; }
+  dim_t taps() const { return kernel[0] * kernel[1]; }
+};
+
+bool make_grid(KernelContext& ctx, ArrayRef<int64_t> kernel, ArrayRef<int64_t> dilation,
+               ArrayRef<int64_t> padding, ArrayRef<int64_t> stride, dim_t height, dim_t width,
+               PatchGrid& grid) {
+  if (kernel.size() != 2 || dilation.size() != 2 || padding.size() != 2 || stride.size() != 2) {
+    ctx.fail(Status::InvalidArgument, "kernel_size, dilation, padding and stride have two values each");
+    return false;
+  }
+  grid.image[0] = height;
+  grid.image[1] = width;
+  for (size_t d = 0; d < 2; ++d) {
+    grid.kernel[d] = static_cast<dim_t>(kernel[d]);
+    grid.dilation[d] = static_cast<dim_t>(dilation[d]);
+    grid.padding[d] = static_cast<dim_t>(padding[d]);
+    grid.stride[d] = static_cast<dim_t>(stride[d]);
+    const dim_t room = grid.image[d] + 2 * grid.padding[d] - grid.dilation[d] * (grid.kernel[d] - 1) - 1;
+    if (grid.kernel[d] < 1 || grid.dilation[d] < 1 || grid.padding[d] < 0 || grid.stride[d] < 1 || room < 0) {
+      ctx.fail(Status::InvalidArgument, "a kernel of {} with stride {} and padding {} does not fit {}",
+               grid.kernel[d], grid.stride[d], grid.padding[d], grid.image[d]);
+      return false;
+    }
+    grid.count[d] = room / grid.stride[d] + 1;
+  }
+  return true;
+}
+
+// work(row of the columns, position, y, x, whether [y, x] is inside the image)
+template <class Work>
+void for_each_item(const PatchGrid& grid, Work&& work) {
+  for (dim_t i = 0; i < grid.kernel[0]; ++i) {
+    for (dim_t j = 0; j < grid.kernel[1]; ++j) {
+      dim_t position = 0;
+      for (dim_t h = 0; h < grid.count[0]; ++h) {
+        const dim_t y = h * grid.stride[0] - grid.padding[0] + i * grid.dilation[0];
+        for (dim_t w = 0; w < grid.count[1]; ++w, ++position) {
+          const dim_t x = w * grid.stride[1] - grid.padding[1] + j * grid.dilation[1];
+          const bool inside = y >= 0 && y < grid.image[0] && x >= 0 && x < grid.image[1];
+          work(i * grid.kernel[1] + j, position, y, x, inside);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+// [N, C, H, W] (or without N) to [N, C kh kw, positions].
+Tensor& im2col_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
+                   ArrayRef<int64_t> dilation, ArrayRef<int64_t> padding, ArrayRef<int64_t> stride,
+                   Tensor& out) {
+  const bool batched = self.dim() == 4;
+  if (!batched && !check_rank(ctx, self, 3, "self")) return out;
+  PatchGrid grid;
+  if (!check_same_dtype(ctx, self, out) ||
+      !make_grid(ctx, kernel_size, dilation, padding, stride, self.size(-2), self.size(-1), grid)) {
+    return out;
+  }
+  const dim_t images = batched ? self.size(0) : 1, channels = self.size(-3);
+  const dim_t sizes[] = {images, channels * grid.taps(), grid.positions()};
+  if (!ctx.resize(out, batched ? SizesRef(sizes, 3) : SizesRef(sizes + 1, 2))) return out;
+  dispatch_bytes(ctx, self.dtype(), [&](auto tag) {
+    using Unit = typename decltype(tag)::type;
+    for (dim_t n = 0; n < images; ++n) {
+      for (dim_t c = 0; c < channels; ++c) {
+        const Unit* plane =
+            self.const_data_ptr<Unit>() + (batched ? n * self.stride(0) : 0) + c * self.stride(-3);
+        Unit* rows = out.mutable_data_ptr<Unit>() + (batched ? n * out.stride(0) : 0) +
+                     c * grid.taps() * out.stride(-2);
+        for_each_item(grid, [&](dim_t row, dim_t position, dim_t y, dim_t x, bool inside) {
+          rows[row * out.stride(-2) + position * out.stride(-1)] =
+              inside ? plane[y * self.stride(-2) + x * self.stride(-1)] : Unit(0);
+        });
+      }
+    }
+  });
+  return out;
+}
+
+// [N, C kh kw, positions] (or without N) to [N, C, H, W].
+Tensor& col2im_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                   ArrayRef<int64_t> kernel_size, ArrayRef<int64_t> dilation, ArrayRef<int64_t> padding,
+                   ArrayRef<int64_t> stride, Tensor& out) {
+  const bool batched = self.dim() == 3;
+  if ((!batched && !check_rank(ctx, self, 2, "self")) || !check_same_dtype(ctx, self, out)) return out;
+  if (output_size.size() != 2) {
+    ctx.fail(Status::InvalidArgument, "output_size has {} values, 2 are wanted", output_size.size());
+    return out;
+  }
+  PatchGrid grid;
+  if (!make_grid(ctx, kernel_size, dilation, padding, stride, static_cast<dim_t>(output_size[0]),
+                 static_cast<dim_t>(output_size[1]), grid)) {
+    return out;
+  }
+  if (self.size(-2) % grid.taps() != 0 || self.size(-1) != grid.positions()) {
+    ctx.fail(Status::InvalidArgument, "columns of [{}, {}] do not come from {} taps at {} positions",
+             self.size(-2), self.size(-1), grid.taps(), grid.positions());
+    return out;
+  }
+  const dim_t images = batched ? self.size(0) : 1, channels = self.size(-2) / grid.taps();
+  const dim_t plane = grid.image[0] * grid.image[1];
+  const dim_t sizes[] = {images, channels, grid.image[0], grid.image[1]};
+  if (!ctx.resize(out, batched ? SizesRef(sizes, 4) : SizesRef(sizes + 1, 3))) return out;
+  dispatch<Floats>(ctx, self.dtype(), [&](auto tag) {
+    using S = typename decltype(tag)::type;
+    using T = Compute<S>;
+    T* sums = ctx.allocate_scratch_array<T>(static_cast<size_t>(plane + 1));
+    if (!sums) return;
+    for (dim_t n = 0; n < images; ++n) {
+      for (dim_t c = 0; c < channels; ++c) {
+        const S* rows =
+            self.const_data_ptr<S>() + (batched ? n * self.stride(0) : 0) + c * grid.taps() * self.stride(-2);
+        S* to = out.mutable_data_ptr<S>() + (batched ? n * out.stride(0) : 0) + c * out.stride(-3);
+        for (dim_t i = 0; i < plane; ++i) sums[i] = 0;
+        for_each_item(grid, [&](dim_t row, dim_t position, dim_t y, dim_t x, bool inside) {
+          if (inside) {
+            sums[y * grid.image[1] + x] +=
+                static_cast<T>(rows[row * self.stride(-2) + position * self.stride(-1)]);
+          }
+        });
+        for (dim_t y = 0; y < grid.image[0]; ++y) {
+          for (dim_t x = 0; x < grid.image[1]; ++x) {
+            to[y * out.stride(-2) + x * out.stride(-1)] = static_cast<S>(sums[y * grid.image[1] + x]);
+          }
+        }
+      }
+    }
+  });
+  return out;
+}
+
+}  // namespace penlight::portable
