@@ -16,7 +16,8 @@ from rich.text import Text
 
 from penlight.errors import PenlightError
 
-out = Console(highlight=False, soft_wrap=True)
+# A pipe has no width: lines stay whole.
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 # Options that several commands have.

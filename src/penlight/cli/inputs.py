@@ -48,7 +48,9 @@ def _by_index(given: Iterable[str], names: list[str], method: str, *, named: boo
     position = 0
     for text in given:
         name, equals, rest = text.partition("=")
-        if equals and (name in names or named):
+        if equals and name.isdigit() and int(name) < len(names):
+            found[int(name)] = rest
+        elif equals and (name in names or named):
             if name not in names:
                 raise InvalidInput(
                     f"method {method} has no input {name!r}", got=text, do=f"there are: {', '.join(names)}"
@@ -73,9 +75,9 @@ def _parse_sizes(text: str) -> tuple[int, ...]:
 def _read(text: str, spec: TensorSpec | str, name: str) -> Any:
     if not isinstance(spec, TensorSpec):
         try:
-            return {"int": int, "float": float, "bool": lambda word: {"true": True, "false": False}[word]}[
-                spec
-            ](text)
+            if spec == "bool":
+                return {"true": True, "false": False}[text]
+            return int(text) if spec == "int" else float(text)
         except (KeyError, ValueError):
             raise InvalidInput(f"input {name} should be a {spec}", got=text) from None
     path = Path(text)

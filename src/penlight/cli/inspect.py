@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penlight.cli.console import Json, out, print_json, size_text, table
+
+if TYPE_CHECKING:
+    from penlight.devtools.contents import MethodReport
 
 
 def inspect(
@@ -42,10 +45,8 @@ def inspect(
         )
         return
     stored = sum(part.nbytes for part in constants)
-    out.print(
-        f"{program}: program {size_text(read.program_size)}, {len(constants)} constants of {size_text(stored)}",
-        markup=False,
-    )
+    weights = f"{len(constants)} constants of {size_text(stored)}"
+    out.print(f"{program}: program {size_text(read.program_size)}, {weights}", markup=False)
     for report in reports:
         out.print(f"\n[bold]{report.name}[/bold]")
         for label, values in (("input", report.inputs), ("output", report.outputs), ("state", report.state)):
@@ -55,11 +56,7 @@ def inspect(
         for name, count in report.operators.items():
             shown.add_row(f"  {name}", str(count))
         out.print(shown)
-        arenas = " + ".join(size_text(size) for size in report.arenas) or "none"
-        out.print(
-            f"  {len(report.instructions)} instructions; arenas {arenas}; at most {size_text(report.peak)} alive at once"
-        )
-        _draw(report.live_bytes)
+        show_memory(report)
         if instructions:
             for at, text in enumerate(report.instructions):
                 out.print(f"  {at:>5}  {text}", markup=False)
@@ -75,6 +72,14 @@ def inspect(
                     buffer.label,
                 )
             out.print(placed)
+
+
+def show_memory(report: MethodReport) -> None:
+    """Arenas of a method, and how much of them is in use over its instructions."""
+    arenas = " + ".join(size_text(size) for size in report.arenas) or "none"
+    peak = f"at most {size_text(report.peak)} alive at once"
+    out.print(f"  {report.name}: {len(report.instructions)} instructions; arenas {arenas}; {peak}")
+    _draw(report.live_bytes)
 
 
 def _draw(live_bytes: list[int]) -> None:

@@ -31,31 +31,32 @@ def profile(
     chosen.call_flat(leaves)
     times = chosen.times(leaves, repeats=repeats)
     names = chosen.instruction_names()
-    total = sum(times) or 1
-    rows = [
-        {"instruction": index, "name": name, "us": time / 1e3, "share": time / total}
-        for index, (name, time) in enumerate(zip(names, times, strict=True))
-    ]
-    operators: dict[str, dict[str, float]] = {}
-    for row in rows:
-        one = operators.setdefault(str(row["name"]), {"us": 0.0, "count": 0})
-        one["us"] += float(row["us"])
-        one["count"] += 1
+    total = max(1, sum(times))
+    places = [loaded.debug.place(chosen.name, index) or "" for index in range(len(times))]
+    operators: dict[str, list[int]] = {}
+    for name, time in zip(names, times, strict=True):
+        operators.setdefault(name, []).append(time)
     if json:
         print_json(
-            {"method": chosen.name, "total_us": total / 1e3, "instructions": rows, "operators": operators}
+            {
+                "method": chosen.name,
+                "total_us": total / 1e3,
+                "operators": {
+                    name: {"calls": len(own), "us": sum(own) / 1e3} for name, own in operators.items()
+                },
+                "instructions": [
+                    {"name": name, "us": time / 1e3, "where": place}
+                    for name, time, place in zip(names, times, places, strict=True)
+                ],
+            }
         )
         return
-    shown = table(
-        "operator", ">calls", ">us", ">%", title=f"{chosen.name}: {total / 1e6:.3f} ms in instructions"
-    )
-    for name, one in sorted(operators.items(), key=lambda item: -item[1]["us"]):
-        shown.add_row(name, str(int(one["count"])), f"{one['us']:.1f}", f"{one['us'] * 1e5 / total:.1f}")
+    shown = table("operator", ">calls", ">us", ">%", title=f"{chosen.name}: {total / 1e6:.3f} ms")
+    for name, own in sorted(operators.items(), key=lambda item: -sum(item[1])):
+        shown.add_row(name, str(len(own)), f"{sum(own) / 1e3:.1f}", f"{sum(own) * 100 / total:.1f}")
     out.print(shown)
-    slowest = sorted(rows, key=lambda row: -float(row["us"]))[: top or None]
-    detail = table(">instruction", "operator", ">us", ">%", title="\nslowest instructions")
-    for row in slowest:
-        detail.add_row(
-            str(row["instruction"]), str(row["name"]), f"{row['us']:.1f}", f"{float(row['share']) * 100:.1f}"
-        )
+    detail = table(">instruction", "operator", ">us", ">%", "where", title="\nslowest instructions")
+    for index in sorted(range(len(times)), key=lambda i: -times[i])[: top or None]:
+        share = f"{times[index] * 100 / total:.1f}"
+        detail.add_row(str(index), names[index], f"{times[index] / 1e3:.1f}", share, places[index])
     out.print(detail)

@@ -41,11 +41,11 @@ def run(
     json: Json = False,
 ) -> None:
     """Run a method of a program with given or random inputs; print outputs and times."""
-    import penlight
     from penlight.cli.inputs import make_inputs
+    from penlight.runtime.program import LoadedProgram
 
     start = time.perf_counter()
-    loaded = penlight.load(program, data=data, libraries=libraries.split(",") if libraries else None)
+    loaded = LoadedProgram(program, data=data or (), libraries=libraries.split(",") if libraries else None)
     chosen = loaded[method or default_method(loaded)]
     load_ms = (time.perf_counter() - start) * 1e3
     leaves = make_inputs(chosen, inputs or (), sizes or (), check_fill(fill), seed)

@@ -41,22 +41,19 @@ def size(
             }
         )
         return
+
+    def share(nbytes: int) -> tuple[str, str]:
+        return f"{nbytes:,}", f"{nbytes * 100 / max(1, total):.1f}"
+
     shown = table("part", ">bytes", ">%", title=f"{program}: {size_text(total)}")
     for name, nbytes in parts.items():
         if nbytes:
-            shown.add_row(name, f"{nbytes:,}", f"{nbytes * 100 / max(1, total):.1f}")
+            shown.add_row(name, *share(nbytes))
     out.print(shown)
     if not constants:
         return
-    by_operator = table("read by", ">bytes", ">%", "", title="\nweights by operator")
-    for part in operators:
-        by_operator.add_row(
-            part.name, f"{part.nbytes:,}", f"{part.nbytes * 100 / max(1, total):.1f}", part.detail
-        )
-    out.print(by_operator)
-    largest = table("weight", ">bytes", ">%", "", title="\nlargest weights")
-    for part in constants[: top or None]:
-        largest.add_row(
-            part.name, f"{part.nbytes:,}", f"{part.nbytes * 100 / max(1, total):.1f}", part.detail
-        )
-    out.print(largest)
+    for title, listed in (("weights by operator", operators), ("largest weights", constants[: top or None])):
+        shown = table("read by" if listed is operators else "weight", ">bytes", ">%", "", title=f"\n{title}")
+        for part in listed:
+            shown.add_row(part.name, *share(part.nbytes), part.detail)
+        out.print(shown)

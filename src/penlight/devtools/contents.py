@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 from penlight.program.structs import (
@@ -104,8 +103,8 @@ def lifetimes(method: Method) -> list[Buffer]:
         for value in _named(method, instruction):
             first.setdefault(value, at)
             last[value] = at
-    for value in method.outputs:
-        for item in (value, *_items(method.values[value])):
+    for output in method.outputs:
+        for item in (output, *_items(method.values[output])):
             first.setdefault(item, end)
             last[item] = end
     for at, instruction in enumerate(method.instructions):
@@ -170,10 +169,10 @@ def constants_of(contents: Contents) -> list[Part]:
             name = _instruction_name(method, instruction)
             for value in _named(method, instruction):
                 used.setdefault(value, Counter())[name or type(instruction).__name__] += 1
-        for index, value in enumerate(method.values):
-            if isinstance(value, Tensor) and value.data and not value.external:
-                key = (value.allocation is not None, value.data)
-                _, counter = readers.setdefault(key, (value, Counter()))
+        for index, tensor in enumerate(method.values):
+            if isinstance(tensor, Tensor) and tensor.data and not tensor.external:
+                key = (tensor.allocation is not None, tensor.data)
+                _, counter = readers.setdefault(key, (tensor, Counter()))
                 counter.update(used.get(index, {}))
     parts = []
     for (initial, index), (tensor, counter) in readers.items():
@@ -265,7 +264,3 @@ def _argument(method: Method, index: int) -> str:
     if type(value).__name__ in ("TensorList", "OptionalTensorList"):
         return "[" + ", ".join("None" if item < 0 else f"%{item}" for item in items) + "]"
     return str(list(items))
-
-
-def element_count(tensor: Tensor) -> int:
-    return prod(tensor.sizes)

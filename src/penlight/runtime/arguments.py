@@ -7,7 +7,7 @@ call with arguments like the last ones only writes their addresses.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from penlight.errors import InvalidInput
 
 from . import dtypes
 from .library import BOOL, DOUBLE, INT, NONE, TAG_NAMES, TENSOR, Info, Value
+
+if TYPE_CHECKING:
+    from .method import LoadedMethod
 
 
 class TensorSpec:
@@ -44,10 +47,10 @@ class TensorSpec:
 class TensorArgument:
     """Writes one tensor argument of a call."""
 
-    __slots__ = ("_dtype", "_shape", "_torch", "_torch_dtype", "method", "plain", "spec", "value", "what")
+    __slots__ = ("_dtype", "_shape", "_torch", "_torch_dtype", "method", "plain", "spec", "value")
 
-    def __init__(self, spec: TensorSpec, value: Value, method: str, what: str = "input") -> None:
-        self.spec, self.value, self.method, self.what = spec, value, method, what
+    def __init__(self, spec: TensorSpec, value: Value, method: LoadedMethod | None = None) -> None:
+        self.spec, self.value, self.method = spec, value, method
         value.tag, value.dtype, value.dim = TENSOR, spec.dtype_number, len(spec.shape)
         self.plain = spec.dim_order is None
         self._dtype = dtypes.numpy_dtype(spec.dtype_number)
@@ -161,12 +164,9 @@ class TensorArgument:
 
     def _check(self, array: np.ndarray[Any, Any]) -> None:
         spec = self.spec
-        if array.dtype != self._dtype and array.dtype != dtypes.raw_dtype(spec.dtype_number):
-            do = (
-                f"convert it: .astype(numpy.{spec.dtype})"
-                if dtypes.raw_dtype(spec.dtype_number) is None
-                else None
-            )
+        raw = dtypes.raw_dtype(spec.dtype_number)
+        if array.dtype != self._dtype and (raw is None or array.dtype != raw):
+            do = f"convert it: .astype(numpy.{spec.dtype})" if raw is None else None
             raise self._error("has another dtype", f"{array.dtype}, {spec.dtype} is needed", do)
         if array.ndim != len(spec.shape):
             raise self._error(
@@ -188,8 +188,11 @@ class TensorArgument:
                 )
 
     def _error(self, what: str, got: str, do: str | None = None) -> InvalidInput:
-        where = f"method {self.method}, which takes {self.spec!r}" if self.method else f"{self.spec!r}"
-        return InvalidInput(f"{self.what} {self.spec.name} {what}", where=where, got=got, do=do)
+        if self.method is None:
+            return InvalidInput(f"state {self.spec.name} {what}", where=repr(self.spec), got=got, do=do)
+        self.method.name_inputs()
+        where = f"method {self.method.name}, which takes {self.spec!r}"
+        return InvalidInput(f"input {self.spec.name} {what}", where=where, got=got, do=do)
 
 
 class NumberArgument:
@@ -197,7 +200,7 @@ class NumberArgument:
 
     __slots__ = ("method", "name", "tag", "value")
 
-    def __init__(self, tag: int, value: Value, name: str, method: str) -> None:
+    def __init__(self, tag: int, value: Value, name: str, method: LoadedMethod) -> None:
         self.tag, self.value, self.name, self.method = tag, value, name, method
         value.tag = tag
 
@@ -227,9 +230,10 @@ class NumberArgument:
         return None
 
     def _error(self, given: Any) -> InvalidInput:
+        self.method.name_inputs()
         return InvalidInput(
             f"input {self.name} should be {_article(TAG_NAMES[self.tag])}",
-            where=f"method {self.method}",
+            where=f"method {self.method.name}",
             got=f"{type(given).__name__} {given!r}"[:100],
         )
 

@@ -43,7 +43,8 @@ class LoadedMethod:
         self._in_structure = _expected(parse(_text(info.input_structure)), info.input_count)
         self._out_structure = _expected(parse(_text(info.output_structure)), info.output_count)
         names = _input_names(self._in_structure, info.input_count)
-        self.inputs: list[TensorSpec | str] = []
+        self._specs: list[TensorSpec | str] = []
+        self._named = False
         self.outputs: list[TensorSpec | str] = []
         self.traced_values: list[Any] = []
         self._output_tags: list[int] = []
@@ -54,7 +55,7 @@ class LoadedMethod:
             tags.append(found.tag)
             self.traced_values.append(_number_of(found))
             tensor = found.tag == TENSOR
-            self.inputs.append(TensorSpec(found, names[index]) if tensor else library.TAG_NAMES[found.tag])
+            self._specs.append(TensorSpec(found, names[index]) if tensor else library.TAG_NAMES[found.tag])
         for index in range(info.output_count):
             library.check_quietly(lib.pl_describe_output(handle, encoded, index, found), program._where)
             self._output_tags.append(found.tag)
@@ -69,12 +70,12 @@ class LoadedMethod:
         self._input_values = (Value * max(1, info.input_count))()
         self._output_values = (Value * max(1, info.output_count))()
         self._arguments: list[TensorArgument | NumberArgument] = []
-        for index, spec in enumerate(self.inputs):
+        for index, spec in enumerate(self._specs):
             value = self._input_values[index]
             if isinstance(spec, TensorSpec):
-                self._arguments.append(TensorArgument(spec, value, name))
+                self._arguments.append(TensorArgument(spec, value, self))
             else:
-                self._arguments.append(NumberArgument(tags[index], value, names[index], name))
+                self._arguments.append(NumberArgument(tags[index], value, names[index], self))
         self._count = len(self._arguments)
         # Positional leaves only: no containers to take apart.
         self._is_flat = self._in_structure is None or (
@@ -107,6 +108,24 @@ class LoadedMethod:
         if self._out_structure is not None:
             return self._out_structure.unflatten(iter(outputs))
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    @property
+    def inputs(self) -> list[TensorSpec | str]:
+        """What the method takes."""
+        self.name_inputs()
+        return self._specs
+
+    def name_inputs(self) -> None:
+        """Give inputs the names that the model's function has, where the file keeps them."""
+        if self._named:
+            return
+        self._named = True
+        names = self._program.debug.input_names(self.name, len(self._specs))
+        for argument, spec, name in zip(self._arguments, self._specs, names or (), strict=False):
+            if isinstance(spec, TensorSpec):
+                spec.name = name
+            elif isinstance(argument, NumberArgument):
+                argument.name = name
 
     def call_flat(self, leaves: Sequence[Any]) -> list[Any]:
         """Run with the inputs one after the other, without containers; outputs likewise."""
@@ -173,14 +192,39 @@ class LoadedMethod:
             return leaves
         positional, named = structure.children
         if len(args) != len(positional.children) or set(kwargs) != set(named.keys):
-            args = _place_arguments(args, kwargs, positional, named, self)
-            kwargs = {key: kwargs[key] for key in named.keys}
+            args, kwargs = self._place_arguments(args, kwargs, positional, named)
         found: list[Any] = []
         for index, (child, item) in enumerate(zip(positional.children, args, strict=True)):
             child.flatten(item, f"input {index}", found)
         for key, child in zip(named.keys, named.children, strict=True):
             child.flatten(kwargs[key], f"input {key}", found)
         return found
+
+    def _place_arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], positional: Structure, named: Structure
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Put positional arguments that were given by name in their place, or say what does not fit."""
+        missing = [key for key in named.keys if key not in kwargs]
+        extra = [key for key in kwargs if key not in named.keys]
+        names = self._program.debug.input_names(self.name, self._count) if positional.is_flat else None
+        names = names[: len(positional.children)] if names else []
+        if not missing and extra == names[len(args) :]:
+            return (*args, *(kwargs[key] for key in extra)), {key: kwargs[key] for key in named.keys}
+        if not missing and set(extra) == set(names[len(args) :]):
+            return self._place_arguments(
+                args, {key: kwargs[key] for key in [*names[len(args) :], *named.keys]}, positional, named
+            )
+        got = f"{len(args)} positional"
+        if missing:
+            got += f"; missing {', '.join(missing)}"
+        if extra:
+            got += f"; not expected {', '.join(extra)}"
+        takes = f"{len(positional.children)} positional argument{'s' * (len(positional.children) != 1)}"
+        if names:
+            takes += f" ({', '.join(names)})"
+        if named.keys:
+            takes += f" and the keyword{'s' * (len(named.keys) != 1)} {', '.join(named.keys)}"
+        raise InvalidInput(f"method {self.name} takes {takes}", where=self._program._where, got=got)
 
     def _count_error(self, got: str) -> InvalidInput:
         names = [spec.name if isinstance(spec, TensorSpec) else spec for spec in self.inputs]
@@ -190,8 +234,13 @@ class LoadedMethod:
         )
 
     def _fail(self) -> None:
+        text = self._call.error.decode(errors="replace")
         where = f"method {self.name}, in {self._program._where}"
-        raise library.failure(self._call.status, self._call.error.decode(errors="replace"), where)
+        _, found, rest = text.partition("instruction ")
+        number = rest.partition(" ")[0].rstrip(",:")
+        if found and number.isdigit() and (place := self._program.debug.place(self.name, int(number))):
+            where = f"{place}; {where}"
+        raise library.failure(self._call.status, text, where)
 
     def _read_outputs(self, leaves: Sequence[Any]) -> list[Any]:
         if self._call.changed or not self._views:
@@ -264,24 +313,3 @@ def _input_names(structure: Structure | None, count: int) -> list[str]:
     return names + [
         name for key, child in zip(named.keys, named.children, strict=True) for name in child.paths(key)
     ]
-
-
-def _place_arguments(
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    positional: Structure,
-    named: Structure,
-    method: LoadedMethod,
-) -> tuple[Any, ...]:
-    """Explain why arguments do not fit what the method takes."""
-    missing = [key for key in named.keys if key not in kwargs]
-    extra = [key for key in kwargs if key not in named.keys]
-    got = f"{len(args)} positional"
-    if missing:
-        got += f"; missing {', '.join(missing)}"
-    if extra:
-        got += f"; not expected {', '.join(extra)}"
-    takes = f"{len(positional.children)} positional argument{'s' * (len(positional.children) != 1)}"
-    if named.keys:
-        takes += f" and the keyword{'s' * (len(named.keys) != 1)} {', '.join(named.keys)}"
-    raise InvalidInput(f"method {method.name} takes {takes}", where=method._program._where, got=got)

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from penlight.errors import MethodNotFound
+from penlight.errors import InvalidInput, MethodNotFound
 
 from . import library
+from .debug import KEY, DebugInfo
 from .library import Value
 from .memory import view
 from .method import LoadedMethod
@@ -70,12 +71,15 @@ class LoadedProgram:
             status = self._library.pl_open_path(
                 os.fsencode(source), options, handle, self._error, library.ERROR_SIZE
             )
+        if status == 6:
+            raise InvalidInput(self._error.value.decode(errors="replace"), where="libraries")
         library.check(status, self._error, self._where)
         self._handle = handle.value
         count = self._library.pl_method_count(self._handle)
         self.methods = [self._library.pl_method_name(self._handle, i).decode() for i in range(count)]
         self.program_size = int(self._library.pl_program_size(self._handle))
         self.state = State(self)
+        self._debug: DebugInfo | None = None
         self._default: LoadedMethod | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -127,6 +131,13 @@ class LoadedProgram:
             return None
         library.check_quietly(status, self._where)
         return ctypes.string_at(data.value or 0, size.value) if size.value else b""
+
+    @property
+    def debug(self) -> DebugInfo:
+        """Names and source lines that the file keeps."""
+        if self._debug is None:
+            self._debug = DebugInfo(self.named_data(KEY))
+        return self._debug
 
     def __del__(self) -> None:
         handle, self._handle = getattr(self, "_handle", None), None

@@ -38,7 +38,7 @@ class State(Mapping[str, Any]):
                 info.sizes[: view.ndim] = view.shape
                 info.dim_order[: view.ndim] = range(view.ndim)
                 spec = TensorSpec(info, name)
-                view[...] = TensorArgument(spec, Value(), "", what="state").array(given)
+                view[...] = TensorArgument(spec, Value()).array(given)
 
     def __iter__(self) -> Iterator[str]:
         with self._program._lock:
