@@ -45,7 +45,8 @@ def array(value: Any) -> np.ndarray[Any, Any]:
 def tensor(value: np.ndarray[Any, Any]) -> torch.Tensor:
     if value.dtype.kind == "V":
         return torch.from_numpy(value.view(np.int16).copy()).view(torch.bfloat16)
-    return torch.from_numpy(value.copy())
+    # Of an empty array, numpy gives strides that the peer refuses: make the tensor anew.
+    return torch.empty(value.shape, dtype=torch.from_numpy(value).dtype).copy_(torch.from_numpy(value.copy()))
 
 
 def lower(exchange: programs.Exchange) -> bytes:
