@@ -19,6 +19,13 @@ void load_typed(C* to, const T* from, dim_t stride, dim_t count) {
   for (; i < count; ++i) to[i] = convert<C>(from[i * stride]);
 }
 
+// Any byte but 0 is true: what a file or a caller calls a bool may hold others.
+template <class C>
+void load_typed(C* to, const bool* from, dim_t stride, dim_t count) {
+  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(from);
+  for (dim_t i = 0; i < count; ++i) to[i] = static_cast<C>(bytes[i * stride] != 0);
+}
+
 template <class C, class T>
 void store_typed(T* to, dim_t stride, const C* from, dim_t count) {
   dim_t i = 0;

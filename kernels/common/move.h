@@ -224,7 +224,8 @@ class Mover {
     } else if (row_) {
       row_(sizes_[last], src, src_[last], dst, dst_[last]);
     } else {
-      memcpy(dst, src, static_cast<size_t>(sizes_[last] * item_));
+      // Not memcpy: a damaged plan may have both share bytes.
+      memmove(dst, src, static_cast<size_t>(sizes_[last] * item_));
     }
   }
 
@@ -232,7 +233,7 @@ class Mover {
   dim_t item_;  // bytes that move together
   int tiled_;   // below zero: no transposition
   bool empty_;
-  Row row_;  // null: the innermost dimension is one memcpy
+  Row row_;  // null: the innermost dimension is one memmove
   Tiles tiles_;
   dim_t sizes_[kMaxViewDim], src_[kMaxViewDim], dst_[kMaxViewDim];
 };

@@ -23,9 +23,11 @@ bool read_axis_argument(KernelContext& ctx, const char* name, ArrayRef<int64_t> 
     ctx.fail(Status::InvalidArgument, "{} has {} values for {} spatial dimensions", name, list.size(), dims);
     return false;
   }
-  value = static_cast<dim_t>(list[list.size() == 1 ? 0 : static_cast<size_t>(d)]);
-  if (value >= lowest) return true;
-  ctx.fail(Status::InvalidArgument, "{} is {}, the least is {}", name, value, lowest);
+  const int64_t given = list[list.size() == 1 ? 0 : static_cast<size_t>(d)];
+  value = static_cast<dim_t>(given);
+  constexpr int64_t kMost = 1 << 30;  // products with sizes, which have 31 bits, fit
+  if (given >= lowest && given <= kMost) return true;
+  ctx.fail(Status::InvalidArgument, "{} is {}, possible are {} to {}", name, given, lowest, kMost);
   return false;
 }
 
