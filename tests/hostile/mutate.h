@@ -22,11 +22,11 @@ class Random {
   uint64_t state_;
 };
 
-// Changes `bytes` in one to eight places; gives back the new size, never larger.
+// Changes `bytes` in one place, or in up to eight; gives back the new size, never larger.
 // Most hits go to the program part, where each byte has a meaning.
 inline size_t mutate(uint8_t* bytes, size_t size, size_t program_size, uint64_t number) {
   Random random(number);
-  const size_t hits = 1 + random.below(8);
+  const size_t hits = random.below(4) ? 1 : 1 + random.below(8);
   for (size_t hit = 0; hit < hits && size > 8; ++hit) {
     const size_t reach = random.below(8) && program_size < size ? program_size : size;
     const size_t at = random.below(reach);
