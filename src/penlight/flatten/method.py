@@ -13,17 +13,18 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from penlight.errors import NotSupported
 from penlight.flatten.arguments import bind, to_value
 from penlight.flatten.delegates import delegate_call
 from penlight.flatten.shapes import Bounds, dim_order_of, dtype_of, expression, strides_of
+from penlight.flatten.structure import structure_json
 from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
 from penlight.ir.plan import (
     Buffer,
     KernelCall,
     Kind,
+    Label,
     Mutation,
     Number,
     NumberList,
@@ -35,7 +36,7 @@ from penlight.ir.plan import (
     Value,
     View,
 )
-from penlight.ir.source import describe, source_of
+from penlight.ir.source import Source, describe, source_of
 from penlight.ops.out_variants import (
     OutVariant,
     by_naming_rule,
@@ -79,6 +80,7 @@ class MethodFlattener:
         self.steps: list[Step] = []
         self.shared: dict[str, TensorValue] = {}  # constants and state by name
         self.labels = 0
+        self.around: Source | None = None  # of the control flow that is being written down
 
     def run(self) -> Plan:
         env: Env = {}
@@ -102,8 +104,8 @@ class MethodFlattener:
             inputs=inputs,
             outputs=[],
             input_names=names,
-            in_structure=pytree.treespec_dumps(self.method.in_spec),
-            out_structure=pytree.treespec_dumps(self.method.out_spec),
+            in_structure=structure_json(self.method.in_spec),
+            out_structure=structure_json(self.method.out_spec),
         )
         for output, value in zip(self.method.outputs, results, strict=True):
             if output.kind is OutputKind.USER:
@@ -248,7 +250,10 @@ class MethodFlattener:
             assert isinstance(results, list)
             return results[node.args[1]]  # type: ignore[index]
         if isinstance(target, HigherOrderOperator):
-            return higher_order(self, module, node, env)
+            before, self.around = self.around, self.around or _source(node)
+            result = higher_order(self, module, node, env)
+            self.around = before
+            return result
         example = node.meta.get("val")
         if isinstance(example, bool | int | float):
             return Number(example)  # a size that turned out static
@@ -267,8 +272,10 @@ class MethodFlattener:
     # --- operators -------------------------------------------------------------------------------
 
     def append(self, node: Node, step: Step) -> None:
-        step.node = node.name  # type: ignore[union-attr]
-        step.source = source_of(node)  # type: ignore[union-attr]
+        """Add an instruction. In the body of control flow torch keeps no lines: the operator's own serves."""
+        assert not isinstance(step, Label)
+        step.node = node.name
+        step.source = _source(node) or self.around
         self.steps.append(step)
 
     def prim(self, name: str, node: Node, env: Env) -> Number:
@@ -404,6 +411,12 @@ class MethodFlattener:
                 call.view_sizes = NumberList(
                     tuple(Number(-1 if size in unknown else int(size)) for size in out.shape)
                 )
+
+
+def _source(node: Node) -> Source | None:
+    """The user's line; torch traces control flow through files that do not exist."""
+    source = source_of(node)
+    return None if source is None or source.file.startswith("<") else source
 
 
 def _again(variant: OutVariant, outs: list[TensorValue]) -> list[Value]:

@@ -147,7 +147,8 @@ def _apply(call: KernelCall, same: dict[TensorValue, TensorValue]) -> KernelCall
 def _at_run_time(call: KernelCall, dynamic: bool) -> KernelCall:
     view = call.views[0]
     sizes = call.view_sizes if dynamic else NumberList(tuple(map(Number, view.output.sizes)))
-    if len(call.views) > 1 or view.offset or view.source.offset or sizes is None:
+    whole = view.offset == 0 and view.source.offset == 0 and view.source.nbytes == view.output.nbytes
+    if len(call.views) > 1 or not whole or sizes is None:
         return call
     _share(view)
     return KernelCall(

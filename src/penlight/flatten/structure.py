@@ -1,0 +1,44 @@
+"""Container structure of inputs and outputs, as torch's pytree JSON.
+
+torch writes the containers it knows. A dataclass or other class that was
+registered without a name for files is written by its Python name, with the names
+of its fields; torch's result tuples (of topk, max) by their position.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from torch.utils import _pytree as pytree
+from torch.utils._pytree import TreeSpec
+
+
+def structure_json(spec: TreeSpec) -> str:
+    return json.dumps([1, _node(spec)])
+
+
+def _node(spec: TreeSpec) -> dict[str, Any]:
+    if spec.is_leaf():
+        return {"type": None, "context": None, "children_spec": []}
+    node = _alone(spec)
+    node["children_spec"] = [_node(child) for child in spec.children()]
+    return node
+
+
+def _alone(spec: TreeSpec) -> dict[str, Any]:
+    """The entry of one node without its children."""
+    try:
+        childless = pytree.TreeSpec(spec.type, spec.context, [])
+        node: dict[str, Any] = json.loads(pytree.treespec_dumps(childless))[1]
+        return node
+    except (NotImplementedError, TypeError, ValueError):
+        name = f"{spec.type.__module__}.{spec.type.__qualname__}"
+        return {"type": name, "context": _context(spec.context)}
+
+
+def _context(context: Any) -> str | None:
+    try:
+        return json.dumps(context)
+    except TypeError:
+        return None
