@@ -74,6 +74,7 @@ build: native ## set up .venv and bring the native library up to date
 
 native: $(READY)
 	@$(PY) cmake/build_backend.py native
+	@ln -sf ../../$(NATIVE)/penlight-runner $(VENV)/bin/penlight-runner
 
 demo: build models ## compile a pretrained network and recognise a photo with it
 	@$(PY) examples/01_photo.py
@@ -122,4 +123,4 @@ wheel: $(READY) ## a wheel in dist/
 	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
 
 clean: ## remove what was built; .venv stays
-	rm -rf build dist src/penlight/runtime/libpenlight.* src/penlight/bin
+	rm -rf build dist src/penlight/runtime/libpenlight.*
