@@ -122,4 +122,11 @@ inline void store_element(ScalarType type, void* to, C value) {
   store_block(type, to, 1, &value, 1);
 }
 
+// `value` as an element of a floating `type` has it, for limits that are compared.
+inline double rounded_to(ScalarType type, double value) {
+  double element;
+  store_element(type, &element, value);
+  return load_element<double>(type, &element);
+}
+
 }  // namespace penlight

@@ -224,7 +224,8 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
       source.item = static_cast<dim_t>(element_size(tensor->dtype));
       source.narrows = narrow && tensor->dtype != promoted;
     } else {
-      // Arithmetic keeps a scalar's own precision, as ATen's does; comparisons round it.
+      // Arithmetic keeps a scalar's own precision, as ATen's does; comparisons round
+      // it, and integers wrap.
       const Parameter value(operands[k].scalar());
       char* at = scalars.bytes + k * 8;
       if (compute == kInt) {
@@ -240,7 +241,7 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
       source.data = at;
       source.dtype = kDtypeOf[compute];
       source.item = 0;
-      source.narrows = narrow && op.predicate;
+      source.narrows = narrow && (op.predicate || compute == kInt);
     }
   }
 

@@ -185,6 +185,12 @@ Tensor& divide(KernelContext& ctx, Tensor& out, const A& a, const B& b) {
   return out;
 }
 
+// As the other operand of a division with a rest, a number has the tensor's dtype.
+Scalar in_dtype_of(const Tensor& tensor, const Scalar& scalar) {
+  const ScalarType type = tensor.scalar_type();
+  return is_floating(type) && scalar.isFloatingPoint() ? Scalar(rounded_to(type, scalar.to<double>())) : scalar;
+}
+
 template <class B>
 Tensor& divide_in_mode(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b, Optional<StringView> mode) {
   if (!mode) return map<Domain::Floating>(ctx, Div{}, out, a, b);
@@ -278,7 +284,7 @@ Tensor& fmod_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& ot
 }
 
 Tensor& fmod_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return divide<Fmod>(ctx, out, self, other);
+  return divide<Fmod>(ctx, out, self, in_dtype_of(self, other));
 }
 
 Tensor& remainder_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
@@ -286,11 +292,11 @@ Tensor& remainder_tensor_out(KernelContext& ctx, const Tensor& self, const Tenso
 }
 
 Tensor& remainder_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return divide<Remainder>(ctx, out, self, other);
+  return divide<Remainder>(ctx, out, self, in_dtype_of(self, other));
 }
 
 Tensor& remainder_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other, Tensor& out) {
-  return divide<Remainder>(ctx, out, self, other);
+  return divide<Remainder>(ctx, out, in_dtype_of(other, self), other);
 }
 
 Tensor& lerp_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Scalar& weight, Tensor& out) {

@@ -136,7 +136,7 @@ class Case:
             tensor = torch.tensor(entry.values, dtype=dtype).reshape(entry.shape)
         else:
             tensor = _random(entry, dtype, self.op.domain, generator)
-            if self.values == "special" and entry.low is None:
+            if self.values == "special" and entry.low is None and dtype != torch.bool:
                 _sprinkle(tensor, dtype, generator)
         if self.layout == "channels_last" and tensor.dim() == 4:
             tensor = tensor.contiguous(memory_format=torch.channels_last)

@@ -1,0 +1,55 @@
+"""When a result counts as ATen's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.utils import _pytree as pytree
+
+from op_case import TOLERANCE, Case
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def assert_matches(case: Case, op: OpOverload, got: Any, want: Any) -> None:
+    """`got` is `want`: dtype, sizes and values within the row's tolerance.
+
+    ATen rounds some 16-bit results several times on the way. A kernel that computes
+    in float32 and rounds once is not wrong for being closer, so what ATen makes of
+    the same inputs in float32 counts as well.
+    """
+    if case.dtype not in _HALVES:
+        return _assert_close(case, got, want)
+    try:
+        _assert_close(case, got, want)
+    except AssertionError:
+        try:
+            wider = op(*_widen(case.arguments()[0]), **_widen(case.arguments()[1]))
+        except Exception:
+            wider = None
+        if wider is None:
+            raise
+        types = [leaf.dtype for leaf in pytree.tree_leaves(want)]
+        rounded = [leaf.to(dtype) for leaf, dtype in zip(pytree.tree_leaves(wider), types, strict=True)]
+        _assert_close(case, got, rounded)
+
+
+def _assert_close(case: Case, got: Any, want: Any) -> None:
+    actual, expected = pytree.tree_leaves(got), pytree.tree_leaves(want)
+    assert len(actual) == len(expected), f"{len(actual)} results, wanted {len(expected)}"
+    for a, e in zip(actual, expected, strict=True):
+        if not isinstance(e, torch.Tensor):
+            assert a == e
+            continue
+        rtol, atol = (0.0, 0.0) if case.op.exact else TOLERANCE.get(e.dtype, (0.0, 0.0))
+        if case.op.tol is not None and e.dtype.is_floating_point:
+            rtol = atol = max(case.op.tol, rtol)
+        torch.testing.assert_close(a, e, rtol=rtol, atol=atol, equal_nan=True)
+
+
+def _widen(value: Any) -> Any:
+    return pytree.tree_map(
+        lambda leaf: leaf.float() if isinstance(leaf, torch.Tensor) and leaf.dtype in _HALVES else leaf, value
+    )

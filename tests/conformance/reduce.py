@@ -1,0 +1,218 @@
+"""Cases of the reduce, scan and search operators."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from op_case import ALL, CUBE, EMPTY, FLOATS, IMAGE, INTS, LONG, MAT, REAL, SCALAR, VEC, In, Op, Raw
+
+WIDE = (torch.float32, torch.float64)
+HALVES = (torch.float16, torch.bfloat16)
+NOTHING = (3, 0, 2)
+TALL = (300, 5)  # long along the first dimension: columns are folded side by side
+NUMBERS = In((20,), values=tuple(range(10)) * 2)
+
+# Dimensions to reduce, and keepdim. An empty list and None stand for all of them.
+DIMS: list[tuple[Any, ...]] = [
+    (LONG, Raw([0])),
+    (TALL, Raw([0])),
+    (TALL, Raw([-1]), True),
+    (CUBE, Raw([])),
+    (CUBE, Raw([1]), True),
+    (CUBE, Raw([0, 2])),
+    (CUBE, Raw([-1, -3]), True),
+    (IMAGE, Raw([2, 3])),
+    (IMAGE, Raw([1])),
+    (IMAGE, Raw([-1, -2]), True),
+    (SCALAR, Raw([0])),
+    (SCALAR, Raw([])),
+]
+EMPTY_DIMS: list[tuple[Any, ...]] = [
+    (EMPTY, Raw([0])),
+    (NOTHING, Raw([1])),
+    (NOTHING, Raw([0]), True),
+    (NOTHING, Raw([])),
+]
+NO_DIMS: list[tuple[Any, ...]] = [(CUBE, None), (IMAGE, None, True), (SCALAR, None)]
+ONE_DIM: list[tuple[Any, ...]] = [
+    (LONG, 0),
+    (TALL, 0),
+    (TALL, -1, True),
+    (CUBE, 1),
+    (IMAGE, 1),
+    (IMAGE, -1, True),
+    (SCALAR, 0),
+]
+EMPTY_DIM: list[tuple[Any, ...]] = [(NOTHING, 1), (EMPTY, 0, True)]
+WHOLE: list[tuple[Any, ...]] = [(LONG,), (CUBE,), (IMAGE,), (SCALAR,)]
+SCAN: list[tuple[Any, ...]] = [
+    (LONG, 0),
+    (TALL, 0),
+    (CUBE, 1),
+    (IMAGE, 1),
+    (IMAGE, -1),
+    (SCALAR, 0),
+    (NOTHING, 2),
+]
+
+# 16-bit sums are made in float by both, but rounded once, wherever the sum ends.
+LOOSE = 2e-2
+
+SUMS = [
+    Op("aten::sum.dim_IntList", DIMS + EMPTY_DIMS + NO_DIMS, (*WIDE, *INTS, torch.bool), tol=1e-5),
+    Op("aten::sum.dim_IntList", DIMS, HALVES, tol=LOOSE),
+    Op(
+        "aten::sum.dim_IntList",
+        [(CUBE, Raw([1]))],
+        REAL,
+        kwargs={"dtype": torch.float32},
+        tol=1e-5,
+        special=False,
+    ),
+    Op("aten::sum.dim_IntList", [(CUBE, Raw([1]))], REAL, kwargs={"dtype": torch.int64}, special=False),
+    Op("aten::sum", [*WHOLE, (EMPTY,)], (*WIDE, *INTS), tol=1e-5),
+    Op("aten::nansum", [*DIMS, *NO_DIMS], (*WIDE, torch.int32), tol=1e-5),
+    Op("aten::mean.dim", DIMS + EMPTY_DIMS + NO_DIMS, WIDE, tol=1e-5),
+    Op("aten::mean.dim", DIMS, HALVES, tol=LOOSE),
+    Op("aten::mean.dim", [(CUBE, Raw([1]))], INTS, kwargs={"dtype": torch.float32}),
+    Op("aten::mean", [*WHOLE, (EMPTY,)], FLOATS, tol=LOOSE),
+    Op(
+        "aten::prod.dim_int",
+        [(VEC, 0), (CUBE, 1), (IMAGE, -2, True), (SCALAR, 0), (NOTHING, 1)],
+        (*WIDE, *INTS),
+    ),
+    Op("aten::prod", [(VEC,), (EMPTY,), (SCALAR,)], (*WIDE, *INTS, torch.bool)),
+    Op("aten::any.dim", ONE_DIM + EMPTY_DIM, ALL),
+    Op("aten::all.dim", ONE_DIM + EMPTY_DIM, ALL),
+    Op("aten::any.dims", DIMS + EMPTY_DIMS + NO_DIMS, ALL),
+    Op("aten::all.dims", DIMS + EMPTY_DIMS + NO_DIMS, ALL),
+    Op("aten::any", [*WHOLE, (EMPTY,)], ALL),
+    Op("aten::all", [*WHOLE, (EMPTY,)], ALL),
+    Op("aten::count_nonzero", [(CUBE,), (CUBE, 1), (EMPTY,), (SCALAR,)], ALL),
+    Op("aten::count_nonzero.dim_IntList", [(CUBE, Raw([0, 2])), (IMAGE, Raw([-1]))], ALL),
+]
+
+EXTREMA = [
+    *[Op(f"aten::{name}", DIMS, ALL, exact=True) for name in ("amax", "amin")],
+    *[Op(f"aten::{name}", WHOLE, ALL, exact=True) for name in ("max", "min")],
+    *[Op(f"aten::{name}.dim", ONE_DIM, ALL, exact=True) for name in ("max", "min")],
+    *[
+        Op(f"aten::{name}", [*ONE_DIM, (CUBE, None), (CUBE, None, True)], REAL)
+        for name in ("argmax", "argmin")
+    ],
+    Op("aten::aminmax", [*WHOLE, (TALL,)], ALL, exact=True),
+    Op("aten::aminmax", [(TALL,), (IMAGE,)], ALL, kwargs={"dim": 0, "keepdim": True}, exact=True),
+]
+
+SPREAD = [
+    *[
+        Op(f"aten::{name}.correction", [*DIMS, *NO_DIMS], dtypes, kwargs={"correction": correction}, tol=tol)
+        for name in ("var", "std", "var_mean", "std_mean")
+        for correction in (None, 0, 2)
+        for dtypes, tol in ((WIDE, 1e-5), (HALVES, LOOSE))
+    ],
+    *[
+        Op(f"aten::{name}.dim", [(CUBE, Raw([1]), False, True), (IMAGE, Raw([2, 3]))], WIDE)
+        for name in ("var", "std")
+    ],
+    *[
+        Op("aten::linalg_vector_norm", [(shape, order, *rest) for shape, *rest in DIMS], WIDE, tol=1e-4)
+        for order in (0, 1, 2, 3.5, math.inf, -math.inf)
+    ],
+    Op("aten::linalg_vector_norm", [(CUBE, 2, Raw([1]))], HALVES, tol=LOOSE),
+    Op(
+        "aten::norm.ScalarOpt_dim",
+        [(CUBE, 2, Raw([1])), (CUBE, None, Raw([0, 1]), True), (MAT, 1, Raw([]))],
+        WIDE,
+    ),
+    Op(
+        "aten::norm.ScalarOpt_dim_dtype",
+        [(CUBE, 2, Raw([1]), False)],
+        HALVES,
+        kwargs={"dtype": torch.float32},
+    ),
+    Op("aten::norm.Scalar", [(CUBE,), (MAT, 1), (EMPTY, 2)], WIDE),
+    Op("aten::norm.ScalarOpt_dtype", [(CUBE, 3)], HALVES, kwargs={"dtype": torch.float32}, tol=1e-4),
+    Op("aten::logsumexp", [*DIMS, (NOTHING, Raw([0]))], WIDE, tol=1e-5),
+    Op("aten::logsumexp", DIMS, HALVES, tol=LOOSE),
+    Op("aten::logsumexp", [(CUBE, Raw([1]))], (torch.int64, torch.uint8), special=False),
+]
+
+SCANS = [
+    Op("aten::cumsum", SCAN, (*FLOATS, *INTS, torch.bool), tol=1e-3),
+    Op("aten::cumsum", [(CUBE, 1)], ALL, kwargs={"dtype": torch.float32}),
+    Op("aten::cumprod", [(VEC, 0), (CUBE, 1), (IMAGE, 1), (SCALAR, 0)], (*WIDE, *INTS), tol=1e-4),
+    Op("aten::logcumsumexp", SCAN, WIDE, tol=1e-5),
+    Op("aten::cummax", SCAN, ALL, exact=True),
+    Op("aten::cummin", SCAN, ALL, exact=True),
+]
+
+# Places among equals are only promised by the stable forms, so the others get no equals.
+DISTINCT = [In((8,), values=(3, 1, 7, 0, 5, 2, 6, 4)), In((2, 4), values=(3, 1, 7, 0, 5, 2, 6, 4))]
+SORTED = In((5,), values=(-2, 0, 1, 1, 8))
+STEPS = In((3, 5), values=(-8, -2, 0, 1, 1, 0, 1, 2, 3, 4, -1, -1, -1, 5, 9))
+
+SORTS = [
+    Op(
+        "aten::sort",
+        [(x, dim, down) for x in DISTINCT for dim in (0, -1) for down in (False, True)],
+        REAL,
+        exact=True,
+    ),
+    *[
+        Op(
+            "aten::sort.stable",
+            SCAN_DIM,
+            ALL,
+            kwargs={"stable": True, "descending": down, "dim": dim},
+            exact=True,
+        )
+        for down in (False, True)
+        for dim, SCAN_DIM in ((0, [(LONG,), (TALL,), (SCALAR,)]), (1, [(CUBE,), (IMAGE,), (NOTHING,)]))
+    ],
+    Op("aten::argsort.stable", [(LONG,), (CUBE,)], ALL, kwargs={"stable": True}),
+    Op(
+        "aten::topk",
+        [(x, k, -1, top) for x in DISTINCT for k in (0, 1, 3) for top in (True, False)],
+        REAL,
+        exact=True,
+    ),
+    Op("aten::topk", [(In((4, 2), values=(3, 1, 7, 0, 5, 2, 6, 4)), 2, 0), (SCALAR, 1)], REAL, exact=True),
+    *[
+        Op(name, [(x, *args, -1, True) for x in DISTINCT], REAL, exact=True)
+        for name, args in (("aten::median.dim", ()), ("aten::nanmedian.dim", ()), ("aten::kthvalue", (2,)))
+    ],
+    *[
+        Op(name, [(*pair(x, SORTED), int32, right)], REAL, special=False)
+        for name, pair in (("aten::bucketize.Tensor", lambda a, b: (a, b)),)
+        for x in (CUBE, SCALAR, EMPTY)
+        for int32 in (False, True)
+        for right in (False, True)
+    ],
+    Op(
+        "aten::bucketize.Tensor",
+        [(In((5,), values=(math.nan, math.inf, 0, 1, -9)), SORTED)],
+        FLOATS,
+        special=False,
+    ),
+    Op("aten::searchsorted.Tensor", [(SORTED, CUBE), (STEPS, (3, 4)), (SORTED, SCALAR)], REAL, special=False),
+    Op(
+        "aten::searchsorted.Tensor",
+        [(STEPS, (3, 4))],
+        kwargs={"right": True, "out_int32": True},
+        special=False,
+    ),
+    Op("aten::searchsorted.Tensor", [(STEPS, (3, 4))], kwargs={"side": "right"}, special=False),
+    Op("aten::searchsorted.Scalar", [(SORTED, 1), (SORTED, 0.5), (SORTED, 99)], special=False),
+    Op("aten::bucketize.Scalar", [(1, SORTED), (0.5, SORTED)], special=False),
+    Op(
+        "aten::histc",
+        [(CUBE, 4, -2, 3), (LONG, 100, -3, 3), (VEC, 5), (EMPTY, 3), (NUMBERS, 10, 0, 9)],
+        WIDE,
+        special=False,
+    ),
+]
+
+OPS: list[Op] = [*SUMS, *EXTREMA, *SPREAD, *SCANS, *SORTS]
