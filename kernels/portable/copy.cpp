@@ -56,4 +56,9 @@ Tensor& copy_out(KernelContext& ctx, const Tensor& self, const Tensor& src, bool
   return expand_view(ctx, view, self.sizes()) ? move_to_out(ctx, view, out) : out;
 }
 
+// Writes a new value to state, which has no out variant: `self` is argument and result.
+Tensor& copy_inplace(KernelContext& ctx, Tensor& self, const Tensor& src, bool non_blocking) {
+  return copy_out(ctx, self, src, non_blocking, self);
+}
+
 }  // namespace penlight::portable
