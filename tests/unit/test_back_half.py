@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from penlight.ir.edge import EdgeProgram
 from penlight.ir.plan import KernelCall, PlanProgram, TensorValue
 from penlight.memory import elide_views, naive, plan_memory
 from penlight.program import Program, from_bytes, structs
+from penlight.program.weights import read_weights
 
 # What these tests let kernels compute in place, as rows of kernels/ops.yaml do.
 _IN_PLACE = {
@@ -407,3 +409,16 @@ def test_every_call_has_its_schema() -> None:
         assert all(
             isinstance(call, KernelCall) and len(call.args) == len(call.names) for call in plan.calls()
         )
+
+
+def test_external_weights(tmp_path: Path) -> None:
+    model = nn.Linear(6, 3).requires_grad_(False)
+    edge = pipeline.to_edge(pipeline.export(model, (X,)), target="portable")
+    program = emit(planned(edge), external=lambda name: "weight" in name)
+    program.save(tmp_path / "model.pte")
+    stored = read_weights(tmp_path / "model.ptd")
+    assert bytes(stored["weight"].data.view()) == bytes(model.weight.contiguous().numpy().tobytes())
+    outside = [
+        v.name for v in program.methods["forward"].values if isinstance(v, structs.Tensor) and v.external
+    ]
+    assert outside == ["weight"]

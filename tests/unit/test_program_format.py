@@ -16,7 +16,8 @@ from penlight.errors import InvalidProgram, WriteFailed
 from penlight.ir.dtypes import DType
 from penlight.program import Program, from_bytes, read, structs
 from penlight.program.schema import parse_schema, program_schema
-from penlight.program.structs import Allocation, Blob, Contents, Method, Tensor
+from penlight.program.structs import Allocation, Blob, Contents, Method, StoredTensor, Tensor
+from penlight.program.weights import read_weights, save_weights, weights_bytes, weights_from_bytes
 from penlight.program.writer import plan_layout, to_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -279,3 +280,34 @@ def test_read_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "empty.pte").touch()
     with pytest.raises(InvalidProgram, match=r"empty\.pte is empty"):
         read(tmp_path / "empty.pte")
+
+
+# --- weights beside the program ------------------------------------------------------------------
+
+
+def test_weights_round_trip(tmp_path: Path) -> None:
+    tensors = {
+        "a": StoredTensor(DType.float32, (2, 2), (0, 1), Blob.of(bytes(range(16)))),
+        "b": StoredTensor(DType.uint8, (16,), (0,), Blob.of(bytes(range(16)))),
+        "c": StoredTensor(DType.int64, (), (), Blob.of(b"12345678")),
+    }
+    save_weights(tensors, tmp_path / "w.ptd")
+    again = read_weights(tmp_path / "w.ptd")
+    assert {name: (t.dtype, t.sizes, t.dim_order, bytes(t.data.view())) for name, t in again.items()} == {
+        name: (t.dtype, t.sizes, t.dim_order, bytes(t.data.view())) for name, t in tensors.items()
+    }
+
+
+def test_damaged_weights() -> None:
+    data = weights_bytes({"a": StoredTensor(DType.float32, (2, 2), (0, 1), Blob.of(bytes(range(16))))})
+    rng = random.Random(2)
+    for end in range(len(data)):
+        with pytest.raises(InvalidProgram):
+            weights_from_bytes(data[:end])
+    for _ in range(500):
+        broken = bytearray(data)
+        broken[rng.randrange(200)] = rng.randrange(256)
+        try:
+            weights_from_bytes(bytes(broken))
+        except InvalidProgram as error:
+            assert "\n" not in str(error)

@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from penlight.emit.debug import debug_data
-from penlight.emit.stored import Store
+from penlight.emit.stored import Store, blob_of
 from penlight.errors import NotSupported
 from penlight.ir import plan as ir
 from penlight.ir.dtypes import DType
@@ -27,18 +27,28 @@ from penlight.program.structs import Blob, Contents
 DEBUG_KEY = "penlight.debug"
 
 
-def emit(program: PlanProgram, *, debug: bool = True, report: Any = None) -> Program:
+def emit(
+    program: PlanProgram,
+    *,
+    debug: bool = True,
+    external: Callable[[str], bool] | None = None,
+    report: Any = None,
+) -> Program:
     """The program file's content for a planned program.
 
     Args:
+        external: says of a constant, by its name, whether its bytes go to a .ptd file beside the program.
         debug: keep, beside the program, which node, module and source line each
             instruction comes from, and the names of inputs.
     """
     constants, initial = Store(), Store()
-    emitters = [_MethodEmitter(plan, program, constants, initial) for plan in program.plans]
+    outside: dict[str, structs.StoredTensor] = {}
+    emitters = [
+        _MethodEmitter(plan, program, constants, initial, external, outside) for plan in program.plans
+    ]
     methods = [emitter.run() for emitter in emitters]
     methods += [_constant_method(name, value, constants) for name, value in program.constant_methods.items()]
-    contents = Contents(methods, constants.blobs, initial.blobs)
+    contents = Contents(methods, constants.blobs, initial.blobs, external=outside)
     if debug:
         contents.named_data[DEBUG_KEY] = Blob.of(
             debug_data(program, [emitter.sources for emitter in emitters])
@@ -47,8 +57,17 @@ def emit(program: PlanProgram, *, debug: bool = True, report: Any = None) -> Pro
 
 
 class _MethodEmitter:
-    def __init__(self, plan: Plan, program: PlanProgram, constants: Store, initial: Store) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        program: PlanProgram,
+        constants: Store,
+        initial: Store,
+        external: Callable[[str], bool] | None,
+        outside: dict[str, structs.StoredTensor],
+    ) -> None:
         self.plan, self.program, self.constants, self.initial = plan, program, constants, initial
+        self.external, self.outside = external, outside
         self.values: list[structs.Value] = []
         self.numbers: dict[Hashable, int] = {}  # identity or content -> number of the value
         self.operators: dict[structs.Operator, int] = {}
@@ -168,7 +187,12 @@ class _MethodEmitter:
         buffer = tensor.buffer
         data = 0
         name = None
-        if buffer.kind is Kind.CONSTANT:
+        outside = (
+            buffer.kind is Kind.CONSTANT and self.external is not None and self.external(buffer.key or "")
+        )
+        if outside:
+            name = self.send_outside(tensor)
+        elif buffer.kind is Kind.CONSTANT:
             data = self.constants.add(self.program.tensors[buffer.key or ""], self.order_of(buffer))
         elif buffer.kind is Kind.STATE and tensor in self.plan.state:
             name = buffer.key
@@ -188,7 +212,16 @@ class _MethodEmitter:
             data=data,
             allocation=place,
             name=name,
+            external=outside,
         )
+
+    def send_outside(self, tensor: ir.TensorValue) -> str:
+        """The name of a constant in the .ptd file. A view is another entry over the same bytes."""
+        key = tensor.buffer.key or ""
+        name = key if tensor.name == key else f"{key}:{'x'.join(map(str, tensor.sizes))}"
+        data = blob_of(self.program.tensors[key], self.order_of(tensor.buffer))
+        self.outside[name] = structs.StoredTensor(tensor.dtype, tensor.sizes, tensor.dim_order, data)
+        return name
 
     def order_of(self, buffer: ir.Buffer) -> Sequence[int]:
         """The dim order in which a constant is stored: that of the tensor itself, not of a view of it."""

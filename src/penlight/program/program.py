@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from penlight.program import reader, writer
+from penlight.program import reader, weights, writer
 from penlight.program.structs import Contents, Method
 
 
@@ -31,11 +31,15 @@ class Program:
         return {method.name: method for method in self.contents.methods}
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the .pte file. Weights go straight from the model to the disk.
+        """Write the .pte file, and external weights beside it as .ptd.
+
+        Weights go straight from the model to the disk.
 
         Raises:
             WriteFailed: the folder is missing or read-only, or the disk full; no partial file remains.
         """
+        if self.contents.external:
+            weights.save_weights(self.contents.external, Path(path).with_suffix(".ptd"))
         writer.save(self.contents, path)
         return Path(path)
 

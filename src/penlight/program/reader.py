@@ -39,15 +39,19 @@ class FileParts:
 
 def read(path: str | os.PathLike[str]) -> Contents:
     """Read and check a file; its stored bytes are mapped, not loaded."""
+    return from_bytes(map_file(path))
+
+
+def map_file(path: str | os.PathLike[str]) -> memoryview:
+    """The bytes of a file, fetched as they are looked at."""
     path = Path(path)
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
                 raise InvalidProgram(f"{path} is empty")
-            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise InvalidProgram(f"cannot read {path}", got=error.strerror or str(error)) from error
-    return from_bytes(data)
 
 
 def from_bytes(data: bytes | bytearray | memoryview) -> Contents:

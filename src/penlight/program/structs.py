@@ -6,6 +6,7 @@ Everything refers to values, operators and stored bytes by index, as in the file
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -29,6 +30,10 @@ class Blob:
 
     def view(self) -> memoryview:
         return self.fetch()
+
+    def digest(self) -> bytes:
+        """Equal for equal content."""
+        return hashlib.blake2b(self.view(), digest_size=20).digest()
 
 
 EMPTY = Blob.of(b"")
@@ -205,6 +210,16 @@ class Method:
         return [str(op) for op in self.operators]
 
 
+@dataclass(frozen=True)
+class StoredTensor:
+    """A tensor in a .ptd file."""
+
+    dtype: DType
+    sizes: tuple[int, ...]
+    dim_order: tuple[int, ...]
+    data: Blob
+
+
 @dataclass
 class Contents:
     """What a program file holds. Index 0 of `constants` and of `initial` stands for "no bytes"."""
@@ -214,6 +229,7 @@ class Contents:
     initial: list[Blob] = field(default_factory=lambda: [EMPTY])
     named_data: dict[str, Blob] = field(default_factory=dict)
     version: int = 0
+    external: dict[str, StoredTensor] = field(default_factory=dict)  # go to a .ptd file
 
     def method(self, name: str) -> Method:
         for method in self.methods:

@@ -39,7 +39,7 @@ class Layout:
     size: int
 
 
-class _Segments:
+class Segments:
     """Segments in file order; a segment is a list of blobs with offsets from its start."""
 
     def __init__(self) -> None:
@@ -72,13 +72,13 @@ class _Segments:
 
 def plan_layout(contents: Contents) -> Layout:
     """The program part and where every blob goes."""
-    segments = _Segments()
+    segments = Segments()
     constant_segment = segments.add_packed(contents.constants, aligned=True)
     mutable_segment = segments.add_packed(contents.initial, aligned=False)
     stored: dict[bytes, int] = {}
 
     def segment_of(blob: Blob) -> int:
-        content = bytes(blob.view())
+        content = blob.digest()
         if content not in stored:
             stored[content] = segments.add([(0, blob)], blob.alignment)
         return stored[content]
@@ -109,7 +109,7 @@ def plan_layout(contents: Contents) -> Layout:
     return _with_header(program, segments, min(alignment, 32))
 
 
-def _with_header(program: bytes, segments: _Segments, alignment: int) -> Layout:
+def _with_header(program: bytes, segments: Segments, alignment: int) -> Layout:
     """Insert the extended header behind the file identifier."""
     header_size = align_up(HEADER_LENGTH, alignment)
     root = struct.unpack_from("<I", program)[0] + header_size
