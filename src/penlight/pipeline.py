@@ -1,6 +1,7 @@
 """From a PyTorch model to a program: the only file that knows the order of the stages.
 
-    nn.Module --export--> ExportedProgram --to_edge--> EdgeProgram --plan_memory--> PlanProgram --emit--> Program
+    nn.Module --export--> ExportedProgram --to_edge--> EdgeProgram
+              --plan_memory--> PlanProgram --emit--> Program
 
 Each stage can be called alone, and `compile` is all of them. torch is imported
 with this file.
@@ -19,6 +20,7 @@ from penlight.dialects.aten import method_of
 from penlight.dialects.capture import capture
 from penlight.dialects.core import decompositions, legal_for
 from penlight.dialects.edge import verify
+from penlight.dialects.penlight_ops import twins
 from penlight.emit import emit
 from penlight.errors import InvalidInput
 from penlight.flatten import flatten
@@ -35,6 +37,8 @@ from penlight.program import Program
 
 # The kernel libraries of each target, in the order they are asked.
 TARGETS = {"cpu": ("optimized", "portable"), "portable": ("portable",)}
+# Where passes of the user run.
+DIALECTS = ("aten", "core", "edge")
 Exported = ExportedProgram | Mapping[str, ExportedProgram]
 
 
@@ -154,8 +158,9 @@ def export(
     shapes = dynamic_shapes or {}
     methods = {}
     for name, entry in model.items():
-        parts = entry if isinstance(entry, tuple | list) else (entry, args, kwargs)
-        methods[name] = capture(*parts[:3], dynamic_shapes=shapes.get(name, None))
+        parts = tuple(entry) if isinstance(entry, tuple | list) else (entry, args, kwargs)
+        own_model, own_args, own_kwargs = (*parts, (), None)[:3] if len(parts) < 3 else parts[:3]
+        methods[name] = capture(own_model, own_args, own_kwargs, shapes.get(name))
     return methods
 
 
@@ -190,14 +195,18 @@ def to_edge(
     run(program, recipes.TO_EDGE, report)
     remove_dead(program)
     verify(program, "the conversion to edge")
-    return run(program, [*recipes.EDGE, *extra["edge"]], report, verify)
+    whole = twins(default_table(), TARGETS[target]) if target != "portable" else {}
+    run(program, [*recipes.edge_for(whole), *extra["edge"]], report, verify)
+    for method in program.methods.values():
+        method.graph_module.recompile()
+    return program
 
 
 def _checked_passes(passes: Mapping[str, Sequence[Pass]] | None) -> dict[str, Sequence[Pass]]:
-    unknown = set(passes or {}) - set(recipes.DIALECTS)
+    unknown = set(passes or {}) - set(DIALECTS)
     if unknown:
-        raise InvalidInput(f"passes for unknown dialect '{min(unknown)}'", do=f"use {', '.join(recipes.DIALECTS)}")
-    return {name: (passes or {}).get(name, ()) for name in recipes.DIALECTS}
+        raise InvalidInput(f"passes for unknown dialect '{min(unknown)}'", do=f"use {', '.join(DIALECTS)}")
+    return {name: (passes or {}).get(name, ()) for name in DIALECTS}
 
 
 def _verify_core(program: EdgeProgram, after: str) -> None:
@@ -218,9 +227,7 @@ def _aten(exported: Exported, target: str, report: Report) -> EdgeProgram:
     return program
 
 
-def _share(
-    tensors: Mapping[str, torch.Tensor], keys: dict[Any, str], name: str, tensor: torch.Tensor
-) -> str:
+def _share(tensors: Mapping[str, torch.Tensor], keys: dict[Any, str], name: str, tensor: torch.Tensor) -> str:
     """The key of a tensor: the one its memory has already, else its qualified name, made unique."""
     memory = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
     if tensor.numel() and memory in keys:
@@ -236,7 +243,10 @@ def _share(
 def _agree_on_state(program: EdgeProgram) -> None:
     """What one method writes is state for all."""
     written = {
-        spec.target for m in program.methods.values() for spec in m.outputs if spec.kind is OutputKind.MUTATION
+        spec.target
+        for m in program.methods.values()
+        for spec in m.outputs
+        if spec.kind is OutputKind.MUTATION
     }
     for method in program.methods.values():
         for spec in method.inputs:

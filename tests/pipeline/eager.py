@@ -10,26 +10,27 @@ from torch.utils import _pytree as pytree
 from penlight.ir.edge import EdgeProgram, InputKind, OutputKind
 
 
-def run_edge(program: EdgeProgram, method: str, *args: Any, state: dict[str, Any] | None = None, **kwargs: Any) -> Any:
+def run_edge(
+    program: EdgeProgram, method: str, *args: Any, state: dict[str, Any] | None = None, **kwargs: Any
+) -> Any:
     """Outputs of one method; `state` keeps the values of buffers between calls."""
     entry = program.methods[method]
     state = {} if state is None else state
     user = iter(pytree.tree_leaves((args, kwargs)))
-    values = []
+    values: list[Any] = []
     for spec in entry.inputs:
-        if spec.kind is InputKind.USER:
+        if spec.target is None or spec.kind is InputKind.USER:
             values.append(next(user))
         elif spec.kind is InputKind.STATE:
             values.append(state.setdefault(spec.target, program.tensors[spec.target].clone()))
         else:
             values.append(program.tensors[spec.target])
-    entry.graph_module.recompile()
     with torch.no_grad():
         results = entry.graph_module(*values)
-    outputs = []
-    for spec, result in zip(entry.outputs, results, strict=True):
-        if spec.kind is OutputKind.MUTATION:
-            state[spec.target] = result
-        elif spec.kind is OutputKind.USER:
+    outputs: list[Any] = []
+    for out, result in zip(entry.outputs, results, strict=True):
+        if out.kind is OutputKind.MUTATION and out.target is not None:
+            state[out.target] = result
+        elif out.kind is OutputKind.USER:
             outputs.append(result)
     return pytree.tree_unflatten(outputs, entry.out_spec)

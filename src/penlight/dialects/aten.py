@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import inspect
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import sympy
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
-    ConstantArgument,
     ExportGraphSignature,
+)
+from torch.export.graph_signature import (
     InputKind as TorchInput,
+)
+from torch.export.graph_signature import (
     OutputKind as TorchOutput,
-    TensorArgument,
 )
 from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
 
 from penlight.errors import NotSupported, UnboundedShape
 from penlight.ir.edge import EdgeMethod, InputKind, InputSpec, OutputKind, OutputSpec
 from penlight.ir.source import describe
 from penlight.passes.functionalize import CannotFunctionalize, functionalize, mutates
+from penlight.passes.inline_regions import inline_regions, needs_retrace
 
 # Sizes are int32 in programs; a larger bound is as good as none.
 _MAX_SIZE = 2**31 - 1
@@ -39,13 +42,18 @@ def method_of(
     module = copy_module(exported.graph_module)
     _merge_aliases(exported, module.graph)
     try:
+        if needs_retrace(module):
+            raise CannotFunctionalize("autocast")
+        inline_regions(module)
         written = functionalize(module.graph) if mutates(module.graph) else {}
     except CannotFunctionalize:
         # torch re-traces the program, which takes longer, but knows every operator.
         with torch.enable_grad():
             exported = exported.run_decompositions({})
         module = copy_module(exported.graph_module)
+        inline_regions(module)
         written = {}
+    _settle_sizes(module)
     method, tensors = _with_specs(name, exported, module, written, tensor_name)
     _check_bounds(method)
     return method, tensors
@@ -61,10 +69,34 @@ def copy_module(module: GraphModule) -> GraphModule:
     attributes: dict[str, Any] = {}
     for node in graph.nodes:
         if node.op == "get_attr":
-            value = inspect.getattr_static(module, str(node.target), None) or getattr(module, str(node.target))
-            value = getattr(module, str(node.target)) if not isinstance(value, GraphModule) else value
+            value = getattr(module, str(node.target))
             attributes[str(node.target)] = copy_module(value) if isinstance(value, GraphModule) else value
     return GraphModule(attributes, graph)
+
+
+def _settle_sizes(module: GraphModule) -> None:
+    """Symbols that export found to be constant become numbers in the shapes of fake tensors."""
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        if value is not None:
+            node.meta["val"] = pytree.tree_map(_settled, value)
+    for child in module.children():
+        if isinstance(child, GraphModule):
+            _settle_sizes(child)
+
+
+def _settled(value: Any) -> Any:
+    if isinstance(value, torch.SymInt):
+        return int(value.node.expr) if value.node.expr.is_number else value
+    if not isinstance(value, FakeTensor):
+        return value
+    numbers = (*value.shape, *value.stride())
+    if not any(isinstance(n, torch.SymInt) and n.node.expr.is_number for n in numbers):
+        return value
+    with value.fake_mode:
+        return torch.empty_strided(
+            [_settled(size) for size in value.shape], [_settled(s) for s in value.stride()], dtype=value.dtype
+        )
 
 
 def _merge_aliases(exported: ExportedProgram, graph: Graph) -> None:
@@ -77,7 +109,10 @@ def _merge_aliases(exported: ExportedProgram, graph: Graph) -> None:
     first: dict[Any, Node] = {}
     pairs = zip(exported.graph_signature.input_specs, placeholders, strict=True)
     for spec, node in sorted(pairs, key=lambda pair: pair[0].kind is TorchInput.CONSTANT_TENSOR):
-        if spec.kind in (TorchInput.USER_INPUT, TorchInput.CUSTOM_OBJ, TorchInput.TOKEN) or spec.target is None:
+        if (
+            spec.kind in (TorchInput.USER_INPUT, TorchInput.CUSTOM_OBJ, TorchInput.TOKEN)
+            or spec.target is None
+        ):
             continue
         tensor = _tensor(exported, spec.target)
         if tensor.numel() == 0:
@@ -113,7 +148,9 @@ def _with_specs(
             inputs.append(InputSpec(InputKind.USER, node.name))
             continue
         if spec.kind in (TorchInput.CUSTOM_OBJ, TorchInput.TOKEN) or spec.target is None:
-            raise NotSupported(f"the model holds '{spec.target}', which is not a tensor", where=f"input {node.name}")
+            raise NotSupported(
+                f"the model holds '{spec.target}', which is not a tensor", where=f"input {node.name}"
+            )
         tensor = _tensor(exported, spec.target)
         key = tensor_name(spec.target, tensor)
         names[spec.target] = key
@@ -127,7 +164,9 @@ def _with_specs(
     for spec_in, node in zip(inputs, placeholders, strict=True):
         if node in written:
             kind = OutputKind.INPUT_MUTATION if spec_in.kind is InputKind.USER else OutputKind.MUTATION
-            new_specs.append(OutputSpec(kind, node.name if spec_in.kind is InputKind.USER else spec_in.target))
+            new_specs.append(
+                OutputSpec(kind, node.name if spec_in.kind is InputKind.USER else spec_in.target)
+            )
             new_results.append(written[node])
     output.args = (tuple(new_results + results),)
 
@@ -148,7 +187,9 @@ def _outputs(signature: ExportGraphSignature) -> list[OutputSpec]:
     specs = []
     for spec in signature.output_specs:
         if spec.kind not in kinds:
-            raise NotSupported(f"an output of kind {spec.kind.name.lower()}", do="export an inference program")
+            raise NotSupported(
+                f"an output of kind {spec.kind.name.lower()}", do="export an inference program"
+            )
         kind = kinds[spec.kind]
         specs.append(OutputSpec(kind, None if kind is OutputKind.USER else spec.target))
     return specs
@@ -176,6 +217,7 @@ def _bounds(exported: ExportedProgram, graph: Graph) -> dict[sympy.Symbol, tuple
     return {
         symbol: (_finite(limits.lower, 0), _finite(limits.upper, _MAX_SIZE))
         for symbol, limits in exported.range_constraints.items()
+        if isinstance(symbol, sympy.Symbol)
     }
 
 
@@ -214,6 +256,3 @@ def _unbounded(node: Node, dim: int, symbol: sympy.Symbol, size: torch.SymInt) -
         where=f"{describe(node)}, dimension {dim}, size {size.node.expr}",
         do="bound it in the model: torch._check(n <= ...) on the number it comes from",
     )
-
-
-__all__ = ["ConstantArgument", "TensorArgument", "copy_module", "method_of", "math"]

@@ -7,11 +7,14 @@ user needs is their line, the reason, and what to change.
 from __future__ import annotations
 
 import inspect
+import io
+import logging
 import re
+import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from types import MethodType
 from typing import Any
 
@@ -49,7 +52,7 @@ def capture(
             dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), given)
         try:
             # Non-strict runs the user's Python; grad mode off keeps no_grad blocks out of the graph.
-            with torch.no_grad():
+            with torch.no_grad(), _quiet():
                 exported = torch.export.export(
                     module, tuple(args), given, dynamic_shapes=dynamic_shapes, strict=False
                 )
@@ -85,13 +88,29 @@ def _forwarding(model: Any) -> Iterator[torch.nn.Module]:
             owner.forward = replaced
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch's log back, and on failure what it prints: what matters of it is in the error we raise."""
+    level = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    printed = io.StringIO()
+    try:
+        with redirect_stderr(printed), warnings.catch_warnings():
+            # torch's own LSTM and GRU do this; their weights are registered all the same.
+            warnings.filterwarnings("ignore", message=r"The tensor attributes? self\._flat_weights")
+            yield
+        sys.stderr.write(printed.getvalue())
+    finally:
+        logging.disable(level)
+
+
 def _check_mode(module: torch.nn.Module) -> None:
     modes = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.dropout._DropoutNd)
     training = [name for name, part in module.named_modules() if part.training and isinstance(part, modes)]
     if training:
         warnings.warn(
-            f"the model is in training mode ('{training[0]}' and {len(training) - 1} more behave differently then); "
-            "call model.eval() before compiling it",
+            f"the model is in training mode, in which '{training[0]}' and {len(training) - 1} more layers "
+            "behave differently; call model.eval() before compiling it",
             stacklevel=4,
         )
 
@@ -136,24 +155,31 @@ def _file_of(kind: type) -> str | None:
 
 _NOISE = re.compile(
     r"^(\s*(For more (debug )?info|To see more|Set TORCH|Hint|Note|Caused by|For C\+\+|If you suspect|"
-    r"User [Ss]tack|from user code|The error above|The following call|To fix the error|Suggested fixes|Please|"
-    r"Potential framework|Developer debug|  File |    ))"
+    r"User [Ss]tack|from user code|The error above|The following call|To fix the error|Suggested fixes|"
+    r"Please|Potential framework|Developer debug|  File |    ))"
 )
 
 
 def _reason(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not _NOISE.match(line)]
     kept = " ".join(lines[:3]) or type(error).__name__
-    return f"{type(error).__name__}: {kept[:400]}"
+    kept = re.sub(
+        r"(For more info|For extended logs|\(Size-like symbols|consider using data-dependent).*?(?= - |$)",
+        "",
+        kept,
+    )
+    return f"{type(error).__name__}: {kept.strip()[:400]}"
 
 
 def _advice(error: Exception) -> str:
     text = f"{type(error).__name__} {error}"
-    fixes = re.search(r"Suggested fixes:\s*\n(.+)", text, re.S)
+    fixes = re.search(r"Suggested fixes:\s*\n(.+?)(?:\n\s*\n|The error above|Please|$)", text, re.S)
     if fixes:
-        return "change dynamic_shapes: " + " ".join(fixes.group(1).split())[:300]
+        lines = [line.strip() for line in fixes.group(1).splitlines() if line.strip()]
+        static = "; an example size of 0 or 1 counts as static" if re.search(r"= [01]$", lines[0]) else ""
+        return "change dynamic_shapes: " + "; ".join(lines)[:300] + static
     if "data-dependent" in text or "DataDependent" in text or "unbacked" in text or "GuardOnData" in text:
-        return "the result of an if, a size or an int() depends on tensor values: use torch.cond, torch.where or a mask"
+        return "an if, a size or an int() depends on tensor values: use torch.cond, torch.where or a mask"
     if "Constraints violated" in text or "dynamic_shapes" in text:
         return "make the dimension static, or give it the range that the model allows"
     return "write this line without data-dependent Python, or leave it out of the exported part"
@@ -166,7 +192,7 @@ def _check_dynamic(
     exported: ExportedProgram, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any], asked: Any
 ) -> None:
     """torch.export may make an AUTO dimension static without a word; nobody asked for that."""
-    if isinstance(asked, tuple | list | Mapping) and not asked or asked is None:
+    if (isinstance(asked, tuple | list | Mapping) and not asked) or asked is None:
         return
     values = {node.name: node.meta.get("val") for node in exported.graph.nodes if node.op == "placeholder"}
     names: dict[int, list[str]] = {}
@@ -181,13 +207,18 @@ def _check_dynamic(
         name = names[id(leaf)].pop(0)
         for dim, request in _dims(_lookup(asked, path)):
             size = values[name].shape[dim]
-            if _is_dynamic(request) and isinstance(size, int):
+            if _is_dynamic(request) and _is_number(size):
                 raise UnboundedShape(
-                    f"dimension {dim} of input '{name}' was asked to be dynamic, but the model fixes it to {size}",
+                    f"dimension {dim} of input '{name}' was asked to be dynamic, "
+                    f"but the model fixes it to {size}",
                     got=f"dynamic_shapes gives it {_spell(request)}",
-                    do="remove what makes it static (a size of 0 or 1 in the example, a reshape to a constant, "
-                    "a Python branch on the size), or leave the dimension static",
+                    do="remove what makes it static (a size of 0 or 1 in the example, a reshape to a "
+                    "constant, a Python branch on the size), or leave the dimension static",
                 )
+
+
+def _is_number(size: Any) -> bool:
+    return isinstance(size, int) or bool(size.node.expr.is_number)
 
 
 def _by_parameter(asked: Any, bound: Mapping[str, Any]) -> Any:
@@ -202,7 +233,7 @@ def _by_parameter(asked: Any, bound: Mapping[str, Any]) -> Any:
 
 def _lookup(tree: Any, path: Any) -> Any:
     for key in path:
-        index = getattr(key, "idx", None)
+        index: Any = getattr(key, "idx", None)
         if index is None:
             index = getattr(key, "key", getattr(key, "name", None))
         try:

@@ -9,7 +9,7 @@ so there the list is data.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -69,7 +69,7 @@ def legal_for(target: str, table: OpTable, libraries: tuple[str, ...]) -> Callab
     """Does an operator stay as it is for `target`?"""
     splits = decompositions(target, table, libraries)
 
-    @lru_cache(maxsize=None)
+    @cache
     def legal(op: OpOverload) -> bool:
         if op.namespace not in ("aten", "prims"):
             return not _is_composite(op)  # the user's own operators, and Penlight's

@@ -45,17 +45,25 @@ def verify(program: EdgeProgram, after: str = "the last pass", *, edge: bool = T
 def _verify_specs(program: EdgeProgram, method: EdgeMethod, after: str) -> None:
     nodes = [node for node in method.graph.nodes if node.op == "placeholder"]
     if len(nodes) != len(method.inputs):
-        raise IllegalGraph(f"method '{method.name}' has {len(nodes)} inputs and {len(method.inputs)} specs after {after}")
+        raise IllegalGraph(
+            f"method '{method.name}' has {len(nodes)} inputs and {len(method.inputs)} specs after {after}"
+        )
     for spec, node in zip(method.inputs, nodes, strict=True):
         if spec.kind is not InputKind.USER and spec.target not in program.tensors:
-            raise IllegalGraph(f"input {node.name} stands for the tensor '{spec.target}', which is not there after {after}")
+            raise IllegalGraph(
+                f"input {node.name} stands for the tensor '{spec.target}', which is not there after {after}"
+            )
     results: Any = method.graph.output_node().args[0]
     if len(results) != len(method.outputs):
-        raise IllegalGraph(f"method '{method.name}' has {len(results)} results and {len(method.outputs)} specs after {after}")
+        raise IllegalGraph(
+            f"method '{method.name}' has {len(results)} results and {len(method.outputs)} specs after {after}"
+        )
     states = {spec.target for spec in method.inputs if spec.kind is InputKind.STATE}
     for spec_out in method.outputs:
         if spec_out.kind is OutputKind.MUTATION and spec_out.target not in states:
-            raise IllegalGraph(f"'{spec_out.target}' is written but is no state of method '{method.name}' after {after}")
+            raise IllegalGraph(
+                f"'{spec_out.target}' is written but is no state of method '{method.name}' after {after}"
+            )
 
 
 def _verify_module(module: GraphModule, after: str, edge: bool) -> None:
@@ -74,7 +82,9 @@ def _verify_order(graph: Graph, after: str) -> None:
     for node in graph.nodes:
         for used in node.all_input_nodes:
             if used not in seen:
-                raise IllegalGraph(f"{node.name} uses {used.name} before it is defined, after {after}", where=describe(node))
+                raise IllegalGraph(
+                    f"{node.name} uses {used.name} before it is defined, after {after}", where=describe(node)
+                )
         seen.add(node)
 
 
@@ -82,7 +92,9 @@ def _problem(node: Node, module: GraphModule, edge: bool) -> str | None:
     if node.op in ("placeholder", "output"):
         return None
     if node.op == "get_attr":
-        return None if isinstance(getattr(module, str(node.target), None), GraphModule) else "a hidden constant"
+        return (
+            None if isinstance(getattr(module, str(node.target), None), GraphModule) else "a hidden constant"
+        )
     if node.op != "call_function":
         return f"a node of kind {node.op}"
     if "val" not in node.meta:
@@ -91,7 +103,11 @@ def _problem(node: Node, module: GraphModule, edge: bool) -> str | None:
     if target is operator.getitem or target in PYTHON_PRIMS or _name(target) in NAMED_PRIMS:
         return None
     if isinstance(target, HigherOrderOperator):
-        return None if target.name() in CONTROL_FLOW else f"the higher-order operator {target.name()} is not supported"
+        return (
+            None
+            if target.name() in CONTROL_FLOW
+            else f"the higher-order operator {target.name()} is not supported"
+        )
     if not isinstance(target, OpOverload):
         return f"{_name(target)} is no operator"
     if target._schema.is_mutable:
@@ -114,7 +130,11 @@ def _edge_problem(node: Node, target: OpOverload) -> str | None:
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
-    return [item for item in (value if isinstance(value, tuple | list) else (value,)) if isinstance(item, torch.Tensor)]
+    return [
+        item
+        for item in (value if isinstance(value, tuple | list) else (value,))
+        if isinstance(item, torch.Tensor)
+    ]
 
 
 def _name(target: Any) -> str:

@@ -8,7 +8,7 @@ eager mode, where they mean what ATen's operator of that name does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ _MEANING: dict[str, OpOverload] = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def _library() -> torch.library.Library:
     return torch.library.Library(NAMESPACE, "FRAGMENT")
 
@@ -44,7 +44,7 @@ def twins(table: OpTable, libraries: tuple[str, ...]) -> dict[OpOverload, OpOver
     return found
 
 
-@lru_cache(maxsize=None)
+@cache
 def _define(name: str, schema: str, meaning: OpOverload) -> OpOverload:
     library = _library()
     if not hasattr(torch.ops.penlight, name):

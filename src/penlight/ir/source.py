@@ -41,12 +41,18 @@ def _is_users(file: str) -> bool:
 
 def user_frame(stack: str) -> tuple[str, int, str] | None:
     """File, line and function of the innermost frame that is the user's, else the last outside torch."""
-    frames = [(file, int(line), function) for file, line, function in _FRAME.findall(stack)]
-    for accept in (_is_users, lambda file: not file.startswith((_TORCH, "<"))):
+    frames: list[tuple[str, int, str]] = [
+        (file, int(line), function) for file, line, function in _FRAME.findall(stack)
+    ]
+    for accept in (_is_users, _is_not_torchs):
         for frame in reversed(frames):
             if accept(frame[0]):
                 return frame
     return frames[-1] if frames else None
+
+
+def _is_not_torchs(file: str) -> bool:
+    return not file.startswith((_TORCH, "<"))
 
 
 def modules_of(node: Node) -> list[tuple[str, str]]:
@@ -63,7 +69,9 @@ def source_of(node: Node) -> Source | None:
     file, line, function = frame
     modules = modules_of(node)
     # The innermost module may be torch's own (Linear); its caller's class owns the line then.
-    owner = next(((p, c) for p, c in reversed(modules) if not _is_torch_layer(c)), modules[0] if modules else ("", ""))
+    owner = next(
+        ((p, c) for p, c in reversed(modules) if not _is_torch_layer(c)), modules[0] if modules else ("", "")
+    )
     path, kind = owner
     return Source(file, line, function, kind, modules[-1][0] if modules else path)
 

@@ -54,7 +54,9 @@ class Report:
         return "\n".join([f"{'stage':<28}{'nodes':>8}{'changed':>9}{'ms':>9}", *rows])
 
 
-def run(program: EdgeProgram, passes: Iterable[Pass], report: Report, verify: Verifier | None = None) -> EdgeProgram:
+def run(
+    program: EdgeProgram, passes: Iterable[Pass], report: Report, verify: Verifier | None = None
+) -> EdgeProgram:
     """Run `passes` in order over every graph of `program`, in place."""
     for function in passes:
         start = time.perf_counter()

@@ -79,7 +79,8 @@ def _enter(graph: Graph, node: Node) -> int:
 
 
 def _last_placeholder(graph: Graph) -> Node:
-    return [node for node in graph.nodes if node.op == "placeholder"][-1]
+    nodes: list[Node] = [node for node in graph.nodes if node.op == "placeholder"]
+    return nodes[-1]
 
 
 def contiguous(value: Any) -> Any:

@@ -18,9 +18,8 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
-import sympy
 import torch
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
@@ -51,7 +50,7 @@ def fake_mode_of(graph: Graph) -> FakeTensorMode | None:
 
 class _Decomposer(TorchDispatchMode):
     def __init__(self, source: GraphModule, legal: Legal, table: Table) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.source, self.legal, self.table = source, legal, table
         self.graph = Graph()
         self.symbols = SymbolNodes(self.graph)
@@ -180,7 +179,11 @@ class _Decomposer(TorchDispatchMode):
                 )
             return node
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-            meta = {} if self.current is None else {k: self.current.meta[k] for k in _KEPT_META if k in self.current.meta}
+            meta = (
+                {}
+                if self.current is None
+                else {k: self.current.meta[k] for k in _KEPT_META if k in self.current.meta}
+            )
             return self.symbols.node(value, meta)
         return value
 

@@ -53,7 +53,10 @@ def _fold(graph: Graph, constants: Constants, norm: Node, layer: Node) -> bool:
         return False
     if len(layer.args) > 2 and layer.args[2] is not None and bias is None:
         return False
-    affine = [constants.get(gamma) if gamma is not None else None, constants.get(beta) if beta is not None else None]
+    affine = [
+        constants.get(gamma) if gamma is not None else None,
+        constants.get(beta) if beta is not None else None,
+    ]
     if (gamma is not None and affine[0] is None) or (beta is not None and affine[1] is None):
         return False
     if layer.target is linear and weight.dim() == 2 and layer.meta["val"].dim() != 2:

@@ -48,7 +48,11 @@ def functionalize(graph: Graph) -> dict[Node, Node]:
 
 def _written(node: Node) -> Node | None:
     """The tensor a node writes to."""
-    if node.op != "call_function" or not isinstance(node.target, OpOverload) or not node.target._schema.is_mutable:
+    if (
+        node.op != "call_function"
+        or not isinstance(node.target, OpOverload)
+        or not node.target._schema.is_mutable
+    ):
         return None
     for index, argument in enumerate(node.target._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
@@ -71,7 +75,9 @@ class _Functionalizer:
         self.made_by: dict[int, Node] = {}  # storage -> the node that made it
         self.parent: dict[Node, Node] = {}  # view -> what it is a view of
         self.views: set[Node] = set()  # those that can be made again
-        self.made: dict[Node, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {}  # target and arguments as exported
+        self.made: dict[
+            Node, tuple[Any, tuple[Any, ...], dict[str, Any]]
+        ] = {}  # target and arguments as exported
         self.in_place: set[Node] = set()  # nodes whose result is the tensor they wrote to
         self.version: dict[Node, int] = {}  # root -> how often it was written
         self.value: dict[Node, tuple[int, Node]] = {}  # node -> version of its root, and its value then
@@ -212,7 +218,13 @@ class _Functionalizer:
             if _have_same_sizes(new, base):
                 return new
             return emit(aten.reshape_as.default, new, base)
-        if target in (aten.transpose.int, aten.t.default, aten.swapaxes.default, aten.numpy_T.default, aten.mT.default):
+        if target in (
+            aten.transpose.int,
+            aten.t.default,
+            aten.swapaxes.default,
+            aten.numpy_T.default,
+            aten.mT.default,
+        ):
             return emit(target, new, *args[1:], **kwargs)
         if target is aten.permute.default:
             dims = [d % len(args[1]) for d in args[1]]
@@ -228,7 +240,7 @@ class _Functionalizer:
         """One part of split, chunk or unbind."""
         shape = base.meta["val"]
         parts = source.meta["val"]
-        position = _PART_DIM.get(source.target)
+        position = _PART_DIM.get(source.target)  # type: ignore[call-overload]
         if position is None:
             raise CannotFunctionalize(f"a write through {source.target}")
         args, kwargs = self.made[source][1:]

@@ -61,7 +61,8 @@ def _does_nothing(node: Node, source: Node) -> bool:
         return list(node.args[1]) == list(range(value.dim()))  # type: ignore[arg-type]
     if node.target is aten.constant_pad_nd.default:
         return all(amount == 0 for amount in node.args[1] if isinstance(amount, int)) and all(  # type: ignore[union-attr]
-            isinstance(amount, int) for amount in node.args[1]  # type: ignore[union-attr]
+            isinstance(amount, int)
+            for amount in node.args[1]  # type: ignore[union-attr]
         )
     if node.target in (aten.cat.default,):
         return False
@@ -73,7 +74,11 @@ def _is(position: int, number: float) -> Callable[[Any, Any], bool]:
     def check(args: Any, kwargs: Any) -> bool:
         if len(args) <= position or kwargs.get("alpha", 1) != 1 or len(args) > position + 1:
             return False
-        return isinstance(args[position], int | float) and not isinstance(args[position], bool) and args[position] == number
+        return (
+            isinstance(args[position], int | float)
+            and not isinstance(args[position], bool)
+            and args[position] == number
+        )
 
     return check
 

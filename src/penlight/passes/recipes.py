@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+
+import torch
+from torch._ops import OpOverload
 
 from penlight.passes.assertions import remove_assertions
 from penlight.passes.base import Pass
@@ -11,6 +14,7 @@ from penlight.passes.fold_batch_norm import fold_batch_norm
 from penlight.passes.fold_constants import fold_constants
 from penlight.passes.merge_views import merge_views
 from penlight.passes.no_ops import remove_no_ops
+from penlight.passes.rms_norm import fuse_rms_norm
 from penlight.passes.scalars import promote
 from penlight.passes.subexpressions import merge_subexpressions
 
@@ -31,4 +35,8 @@ EDGE: tuple[Pass, ...] = (
     merge_subexpressions,
 )
 
-DIALECTS: Mapping[str, Sequence[Pass]] = {"aten": ATEN, "core": CORE, "edge": EDGE}
+
+def edge_for(whole: Mapping[OpOverload, OpOverload]) -> tuple[Pass, ...]:
+    """EDGE, and what fuses into the composites of `whole` (ATen's operator -> Penlight's)."""
+    rms_norm = whole.get(torch.ops.aten.rms_norm.default)
+    return EDGE if rms_norm is None else (*EDGE, fuse_rms_norm(rms_norm))

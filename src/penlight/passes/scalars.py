@@ -99,7 +99,7 @@ def _number_arguments(graph: Graph, node: Node) -> int:
     ]
     if not wrong:
         return 0
-    scalar = _SCALAR_OVERLOAD.get(node.target)  # type: ignore[arg-type]
+    scalar = _SCALAR_OVERLOAD.get(node.target)  # type: ignore[call-overload]
     if scalar is not None and wrong == [1] and out_variant(scalar) is not None:
         node.target = scalar
         return 1
@@ -209,5 +209,3 @@ def _is_number(argument: Any) -> bool:
 
 def _is_tensor_type(kind: Any) -> bool:
     return str(kind) in ("Tensor", "Optional[Tensor]")
-
-

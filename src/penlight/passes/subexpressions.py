@@ -14,14 +14,12 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Graph, Node
 
-_UNHASHABLE = object()
-
 
 def merge_subexpressions(graph: Graph) -> int:
     """Rewrite `graph` in place; return how many nodes were merged into an earlier one."""
     seen: dict[Hashable, Node] = {}
     merged = 0
-    results = {node for node in graph.output_node().all_input_nodes}
+    results = set(graph.output_node().all_input_nodes)
     for node in graph.nodes:
         if node.op != "call_function" or not _is_pure(node.target):
             continue
@@ -62,7 +60,7 @@ def _frozen(value: Any) -> Hashable:
     if isinstance(value, Node):
         return value
     if isinstance(value, list | tuple):
-        return (type(value) is tuple or True, *map(_frozen, value))
+        return ("list", *map(_frozen, value))
     if isinstance(value, dict):
         return tuple(sorted((name, _frozen(item)) for name, item in value.items()))
     if isinstance(value, slice):

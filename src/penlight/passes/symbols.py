@@ -13,8 +13,7 @@ from typing import Any
 import sympy
 import torch
 from torch.fx import Graph, Node
-from torch.utils import _pytree as pytree
-from torch.utils._sympy.functions import CeilToInt, FloorDiv, Max, Min, Mod, PythonMod
+from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
 
 from penlight.errors import NotSupported
 
@@ -42,7 +41,9 @@ class SymbolNodes:
         elif isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
             self.known.setdefault(value.node.expr, node)
 
-    def node(self, value: torch.SymInt | torch.SymFloat | torch.SymBool, meta: dict[str, Any] | None = None) -> Any:
+    def node(
+        self, value: torch.SymInt | torch.SymFloat | torch.SymBool, meta: dict[str, Any] | None = None
+    ) -> Any:
         """The argument that stands for `value`: a node, or a number if it is constant."""
         return self._build(value.node.expr, value, meta or {})[0]
 
@@ -58,7 +59,7 @@ class SymbolNodes:
             return node, node.meta["val"]
         if expr.is_Symbol or (expr in self.sizes and not _is_arithmetic(expr)):
             if expr not in self.sizes:
-                raise NotSupported(f"no tensor has the size {expr}")
+                return self._solve(expr, meta)
             tensor, dim, size = self.sizes[expr]
             return self._emit(expr, _sym_size, (tensor, dim), size, meta)
         if isinstance(expr, sympy.Add | sympy.Mul):
@@ -87,8 +88,30 @@ class SymbolNodes:
             return self._emit(expr, _sym_size, (tensor, dim), size, meta)
         raise NotSupported(f"cannot compute the size {expr} in the graph")
 
+    def _solve(self, symbol: sympy.Basic, meta: dict[str, Any]) -> tuple[Any, Any]:
+        """A symbol that is no size itself, from a size such as 2*s + 1."""
+        for expr, (tensor, dim, size) in self.sizes.items():
+            if expr.free_symbols != {symbol}:
+                continue
+            offset = expr.subs(symbol, 0)
+            factor = sympy.expand((expr - offset) / symbol)
+            if not (factor.is_Integer and offset.is_Integer and factor > 0):
+                continue
+            node, value = self._emit(expr, _sym_size, (tensor, dim), size, meta)
+            if offset != 0:
+                value = value - int(offset)
+                node, value = self._emit(expr - offset, operator.sub, (node, int(offset)), value, meta)
+            return self._emit(symbol, operator.floordiv, (node, int(factor)), value // int(factor), meta)
+        raise NotSupported(f"no tensor has a size from which {symbol} follows")
+
     def _emit(
-        self, expr: Any, function: Any, args: tuple[Any, ...], value: Any, meta: dict[str, Any], remember: bool = True
+        self,
+        expr: Any,
+        function: Any,
+        args: tuple[Any, ...],
+        value: Any,
+        meta: dict[str, Any],
+        remember: bool = True,
     ) -> tuple[Node, Any]:
         if remember and expr in self.known:
             return self.known[expr], self.known[expr].meta["val"]
@@ -115,4 +138,4 @@ _BINARY = {
 
 
 def _is_arithmetic(expr: sympy.Basic) -> bool:
-    return isinstance(expr, sympy.Add | sympy.Mul | sympy.Pow | sympy.Mod) or isinstance(expr, tuple(_BINARY))
+    return isinstance(expr, (sympy.Add, sympy.Mul, sympy.Pow, *_BINARY))
