@@ -1,13 +1,11 @@
 # Functions that make the libraries of the runtime.
 
-# A static library over the public headers. One without sources yet is empty.
+# A static library over the public headers: penlight_core, for users penlight::core.
 function(penlight_add_static name)
-  if(NOT ARGN)
-    add_library(${name} INTERFACE)
-    target_include_directories(${name} INTERFACE "${PROJECT_SOURCE_DIR}/runtime/include")
-    return()
-  endif()
   add_library(${name} STATIC ${ARGN})
+  string(REPLACE "penlight_" "penlight::" alias ${name})
+  add_library(${alias} ALIAS ${name})
+  target_compile_features(${name} PUBLIC cxx_std_17)
   # What one folder shows to another is included as "core/x.h", "kernels/common/x.h".
   target_include_directories(${name}
     PUBLIC "${PROJECT_SOURCE_DIR}/runtime/include"
