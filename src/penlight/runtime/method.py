@@ -208,9 +208,10 @@ class LoadedMethod:
         extra = [key for key in kwargs if key not in named.keys]
         names = self._program.debug.input_names(self.name, self._count) if positional.is_flat else None
         names = names[: len(positional.children)] if names else []
-        if not missing and extra == names[len(args) :]:
+        fits = not missing and len(args) + len(extra) == len(positional.children)
+        if fits and extra == names[len(args) :]:
             return (*args, *(kwargs[key] for key in extra)), {key: kwargs[key] for key in named.keys}
-        if not missing and set(extra) == set(names[len(args) :]):
+        if fits and set(extra) == set(names[len(args) :]):
             return self._place_arguments(
                 args, {key: kwargs[key] for key in [*names[len(args) :], *named.keys]}, positional, named
             )
