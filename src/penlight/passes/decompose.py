@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from penlight.errors import NotSupported
 from penlight.ir.source import describe
+from penlight.ops.out_variants import parameters_of
 from penlight.passes.symbols import SymbolNodes
 
 Legal = Callable[[OpOverload], bool]
@@ -196,8 +197,12 @@ def _is_composite(op: OpOverload) -> bool:
 
 
 def functional_of(op: OpOverload) -> OpOverload | None:
-    """aten.add.Tensor for aten.add_.Tensor; None where there is none."""
+    """aten.add.Tensor for aten.add_.Tensor and for aten.add.out; None where there is none."""
     name = op._schema.name.split("::")[1]
+    if any(argument.is_out for argument in op._schema.arguments):
+        packet, want = op.overloadpacket, parameters_of(op)
+        others = (getattr(packet, overload) for overload in packet.overloads())
+        return next((o for o in others if not o._schema.is_mutable and parameters_of(o) == want), None)
     if not name.endswith("_") or name.endswith("__"):
         return None
     packet = getattr(getattr(torch.ops, op.namespace), name[:-1], None)
