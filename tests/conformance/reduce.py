@@ -29,6 +29,8 @@ DIMS: list[tuple[Any, ...]] = [
     (SCALAR, Raw([0])),
     (SCALAR, Raw([])),
 ]
+# Without the empty list: what torch's nansum and logsumexp do with it is not what they say of their result.
+LISTED = [case for case in DIMS if case[1] != Raw([])]
 EMPTY_DIMS: list[tuple[Any, ...]] = [
     (EMPTY, Raw([0])),
     (NOTHING, Raw([1])),
@@ -73,7 +75,7 @@ SUMS = [
     ),
     Op("aten::sum.dim_IntList", [(CUBE, Raw([1]))], REAL, kwargs={"dtype": torch.int64}, special=False),
     Op("aten::sum", [*WHOLE, (EMPTY,)], (*WIDE, *INTS), tol=1e-5),
-    Op("aten::nansum", [*DIMS, *NO_DIMS], (*WIDE, torch.int32), tol=1e-5),
+    Op("aten::nansum", [*LISTED, *NO_DIMS], (*WIDE, torch.int32), tol=1e-5),
     Op("aten::mean.dim", DIMS + EMPTY_DIMS + NO_DIMS, WIDE, tol=1e-5),
     Op("aten::mean.dim", DIMS, HALVES, tol=LOOSE),
     Op("aten::mean.dim", [(CUBE, Raw([1]))], INTS, kwargs={"dtype": torch.float32}),
@@ -106,11 +108,20 @@ EXTREMA = [
     Op("aten::aminmax", [(TALL,), (IMAGE,)], ALL, kwargs={"dim": 0, "keepdim": True}, exact=True),
 ]
 
+# Of more than one element, without keepdim, which is a keyword here.
+SPREAD_DIMS = [(shape, dims) for shape, dims, *_ in DIMS + NO_DIMS if shape != SCALAR]
+
 SPREAD = [
     *[
-        Op(f"aten::{name}.correction", [*DIMS, *NO_DIMS], dtypes, kwargs={"correction": correction}, tol=tol)
+        Op(
+            f"aten::{name}.correction",
+            SPREAD_DIMS,
+            dtypes,
+            kwargs={"correction": correction, **kept},
+            tol=tol,
+        )
         for name in ("var", "std", "var_mean", "std_mean")
-        for correction in (None, 0, 2)
+        for correction, kept in ((None, {}), (0, {"keepdim": True}), (0.5, {}))
         for dtypes, tol in ((WIDE, 1e-5), (HALVES, LOOSE))
     ],
     *[
@@ -135,8 +146,8 @@ SPREAD = [
     ),
     Op("aten::norm.Scalar", [(CUBE,), (MAT, 1), (EMPTY, 2)], WIDE),
     Op("aten::norm.ScalarOpt_dtype", [(CUBE, 3)], HALVES, kwargs={"dtype": torch.float32}, tol=1e-4),
-    Op("aten::logsumexp", [*DIMS, (NOTHING, Raw([0]))], WIDE, tol=1e-5),
-    Op("aten::logsumexp", DIMS, HALVES, tol=LOOSE),
+    Op("aten::logsumexp", [*LISTED, (NOTHING, Raw([0]))], WIDE, tol=1e-5),
+    Op("aten::logsumexp", LISTED, HALVES, tol=LOOSE),
     Op("aten::logsumexp", [(CUBE, Raw([1]))], (torch.int64, torch.uint8), special=False),
 ]
 
@@ -185,10 +196,13 @@ SORTS = [
         for name, args in (("aten::median.dim", ()), ("aten::nanmedian.dim", ()), ("aten::kthvalue", (2,)))
     ],
     *[
-        Op(name, [(*pair(x, SORTED), int32, right)], REAL, special=False)
-        for name, pair in (("aten::bucketize.Tensor", lambda a, b: (a, b)),)
-        for x in (CUBE, SCALAR, EMPTY)
-        for int32 in (False, True)
+        Op(
+            "aten::bucketize.Tensor",
+            [(shape, SORTED) for shape in (CUBE, SCALAR, EMPTY)],
+            REAL,
+            kwargs={"out_int32": right, "right": right},
+            special=False,
+        )
         for right in (False, True)
     ],
     Op(

@@ -45,17 +45,16 @@ class OutVariant:
 def out_variant(op: OpOverload) -> OutVariant | None:
     """The out variant of a functional operator; None when there is none."""
     functional = parameters_of(op)
-    for packet in _packets(op):
-        for overload in _overloads(packet):
-            outs = [arg for arg in overload._schema.arguments if arg.is_out]
-            if not outs:
-                continue
-            inputs = parameters_of(overload)
-            if _same(inputs, functional) or _same(inputs, functional, ignore=_OPTIONS):
-                names = tuple(arg.name for arg in outs)
-                return OutVariant(
-                    program_name(overload), inputs, names, str(outs[0].real_type).startswith("List")
-                )
+    # Options are overlooked only where no overload agrees in all: norm has one with a dtype and one without.
+    for overlooked in ((), _OPTIONS):
+        for packet in _packets(op):
+            for overload in _overloads(packet):
+                outs = [arg for arg in overload._schema.arguments if arg.is_out]
+                inputs = parameters_of(overload)
+                if outs and _same(inputs, functional, ignore=overlooked):
+                    names = tuple(arg.name for arg in outs)
+                    is_list = str(outs[0].real_type).startswith("List")
+                    return OutVariant(program_name(overload), inputs, names, is_list)
     return None
 
 
