@@ -24,16 +24,24 @@ struct WideOf<int64_t> {
   using type = uint64_t;
 };
 
+template <class C, class T>
+C load_as(const char* from) {
+  if constexpr (same_type<T, bool>) {
+    return *from != 0 ? C(1) : C(0);  // a byte that is neither 0 nor 1 is no bool
+  } else {
+    T value;
+    memcpy(&value, from, sizeof value);
+    return convert<C>(value);
+  }
+}
+
 template <class T, class Function>
 void combine_each(char* to, dim_t to_stride, const char* from, dim_t from_stride, dim_t count,
                   Function function) {
   using C = Compute<T>;
   for (dim_t i = 0; i < count; ++i, to += to_stride, from += from_stride) {
-    T a, b;
-    memcpy(&a, to, sizeof a);
-    memcpy(&b, from, sizeof b);
-    a = convert<T>(function(convert<C>(a), convert<C>(b)));
-    memcpy(to, &a, sizeof a);
+    const T result = convert<T>(function(load_as<C, T>(to), load_as<C, T>(from)));
+    memcpy(to, &result, sizeof result);
   }
 }
 

@@ -109,7 +109,7 @@ class Mover {
   void run(const char* src, char* dst) const {
     if (empty_) return;
     if (dim_ == 0) {
-      memcpy(dst, src, static_cast<size_t>(item_));
+      memmove(dst, src, static_cast<size_t>(item_));
       return;
     }
     const int outer = tiled_ < 0 ? dim_ - 1 : dim_ - 2;

@@ -60,6 +60,8 @@ inline void move_reshaped(size_t element_size, const View& from, const View& to)
   // Dense on both sides needs no common shape.
   View from_row, to_row;
   const dim_t item = static_cast<dim_t>(element_size);
+  from_row.data = from.data;
+  to_row.data = to.data;
   from_row.dim = to_row.dim = 1;
   from_row.sizes[0] = to_row.sizes[0] = count;
   from_row.strides[0] = to_row.strides[0] = item;
@@ -68,14 +70,14 @@ inline void move_reshaped(size_t element_size, const View& from, const View& to)
       detail::split_alike(from, from_row, from_split, flat) && same_strides(from_split, flat);
   const bool dense_to = detail::split_alike(to, to_row, to_split, flat) && same_strides(to_split, flat);
   if (dense_from && dense_to) {
-    if (from.data != to.data) memcpy(to.data, from.data, static_cast<size_t>(count * item));
+    if (from.data != to.data) memmove(to.data, from.data, static_cast<size_t>(count * item));
     return;
   }
   dim_t from_at[kMaxViewDim] = {}, to_at[kMaxViewDim] = {};
   const char* src = from.data;
   char* dst = to.data;
   while (count-- > 0) {
-    memcpy(dst, src, element_size);
+    memmove(dst, src, element_size);
     src = detail::next_element(from, from_at, const_cast<char*>(src));
     dst = detail::next_element(to, to_at, dst);
   }

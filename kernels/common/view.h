@@ -202,13 +202,14 @@ inline bool as_strided_view(KernelContext& ctx, const Tensor& self, ArrayRef<int
       return false;
     }
     view.sizes[d] = static_cast<dim_t>(size[d]);
-    view.strides[d] = static_cast<dim_t>(stride[d]) * item;
+    view.strides[d] = 0;
     empty |= size[d] == 0;
     if (size[d] > 1 && stride[d] > 0) {
       // Compared by division: the product may not fit.
       const uint64_t steps = static_cast<uint64_t>(size[d] - 1), width = static_cast<uint64_t>(stride[d]);
       inside = inside && steps <= limit / width;
       last += inside ? steps * width : 0;
+      if (inside) view.strides[d] = static_cast<dim_t>(stride[d]) * item;
     }
   }
   if (!empty && (!inside || last >= limit)) {

@@ -259,7 +259,7 @@ static void roll_flat(size_t element_size, const View& from, const View& to, dim
     dst += to_at[d] * to.strides[d];
   }
   while (count-- > 0) {
-    memcpy(dst, src, element_size);
+    memmove(dst, src, element_size);
     src = detail::next_element(from, from_at, const_cast<char*>(src));
     dst = detail::next_element(to, to_at, dst);  // after the last element comes the first
   }

@@ -259,7 +259,7 @@ Tensor& masked_select_out(KernelContext& ctx, const Tensor& self, const Tensor& 
         if (pass == 0) {
           ++found;
         } else {
-          memcpy(to, source, out.element_size());
+          memmove(to, source, out.element_size());
           to += step;
         }
       }

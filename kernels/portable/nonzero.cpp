@@ -108,7 +108,7 @@ Tensor& masked_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor&
                  source.numel());
         return out;
       }
-      memcpy(target, value, out.element_size());
+      memmove(target, value, out.element_size());
       for (int d = values.dim - 1; d >= 0; --d) {
         value += values.strides[d];
         if (++value_at[d] < values.sizes[d]) break;

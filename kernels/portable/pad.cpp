@@ -23,9 +23,10 @@ static bool pad_sizes(KernelContext& ctx, const View& from, ArrayRef<int64_t> pa
   for (int d = 0; d < from.dim; ++d) {
     const size_t pair = 2 * static_cast<size_t>(from.dim - 1 - d);
     const int64_t before = pair < pad.size() ? pad[pair] : 0, after = pair < pad.size() ? pad[pair + 1] : 0;
-    int64_t size;
-    if (__builtin_add_overflow(static_cast<int64_t>(from.sizes[d]), before, &size) ||
-        __builtin_add_overflow(size, after, &size) || size < 0 || (size > INTPTR_MAX)) {
+    constexpr int64_t kWidest = INTPTR_MAX / 4;
+    const bool sane = before > -kWidest && before < kWidest && after > -kWidest && after < kWidest;
+    const int64_t size = sane ? from.sizes[d] + before + after : -1;
+    if (size < 0) {
       ctx.fail(Status::InvalidArgument, "pads {} and {} leave nothing of dimension {} with size {}", before,
                after, d, from.sizes[d]);
       return false;

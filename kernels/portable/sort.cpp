@@ -27,8 +27,8 @@ static void write_lane(const Tensor& self, dim_t from, const Lane& lane, const R
                        Tensor* values, dim_t value_to, Tensor& indices, dim_t index_to) {
   for (dim_t i = 0; i < count; ++i) {
     if (values) {
-      memcpy(address(*values, value_to + i * lane.value_stride),
-             address(self, from + ranked[i].place * lane.self_stride), self.element_size());
+      memmove(address(*values, value_to + i * lane.value_stride),
+              address(self, from + ranked[i].place * lane.self_stride), self.element_size());
     }
     indices.data_ptr<int64_t>()[index_to + i * lane.index_stride] = ranked[i].place;
   }
@@ -180,8 +180,8 @@ static void pick(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepd
     rank_elements(self.scalar_type(), address(self, from), step, 0, length, false, ranked);
     sort_ranked(ranked, ranked + length, length);
     const int64_t place = ranked[choose(static_cast<const Ranked*>(ranked), length)].place;
-    memcpy(value_view.data + value_to, address(self, from + static_cast<dim_t>(place) * step),
-           self.element_size());
+    memmove(value_view.data + value_to, address(self, from + static_cast<dim_t>(place) * step),
+            self.element_size());
     memcpy(index_view.data + index_to, &place, sizeof place);
     int k = sizes.dim - 1;
     for (; k >= 0; --k) {

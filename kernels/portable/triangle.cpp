@@ -51,6 +51,8 @@ Tensor& diag_embed_out(KernelContext& ctx, const Tensor& self, int64_t offset, i
   if (!check(ctx, sizes.dim > 0, "diag_embed takes a tensor with dimensions")) return out;
   if (!wrap_dim(ctx, dim1, sizes.dim + 1, a) || !wrap_dim(ctx, dim2, sizes.dim + 1, b)) return out;
   if (!check(ctx, a != b, "the diagonal's two dimensions must differ")) return out;
+  constexpr int64_t kFarthest = INT64_MAX / 4;
+  if (!check(ctx, offset > -kFarthest && offset < kFarthest, "the diagonal is too far out")) return out;
   const int64_t side = sizes.sizes[sizes.dim - 1] + (offset < 0 ? -offset : offset);
   sizes.remove_dim(sizes.dim - 1);
   sizes.insert_dim(a < b ? a : b, static_cast<dim_t>(side), 0);
