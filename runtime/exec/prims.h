@@ -1,0 +1,13 @@
+// Operators that the runtime itself computes: arithmetic of numbers such as
+// symbolic sizes and counters of loops, and views whose sizes show at run time.
+#pragma once
+
+#include <penlight/registry.h>
+
+namespace penlight {
+
+// Null when `name` is none of them. Signatures have two letters more than
+// boxing.h: `n` a number that is read, `N` one that is written.
+const Kernel* find_prim(const char* name);
+
+}  // namespace penlight
