@@ -117,18 +117,29 @@ struct Run {
   }
 };
 
-bool same_layout(const TensorImpl& a, const TensorImpl& b) {
+// Equal sizes and strides. Small tensors spend most of their time here.
+inline bool same_layout(const TensorImpl& a, const TensorImpl& b) {
   if (a.dim != b.dim) return false;
-  for (int d = 0; d < a.dim; ++d) {
-    if (a.sizes[d] != b.sizes[d] || a.strides[d] != b.strides[d]) return false;
-  }
-  return true;
+  dim_t different = 0;
+  for (int d = 0; d < a.dim; ++d) different |= (a.sizes[d] ^ b.sizes[d]) | (a.strides[d] ^ b.strides[d]);
+  return different == 0;
 }
 
-bool dense(const TensorImpl& tensor) {
+inline bool dense(const TensorImpl& tensor) {
   dim_t span = 1;
   for (int d = 0; d < tensor.dim; ++d) span += (tensor.sizes[d] - 1) * tensor.strides[d];
   return span == tensor.numel;
+}
+
+// A scalar as one element of a compute type.
+inline void put_scalar(const Scalar& scalar, int compute, void* to) {
+  const Parameter value(scalar);
+  const float single = value.as<float>();
+  const double wide = value.as<double>();
+  const int64_t integer = value.as<int64_t>();
+  if (compute == kFloat) memcpy(to, &single, sizeof single);
+  if (compute == kDouble) memcpy(to, &wide, sizeof wide);
+  if (compute == kInt) memcpy(to, &integer, sizeof integer);
 }
 
 // True when `out` and every operand with more than one element have one dense
@@ -226,18 +237,8 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
     } else {
       // Arithmetic keeps a scalar's own precision, as ATen's does; comparisons round
       // it, and integers wrap.
-      const Parameter value(operands[k].scalar());
       char* at = scalars.bytes + k * 8;
-      if (compute == kInt) {
-        const int64_t v = value.as<int64_t>();
-        memcpy(at, &v, sizeof v);
-      } else if (compute == kDouble) {
-        const double v = value.as<double>();
-        memcpy(at, &v, sizeof v);
-      } else {
-        const float v = value.as<float>();
-        memcpy(at, &v, sizeof v);
-      }
+      put_scalar(operands[k].scalar(), compute, at);
       source.data = at;
       source.dtype = kDtypeOf[compute];
       source.item = 0;
@@ -269,24 +270,67 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
   return out;
 }
 
-// Tensors of one compute type, which is also `out`'s, and of one dense layout need
-// none of the above: a few comparisons, then the loop. Small models live here.
+template <class Bits>
+static const void* copies_of(const void* element, dim_t count, Buffer& buffer) {
+  Bits bits;
+  memcpy(&bits, element, sizeof bits);
+  for (dim_t i = 0; i < count; ++i) memcpy(buffer.bytes + i * static_cast<dim_t>(sizeof bits), &bits, sizeof bits);
+  return buffer.bytes;
+}
+
+// Operands whose bit is set in `constants` are single elements, or scalars (null).
+static bool run_with_constants(const ElementwiseOp& op, BlockLoop loop, const void* functor, const Operand* operands,
+                               const void** in, unsigned constants, const TensorImpl& to, int compute) {
+  if (constants + 1 == 1u << op.operands || to.numel > kBlock) return false;
+  Buffer buffers[kMaxOperands];
+  for (int k = 0; k < op.operands; ++k) {
+    if (((constants >> k) & 1) == 0) continue;
+    Buffer& buffer = buffers[k];
+    if (in[k] == nullptr) {
+      put_scalar(operands[k].scalar(), compute, buffer.bytes);
+      in[k] = buffer.bytes;
+    }
+    in[k] = compute == kFloat ? copies_of<uint32_t>(in[k], to.numel, buffer)
+                              : copies_of<uint64_t>(in[k], to.numel, buffer);
+  }
+  loop(functor, in, to.data, to.numel);
+  return true;
+}
+
+// The same for operands that all have `out`'s compute type: each of its dense layout
+// or a single element (or a scalar, which takes the type). A few comparisons and the
+// loop: small models live here. False, with nothing done, for any other call.
+static bool run_plain(const ElementwiseOp& op, const void* functor, const Operand* operands, const TensorImpl& to) {
+  const int compute = to.dtype == ScalarType::Float ? kFloat : to.dtype == ScalarType::Long ? kInt : kDouble;
+  const BlockLoop loop = op.loops[compute];
+  if (to.dtype != kDtypeOf[compute] || op.predicate || loop == nullptr) return false;
+  const void* in[kMaxOperands];
+  unsigned constants = 0;
+  for (int k = 0; k < op.operands; ++k) {
+    const TensorImpl* tensor = operands[k].tensor();
+    if (tensor == nullptr) {
+      if (compute == kInt && !operands[k].scalar().isIntegral(true)) return false;
+      in[k] = nullptr;
+    } else {
+      if (tensor->dtype != to.dtype) return false;
+      in[k] = tensor->data;
+      if (same_layout(*tensor, to)) continue;
+      if (tensor->numel != 1 || tensor->dim > to.dim) return false;
+    }
+    constants |= 1u << k;
+  }
+  if (!dense(to)) return false;
+  if (constants == 0) {
+    loop(functor, in, to.data, to.numel);
+    return true;
+  }
+  return run_with_constants(op, loop, functor, operands, in, constants, to, compute);
+}
+
 Tensor& run_elementwise(KernelContext& ctx, const ElementwiseOp& op, const void* functor, const Operand* operands,
                         Tensor& out) {
-  const TensorImpl& to = *out.unsafeGetTensorImpl();
-  const int compute = to.dtype == ScalarType::Float    ? kFloat
-                      : to.dtype == ScalarType::Double ? kDouble
-                                                       : kInt;
-  bool plain = to.dtype == kDtypeOf[compute] && !op.predicate && op.loops[compute] != nullptr;
-  const void* in[kMaxOperands];
-  for (int k = 0; plain && k < op.operands; ++k) {
-    const TensorImpl* tensor = operands[k].tensor();
-    plain = tensor && tensor->dtype == to.dtype && same_layout(*tensor, to);
-    if (plain) in[k] = tensor->data;
-  }
-  if (!plain || !dense(to)) return run_general(ctx, op, functor, operands, out);
-  op.loops[compute](functor, in, to.data, to.numel);
-  return out;
+  if (run_plain(op, functor, operands, *out.unsafeGetTensorImpl())) return out;
+  return run_general(ctx, op, functor, operands, out);
 }
 
 }  // namespace penlight

@@ -218,7 +218,7 @@ Tensor& sub(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scala
 }  // namespace
 
 Tensor& add_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha, Tensor& out) {
-  return add(ctx, out, self, other, alpha);
+  return is_one(alpha) ? map_small<Domain::Real>(ctx, Add{}, out, self, other) : add(ctx, out, self, other, alpha);
 }
 
 Tensor& add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
@@ -227,7 +227,7 @@ Tensor& add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& oth
 }
 
 Tensor& sub_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha, Tensor& out) {
-  return sub(ctx, out, self, other, alpha);
+  return is_one(alpha) ? map_small<Domain::Real>(ctx, Sub{}, out, self, other) : sub(ctx, out, self, other, alpha);
 }
 
 Tensor& sub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
@@ -246,7 +246,7 @@ Tensor& rsub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& ot
 }
 
 Tensor& mul_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Mul{}, out, self, other);
+  return map_small<Domain::Real>(ctx, Mul{}, out, self, other);
 }
 
 Tensor& mul_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
@@ -254,7 +254,7 @@ Tensor& mul_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& oth
 }
 
 Tensor& div_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Floating>(ctx, Div{}, out, self, other);
+  return map_small<Domain::Floating>(ctx, Div{}, out, self, other);
 }
 
 Tensor& div_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
