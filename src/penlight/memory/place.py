@@ -49,19 +49,27 @@ def greedy(requests: Sequence[Request], alignment: int) -> None:
     """Place one request after the other in the lowest gap that is free for its whole life.
 
     Not optimal (the problem is NP-hard). Several orders are tried, largest first
-    among them, until one needs no more than the bytes alive at the fullest step.
+    among them; then whatever ends up at the top of the arena is placed first in
+    another try. It stops when no more is needed than is alive at the fullest step.
 
     Source: greedy by size with offset calculation, Pisarchyk & Lee 2020, arXiv:2001.03288.
     """
     bound = lower_bound(requests, alignment)
+    tries = min(24, 4000 // max(len(requests), 1)) + 1
     best: list[int] | None = None
     best_size = 0
     for key in _ORDERS:
-        _place(sorted(requests, key=key), alignment)
-        size = arena_size(requests, alignment)
-        if best is None or size < best_size:
-            best, best_size = [request.offset for request in requests], size
-        if size <= bound:
+        order = sorted(requests, key=key)
+        for _ in range(tries):
+            _place(order, alignment)
+            size = arena_size(requests, alignment)
+            if best is None or size < best_size:
+                best, best_size = [request.offset for request in requests], size
+            if best_size <= bound:
+                break
+            top = max(range(len(order)), key=lambda i: order[i].offset + order[i].nbytes)
+            order.insert(0, order.pop(top))
+        if best_size <= bound:
             break
     for request, offset in zip(requests, best or [], strict=True):
         request.offset = offset
