@@ -17,6 +17,7 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._ops import OpOverload
 
 from penlight.dialects.penlight_ops import twins
+from penlight.dialects.recurrent import has_projections, unroll_lstm
 from penlight.ops.out_variants import by_naming_rule, out_variant
 from penlight.ops.table import OpTable
 
@@ -25,17 +26,32 @@ aten = torch.ops.aten
 # Not core, but ExecuTorch's CPU kernels have them: kept whole for target "portable".
 PORTABLE_WHOLE = frozenset(
     {
-        "aten::linear.out",
+        "aten::_upsample_bilinear2d_aa.out",
+        "aten::bitwise_left_shift.Tensor_Scalar_out",
+        "aten::bitwise_left_shift.Tensor_out",
+        "aten::bitwise_right_shift.Tensor_Scalar_out",
+        "aten::bitwise_right_shift.Tensor_out",
+        "aten::floor_divide.out",
         "aten::glu.out",
-        "aten::hardtanh.out",
-        "aten::leaky_relu.out",
-        "aten::native_group_norm.out",
+        "aten::linear.out",
+        "aten::logit.out",
+        "aten::masked_fill.Scalar_out",
+        "aten::masked_select.out",
+        "aten::max.unary_out",
+        "aten::min.unary_out",
         "aten::pixel_shuffle.out",
         "aten::pixel_unshuffle.out",
-        "aten::upsample_bilinear2d.vec_out",
-        "aten::upsample_nearest2d.vec_out",
+        "aten::repeat_interleave.Tensor_out",
+        "aten::replication_pad1d.out",
+        "aten::roll.out",
+        "aten::rsub.Scalar_out",
+        "aten::split_copy.Tensor_out",
         "aten::stack.out",
+        "aten::tril.out",
         "aten::unbind_copy.int_out",
+        "aten::unfold_copy.out",
+        "aten::var_mean.correction_out",
+        "aten::view_as_real_copy.out",
     }
 )
 
@@ -62,6 +78,7 @@ def _batch_norm(x, weight, bias, mean, var, training, momentum, eps, cudnn=False
 _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.batch_norm.default: _batch_norm,
     aten._unsafe_view.default: aten.view.default,
+    aten.lstm.input: unroll_lstm,
 }
 
 
@@ -99,8 +116,38 @@ def decompositions(
     splits = dict(_torch_decompositions())
     splits.update(_OWN_DECOMPOSITIONS)
     if target != "portable":
-        splits.update(twins(table, libraries))
+        splits.update({op: _whole_if(op, twin) for op, twin in twins(table, libraries).items()})
     return splits
+
+
+def _whole_if(op: OpOverload, twin: OpOverload) -> Callable[..., Any]:
+    """The kernel's operator, where it can do what is asked; else the parts."""
+    cannot = _CANNOT.get(op)
+    if cannot is None:
+        return twin
+    own = _OWN_DECOMPOSITIONS.get(op) or op.decompose
+
+    def split(*args: Any, **kwargs: Any) -> Any:
+        return own(*args, **kwargs) if cannot(*args, **kwargs) else twin(*args, **kwargs)
+
+    return split
+
+
+def _drops_out(
+    q: Any, k: Any, v: Any, attn_mask: Any = None, dropout_p: float = 0.0, *_: Any, **__: Any
+) -> bool:
+    return dropout_p > 0
+
+
+def _projects(x: Any, hx: Any, params: Any, has_biases: bool, layers: int, *rest: Any) -> bool:
+    return has_projections(params, has_biases, layers, rest[2])
+
+
+# What the kernels of Penlight's composites leave to their parts.
+_CANNOT: dict[OpOverload, Callable[..., bool]] = {
+    aten.scaled_dot_product_attention.default: _drops_out,
+    aten.lstm.input: _projects,
+}
 
 
 @lru_cache(maxsize=1)

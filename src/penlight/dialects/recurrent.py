@@ -1,0 +1,78 @@
+"""LSTM in Core ATen, for targets that have no kernel of it: unrolled over time.
+
+torch's own decomposition makes operators of oneDNN, which nothing else has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+def has_projections(params: Sequence[Tensor], has_biases: bool, num_layers: int, bidirectional: bool) -> bool:
+    """Is the hidden state projected (proj_size)? Each layer then has one weight more."""
+    return len(params) != num_layers * (2 if bidirectional else 1) * (4 if has_biases else 2)
+
+
+def unroll_lstm(
+    x: Tensor,
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """aten::lstm.input, one step after the other; `dropout` is for training and not applied."""
+    projected = has_projections(params, has_biases, num_layers, bidirectional)
+    directions = 2 if bidirectional else 1
+    count = (4 if has_biases else 2) + (1 if projected else 0)
+    if batch_first:
+        x = x.transpose(0, 1)
+    hidden, cell = [], []
+    for layer in range(num_layers):
+        outputs = []
+        for direction in range(directions):
+            index = layer * directions + direction
+            weights = params[index * count : (index + 1) * count]
+            steps, h, c = _layer(
+                x, hx[0][index], hx[1][index], weights, has_biases, projected, direction == 1
+            )
+            outputs.append(steps)
+            hidden.append(h)
+            cell.append(c)
+        x = torch.cat(outputs, -1) if bidirectional else outputs[0]
+    if batch_first:
+        x = x.transpose(0, 1)
+    return x, torch.stack(hidden), torch.stack(cell)
+
+
+def _layer(
+    x: Tensor,
+    h: Tensor,
+    c: Tensor,
+    weights: Sequence[Tensor],
+    has_biases: bool,
+    projected: bool,
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    w_input, w_hidden = weights[:2]
+    b_input, b_hidden = weights[2:4] if has_biases else (None, None)
+    # The input's part of the gates does not depend on the state: one product for all steps.
+    gates = aten.linear.default(x, w_input, b_input)
+    order = range(x.shape[0] - 1, -1, -1) if reverse else range(x.shape[0])
+    steps = []
+    for t in order:
+        i, f, g, o = (gates[t] + aten.linear.default(h, w_hidden, b_hidden)).chunk(4, -1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        if projected:
+            h = aten.linear.default(h, weights[-1], None)
+        steps.append(h)
+    return torch.stack(steps[::-1] if reverse else steps), h, c
