@@ -16,6 +16,9 @@ struct Axis {
   dim_t input_stride, weight_stride, output_stride;
 };
 
+// Products of two of these and of a tensor's sizes do not overflow.
+constexpr int64_t kLargestArgument = sizeof(dim_t) == 8 ? 1 << 30 : 1 << 14;
+
 // Arguments are given once for every spatial dimension, or once for all.
 bool read_axis_argument(KernelContext& ctx, const char* name, ArrayRef<int64_t> list, dim_t dims, dim_t d,
                         dim_t lowest, dim_t& value) {
@@ -70,7 +73,7 @@ bool axis_tap(const Axis& axis, bool transposed, dim_t remainder, dim_t k, dim_t
 }
 
 void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], bool transposed,
-              const dim_t remainder[3], ConvTap* taps) {
+              const dim_t remainder[3], ConvTap* taps, ConvWorkspace& workspace) {
   ConvPass pass;
   pass.output_first = 0;
   for (int d = 0; d < 3; ++d) {
@@ -105,7 +108,7 @@ void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], bo
   if (shape.in_channels == 1 && shape.out_channels == 1) {
     convolve_depthwise(ctx, shape, pass);
   } else {
-    convolve_gemm(ctx, shape, pass);
+    convolve_gemm(ctx, shape, pass, workspace);
   }
 }
 
@@ -198,13 +201,19 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
 
   ConvTap* storage = ctx.allocate_scratch_array<ConvTap>(static_cast<size_t>(taps));
   if (!storage) return out;
-  const dim_t passes[3] = {transposed ? axes[0].stride : 1, transposed ? axes[1].stride : 1,
-                           transposed ? axes[2].stride : 1};
+  ConvWorkspace workspace;
+  shape.most_taps = taps;
+  shape.most_positions = 1;
+  for (int d = 0; d < 3; ++d) shape.most_positions *= axis_pass(axes[d], transposed, 0).q;
+  dim_t passes[3] = {1, 1, 1};
+  for (int d = 0; d < 3 && transposed; ++d) {
+    passes[d] = axes[d].stride < axes[d].out ? axes[d].stride : axes[d].out;
+  }
   for (dim_t i = 0; i < passes[0]; ++i) {
     for (dim_t j = 0; j < passes[1]; ++j) {
       for (dim_t k = 0; k < passes[2] && ctx.ok(); ++k) {
         const dim_t remainder[3] = {i, j, k};
-        run_pass(ctx, shape, axes, transposed, remainder, storage);
+        run_pass(ctx, shape, axes, transposed, remainder, storage, workspace);
       }
     }
   }

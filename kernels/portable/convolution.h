@@ -46,6 +46,15 @@ struct ConvShape {
   const void* bias;  // null: none
   dim_t bias_stride;
   void* out;
+  // The largest of all passes, so that they can share scratch.
+  dim_t most_positions, most_taps;
+};
+
+// Scratch of a product, made by the first pass that needs it.
+struct ConvWorkspace {
+  void* a = nullptr;
+  void* b = nullptr;
+  void* tile = nullptr;
 };
 
 inline bool tap_inside(const ConvShape& shape, const ConvTap& tap, const dim_t at[3]) {
@@ -62,6 +71,7 @@ inline bool tap_inside(const ConvShape& shape, const ConvTap& tap, const dim_t a
 bool convolve_depthwise(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass);
 
 // Everything else: a matrix product of weights and patches for each group.
-bool convolve_gemm(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass);
+bool convolve_gemm(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass,
+                   ConvWorkspace& workspace);
 
 }  // namespace penlight::portable

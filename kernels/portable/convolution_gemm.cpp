@@ -281,7 +281,7 @@ bool is_pointwise(const ConvShape& shape, const ConvPass& pass) {
 }
 
 template <class S>
-void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass) {
+void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass, ConvWorkspace& workspace) {
   using T = Compute<S>;
   const dim_t positions = pass.positions(), k = shape.in_channels * pass.tap_count;
   const ReductionOrder order = {shape.in_channels, pass.tap_count,
@@ -316,8 +316,18 @@ void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pas
     gemm.b = input;
     gemm.store = store_channels<S, T>;
   }
-  const GemmBuffer<T> buffer = make_gemm_buffer<T>(ctx, gemm.m, gemm.n, k);
-  if (!buffer) return;
+  if (!workspace.tile) {
+    const dim_t most_k = shape.in_channels * shape.most_taps;
+    const GemmBuffer<T> made =
+        channels_last ? make_gemm_buffer<T>(ctx, shape.most_positions, shape.out_channels, most_k)
+                      : make_gemm_buffer<T>(ctx, shape.out_channels, shape.most_positions, most_k);
+    if (!made) return;
+    workspace = {made.a, made.b, made.tile};
+  }
+  GemmBuffer<T> buffer;
+  buffer.a = static_cast<T*>(workspace.a);
+  buffer.b = static_cast<T*>(workspace.b);
+  buffer.tile = static_cast<T*>(workspace.tile);
   for (dim_t image = 0; image < shape.batch; ++image) {
     for (dim_t group = 0; group < shape.groups; ++group) {
       patches.input = static_cast<const S*>(shape.input) + image * shape.input_batch +
@@ -336,9 +346,10 @@ void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pas
 
 }  // namespace
 
-bool convolve_gemm(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass) {
+bool convolve_gemm(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass,
+                   ConvWorkspace& workspace) {
   dispatch<Real>(ctx, shape.dtype,
-                 [&](auto tag) { convolve_as<typename decltype(tag)::type>(ctx, shape, pass); });
+                 [&](auto tag) { convolve_as<typename decltype(tag)::type>(ctx, shape, pass, workspace); });
   return ctx.ok();
 }
 

@@ -41,7 +41,7 @@ Tensor& embedding_out(KernelContext& ctx, const Tensor& weight, const Tensor& in
   dim_t sizes[kMaxDim];
   for (dim_t d = 0; d < rank; ++d) sizes[d] = indices.size(d);
   const dim_t rows = weight.size(0), width = sizes[rank] = weight.size(1);
-  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(rank + 1))) || indices.numel() == 0) return out;
+  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(rank + 1))) || out.numel() == 0) return out;
   dispatch_bytes(ctx, weight.dtype(), [&](auto tag) {
     using Unit = typename decltype(tag)::type;
     dim_t at[kMaxDim] = {}, from = 0, to = 0;

@@ -16,6 +16,9 @@ struct PatchGrid {
   dim_t taps() const { return kernel[0] * kernel[1]; }
 };
 
+// Products of two of these and of a tensor's sizes do not overflow.
+constexpr int64_t kLargestArgument = sizeof(dim_t) == 8 ? 1 << 30 : 1 << 14;
+
 bool make_grid(KernelContext& ctx, ArrayRef<int64_t> kernel, ArrayRef<int64_t> dilation,
                ArrayRef<int64_t> padding, ArrayRef<int64_t> stride, dim_t height, dim_t width,
                PatchGrid& grid) {
@@ -26,6 +29,13 @@ bool make_grid(KernelContext& ctx, ArrayRef<int64_t> kernel, ArrayRef<int64_t> d
   grid.image[0] = height;
   grid.image[1] = width;
   for (size_t d = 0; d < 2; ++d) {
+    const int64_t arguments[] = {kernel[d], dilation[d], padding[d], stride[d]};
+    for (const int64_t given : arguments) {
+      if (given >= 0 && given <= kLargestArgument) continue;
+      ctx.fail(Status::InvalidArgument, "an argument is {}, it has to be from 0 to {}", given,
+               kLargestArgument);
+      return false;
+    }
     grid.kernel[d] = static_cast<dim_t>(kernel[d]);
     grid.dilation[d] = static_cast<dim_t>(dilation[d]);
     grid.padding[d] = static_cast<dim_t>(padding[d]);
@@ -99,8 +109,9 @@ Tensor& col2im_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> out
                    ArrayRef<int64_t> stride, Tensor& out) {
   const bool batched = self.dim() == 3;
   if ((!batched && !check_rank(ctx, self, 2, "self")) || !check_same_dtype(ctx, self, out)) return out;
-  if (output_size.size() != 2) {
-    ctx.fail(Status::InvalidArgument, "output_size has {} values, 2 are wanted", output_size.size());
+  if (output_size.size() != 2 || output_size[0] < 0 || output_size[0] > kLargestArgument ||
+      output_size[1] < 0 || output_size[1] > kLargestArgument) {
+    ctx.fail(Status::InvalidArgument, "output_size has {} values, 2 sizes are wanted", output_size.size());
     return out;
   }
   PatchGrid grid;

@@ -62,15 +62,20 @@ bool check_pool(KernelContext& ctx, int dims, const Tensor& self, const Tensor& 
   return check_same_dtype(ctx, self, out);
 }
 
+// Products of two of these and of a tensor's sizes do not overflow.
+constexpr int64_t kLargestArgument = sizeof(dim_t) == 8 ? 1 << 30 : 1 << 14;
+
 bool axis_value(KernelContext& ctx, const char* name, ArrayRef<int64_t> list, int dims, int d, int64_t lowest,
                 dim_t& value) {
   if (list.size() != 1 && list.size() != static_cast<size_t>(dims)) {
     ctx.fail(Status::InvalidArgument, "{} has {} values for {} dimensions", name, list.size(), dims);
     return false;
   }
-  value = static_cast<dim_t>(list[list.size() == 1 ? 0 : static_cast<size_t>(d)]);
-  if (value >= lowest) return true;
-  ctx.fail(Status::InvalidArgument, "{} is {}, the least is {}", name, value, lowest);
+  const int64_t given = list[list.size() == 1 ? 0 : static_cast<size_t>(d)];
+  value = static_cast<dim_t>(given);
+  if (given >= lowest && given <= kLargestArgument) return true;
+  ctx.fail(Status::InvalidArgument, "{} is {}, it has to be from {} to {}", name, given, lowest,
+           kLargestArgument);
   return false;
 }
 
@@ -198,7 +203,10 @@ void average_as(const PoolShape& shape, const PoolAverage& average, const S* inp
         const S* from = input + image * shape.in_batch + c * shape.in_channel;
         S* to = out + image * shape.out_batch + c * shape.out_channel + output_offset(shape, at);
         const dim_t inside = window.count();
-        const dim_t whole = window.d.padded * window.h.padded * window.w.padded;
+        // Unsigned: a window far larger than the input may be any size.
+        const int64_t whole = static_cast<int64_t>(static_cast<uint64_t>(window.d.padded) *
+                                                   static_cast<uint64_t>(window.h.padded) *
+                                                   static_cast<uint64_t>(window.w.padded));
         const T divisor = static_cast<T>(average.divisor         ? average.divisor
                                          : average.count_padding ? whole
                                                                  : inside);

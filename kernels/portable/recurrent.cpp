@@ -295,7 +295,7 @@ void recurrent(KernelContext& ctx, const Tensor& input, const Tensor& h0, const 
     return;
   }
   if (input.dim() != 3 || h0.dim() != 3 || (lstm && c0->dim() != 3) || num_layers < 1 ||
-      !is_floating(input.dtype())) {
+      num_layers > static_cast<int64_t>(params.size()) || !is_floating(input.dtype())) {
     ctx.fail(Status::InvalidArgument,
              "a recurrent layer takes an input of 3 dimensions and float type, got {} and {}", input.dim(),
              dtype_name(input.dtype()));

@@ -18,6 +18,13 @@ Tables<T> take(KernelContext& ctx, dim_t count) {
           ctx.allocate_scratch_array<T>(static_cast<size_t>(count + 1))};
 }
 
+// A position that scales from outside may have made anything, NaN too, as an index.
+template <class T>
+inline dim_t index_of(T position, dim_t limit) {
+  if (!(position > T(0))) return 0;
+  return position < static_cast<T>(limit) ? static_cast<dim_t>(position) : limit;
+}
+
 inline dim_t clamp(dim_t position, dim_t size) {
   return position < 0 ? 0 : position >= size ? size - 1 : position;
 }
@@ -37,13 +44,13 @@ void fill_nearest(const ResampleAxis& axis, bool exact, dim_t* positions) {
   for (dim_t i = 0; i < axis.out; ++i) {
     dim_t at;
     if (exact) {
-      at = static_cast<dim_t>(floorf((static_cast<float>(i) + 0.5f) * step));
+      at = index_of(floorf((static_cast<float>(i) + 0.5f) * step), axis.in);
     } else if (axis.out == axis.in) {
       at = i;
     } else if (axis.out == 2 * axis.in) {
       at = i / 2;
     } else {
-      at = static_cast<dim_t>(floorf(static_cast<float>(i) * step));
+      at = index_of(floorf(static_cast<float>(i) * step), axis.in);
     }
     positions[i] = clamp(at, axis.in);
   }
@@ -60,7 +67,7 @@ void fill_linear(const ResampleAxis& axis, const Tables<T>& tables) {
   for (dim_t i = 0; i < axis.out; ++i) {
     T source = axis.in == axis.out ? static_cast<T>(i) : source_of(axis, step, i);
     if (source < 0) source = 0;
-    const dim_t first = clamp(static_cast<dim_t>(source), axis.in);
+    const dim_t first = clamp(index_of(source, axis.in), axis.in);
     T rest = source - static_cast<T>(first);
     if (rest > 1) rest = 1;
     tables.positions[2 * i] = first;
@@ -76,7 +83,8 @@ void fill_cubic(const ResampleAxis& axis, const Tables<T>& tables) {
   for (dim_t i = 0; i < axis.out; ++i) {
     const T source = source_of(axis, step, i);
     const T below = static_cast<T>(floor(static_cast<double>(source)));
-    const dim_t first = static_cast<dim_t>(below) - 1;
+    // Half a pixel before the image at most, so shifted to be positive.
+    const dim_t first = index_of(below + 1, axis.in + 1) - 2;
     for (dim_t t = 0; t < 4; ++t) tables.positions[4 * i + t] = clamp(first + t, axis.in);
     cubic_weights(source - below, T(-0.75), tables.weights + 4 * i);
   }
@@ -108,18 +116,17 @@ struct Smoothing {
     support = step >= 1 ? half * step : half;
     inverse = step >= 1 ? 1 / step : T(1);
   }
-  dim_t taps() const { return 2 * static_cast<dim_t>(ceil(static_cast<double>(support))) + 1; }
+  // At most as many as there are inputs.
+  dim_t taps(dim_t in) const { return 2 * index_of(ceil(static_cast<double>(support)), in) + 1; }
 };
 
 template <class T>
 void fill_smoothed(const ResampleAxis& axis, const Smoothing<T>& smoothing, const Tables<T>& tables) {
-  const dim_t taps = smoothing.taps();
+  const dim_t taps = smoothing.taps(axis.in);
   for (dim_t i = 0; i < axis.out; ++i) {
     const T center = smoothing.step * (static_cast<T>(i) + T(0.5));
-    dim_t first = static_cast<dim_t>(center - smoothing.support + T(0.5));
-    dim_t end = static_cast<dim_t>(center + smoothing.support + T(0.5));
-    if (first < 0) first = 0;
-    if (end > axis.in) end = axis.in;
+    const dim_t first = index_of(center - smoothing.support + T(0.5), axis.in);
+    dim_t end = index_of(center + smoothing.support + T(0.5), axis.in);
     if (end - first > taps) end = first + taps;
     T total = 0;
     for (dim_t t = 0; t < taps; ++t) {
@@ -148,7 +155,7 @@ AxisTaps<T> make_axis_taps(KernelContext& ctx, const ResampleAxis& axis, Interpo
   const Smoothing<T> smoothing(axis, kind == Interpolation::CubicSmoothed);
   if (kind == Interpolation::Linear) taps = 2;
   if (kind == Interpolation::Cubic) taps = 4;
-  if (smoothed) taps = smoothing.taps();
+  if (smoothed) taps = smoothing.taps(axis.in);
   const Tables<T> tables = take<T>(ctx, axis.out * taps);
   if (!tables.positions || !tables.weights) return {0, nullptr, nullptr};
   if (smoothed) {

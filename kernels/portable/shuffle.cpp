@@ -23,7 +23,9 @@ void move_dim(View& view, int from, int to) {
 }
 
 bool check_factor(KernelContext& ctx, const Tensor& self, dim_t lowest_rank, int64_t factor) {
-  if (self.dim() >= lowest_rank && self.dim() <= kMaxDim - 2 && factor > 0) return true;
+  if (self.dim() >= lowest_rank && self.dim() <= kMaxDim - 2 && factor > 0 && factor < 1 << 15) {
+    return true;
+  }
   ctx.fail(Status::InvalidArgument, "factor {} for an input of {} dimensions", factor, self.dim());
   return false;
 }

@@ -15,6 +15,7 @@ namespace penlight::portable {
 namespace {
 
 constexpr dim_t kChannelChunk = 64;
+constexpr int64_t kLargestSize = 1 << 30;
 
 // Signals and images are volumes with leading dimensions of size 1.
 struct Resample {
@@ -151,11 +152,13 @@ void upsample(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<int64_
   for (int d = 0; d < dims; ++d) {
     ResampleAxis& axis = job.axes[3 - dims + d];
     axis.in = input.size(2 + d);
-    axis.out = sizes[2 + d] = static_cast<dim_t>(output_size[static_cast<size_t>(d)]);
+    const int64_t wanted = output_size[static_cast<size_t>(d)];
+    axis.out = sizes[2 + d] = wanted > kLargestSize ? 0 : static_cast<dim_t>(wanted);
     axis.scale = scales[d];
     axis.align_corners = align_corners;
     if (axis.in < 1 || axis.out < 1) {
-      ctx.fail(Status::InvalidArgument, "sizes have to be at least 1, got {} and {}", axis.in, axis.out);
+      ctx.fail(Status::InvalidArgument, "sizes have to be from 1 to {}, got {} and {}", kLargestSize, axis.in,
+               wanted);
       return;
     }
   }
@@ -202,7 +205,8 @@ void upsample_vec(KernelContext& ctx, int dims, const Tensor& input, Optional<Ar
   }
   for (size_t d = 0; d < count; ++d) {
     scales[d] = scale_factors.value()[d];
-    sizes[d] = static_cast<int64_t>(static_cast<double>(input.size(2 + static_cast<dim_t>(d))) * scales[d]);
+    const double wanted = static_cast<double>(input.size(2 + static_cast<dim_t>(d))) * scales[d];
+    sizes[d] = wanted >= 1 && wanted <= kLargestSize ? static_cast<int64_t>(wanted) : 0;
   }
   upsample(ctx, dims, input, ArrayRef<int64_t>(sizes, count), scales, align_corners, kind, out);
 }
