@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from op_case import TOLERANCE, Case
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
-
-from op_case import TOLERANCE, Case
 
 _HALVES = (torch.float16, torch.bfloat16)
 

@@ -7,12 +7,12 @@ can replace it: flattened, planned, emitted, loaded from bytes and called.
 from __future__ import annotations
 
 from operator import getitem
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph
 from torch.utils import _pytree as pytree
 
 import penlight
@@ -29,34 +29,27 @@ def overload_of(name: str) -> OpOverload:
     return found
 
 
-def one_op_program(
-    op: OpOverload, args: list[Any], kwargs: dict[str, Any]
-) -> tuple[bytes, list[torch.Tensor]]:
-    """The file of a program that calls `op` once, and the tensors to call it with."""
+def one_op_program(op: OpOverload, args: list[Any], kwargs: dict[str, Any], result: Any) -> bytes:
+    """The file of a program that calls `op` once.
+
+    Args:
+        result: what the operator returns for these arguments; its shapes, dtypes and
+            strides are what the program's outputs get.
+    """
     graph = Graph()
-    leaves, spec = pytree.tree_flatten((args, kwargs))
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    mode = FakeTensorMode()
-    fakes = [mode.from_tensor(tensor) for tensor in tensors]
-    nodes, inputs = [], []
-    for i, fake in enumerate(fakes):
-        node = graph.placeholder(f"x{i}")
-        node.meta["val"] = fake
-        nodes.append(node)
-        inputs.append(InputSpec(InputKind.USER, f"x{i}"))
+    inputs: list[InputSpec] = []
 
-    def place(values: list[Any]) -> Any:
-        following = iter(values)
-        return pytree.tree_unflatten(
-            [next(following) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves], spec
-        )
+    def as_placeholder(tensor: torch.Tensor) -> Any:
+        node = graph.placeholder(f"x{len(inputs)}")
+        node.meta["val"] = _without_data(tensor)
+        inputs.append(InputSpec(InputKind.USER, node.name))
+        return node
 
-    node_args, node_kwargs = place(nodes)
+    node_args, node_kwargs = pytree.tree_map_only(torch.Tensor, as_placeholder, (args, kwargs))
     call = graph.call_function(op, tuple(node_args), node_kwargs)
-    call.meta["val"] = _fake_result(op, args, kwargs, mode, place(fakes))
-    count = len(op._schema.returns)
+    call.meta["val"] = pytree.tree_map_only(torch.Tensor, _without_data, result)
     results: list[Any] = [call]
-    if isinstance(call.meta["val"], list | tuple):
+    if isinstance(result, list | tuple):
         results = []
         for i, value in enumerate(call.meta["val"]):
             if value is not None:
@@ -65,29 +58,25 @@ def one_op_program(
                 results.append(item)
     graph.output(tuple(results))
     method = EdgeMethod(
-        "forward",
-        GraphModule(torch.nn.Module(), graph),
-        inputs,
-        [OutputSpec(OutputKind.USER) for _ in results],
-        pytree.tree_structure((tuple(range(len(fakes))), {})),
-        pytree.tree_structure(tuple(range(len(results))) if count != 1 or len(results) != 1 else 0),
+        name="forward",
+        graph_module=SimpleNamespace(graph=graph),  # type: ignore[arg-type]  # nothing here runs the graph
+        inputs=inputs,
+        outputs=[OutputSpec(OutputKind.USER) for _ in results],
+        in_spec=pytree.tree_structure((tuple(range(len(inputs))), {})),
+        out_spec=pytree.tree_structure(list(range(len(results)))),
     )
-    return emit(plan_memory(EdgeProgram({"forward": method}, {}))).to_bytes(), tensors
+    return emit(plan_memory(EdgeProgram({"forward": method}, {})), debug=False).to_bytes()
 
 
-def run_op(op: OpOverload, args: list[Any], kwargs: dict[str, Any], library: str | None = None) -> Any:
-    """The operator's result (a tensor, or a tuple of them), computed by Penlight."""
-    file, tensors = one_op_program(op, args, kwargs)
-    return penlight.load(file, libraries=library)(*tensors)
+def run_op(
+    op: OpOverload, args: list[Any], kwargs: dict[str, Any], result: Any, library: str | None = None
+) -> list[torch.Tensor]:
+    """The operator's results, computed by Penlight. `result` is ATen's, for its shapes."""
+    file = one_op_program(op, args, kwargs, result)
+    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    outputs: list[torch.Tensor] = penlight.load(file, libraries=library)(*tensors)
+    return outputs
 
 
-def _fake_result(
-    op: OpOverload, args: list[Any], kwargs: dict[str, Any], mode: FakeTensorMode, fake: Any
-) -> Any:
-    """What the result looks like; asked of the operator itself where shapes depend on data."""
-    try:
-        with mode:
-            return op(*fake[0], **fake[1])
-    except Exception:  # data-dependent, or no meta kernel
-        result = op(*args, **kwargs)
-        return pytree.tree_map_only(torch.Tensor, mode.from_tensor, result)
+def _without_data(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")

@@ -1,0 +1,69 @@
+"""Every kernel against ATen: each case of the tables, as a program of one instruction.
+
+pytest tests/conformance                           one test a row and dtype
+pytest tests/conformance -k "add.Tensor and int8"
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+
+import pytest
+from compare import assert_matches
+from op_case import Case, Op, cases
+from run_op import overload_of, run_op
+
+from penlight.ops.out_variants import by_naming_rule, out_variant
+from penlight.ops.table import default_table
+
+TABLES = ("elementwise", "dense", "reduce", "index")
+ROWS: list[Op] = []
+UNCOMPARED: set[str] = set()
+for _name in TABLES:
+    _table = importlib.import_module(_name)
+    ROWS += _table.OPS
+    UNCOMPARED |= set(getattr(_table, "UNCOMPARED", ()))
+
+
+def _groups() -> Iterator[tuple[str, list[Case]]]:
+    """The cases of one row and dtype, under one name."""
+    for number, row in enumerate(ROWS):
+        every = list(cases(row))
+        for dtype in dict.fromkeys(case.dtype for case in every):
+            name = f"{row.name.removeprefix('aten::')}-{str(dtype).removeprefix('torch.')}-{number}"
+            yield name, [case for case in every if case.dtype == dtype]
+
+
+@pytest.mark.parametrize("group", [pytest.param(group, id=name) for name, group in _groups()])
+def test_matches_torch(group: list[Case]) -> None:
+    op, refused = overload_of(group[0].op.name), 0
+    for case in group:
+        args, kwargs = case.arguments()
+        try:
+            want = op(*args, **kwargs)
+        except (RuntimeError, NotImplementedError, IndexError):
+            refused += 1  # ATen has no kernel for this dtype or refuses the values
+            continue
+        try:
+            assert_matches(case, op, run_op(op, *case.arguments(), want), want)
+        except Exception as error:
+            error.add_note(f"case {case.id}")
+            raise
+    assert refused < len(group), "ATen refuses every case of this row and dtype"
+
+
+def test_every_kernel_has_a_row() -> None:
+    """A row of kernels/ops.yaml that no case runs is a kernel nobody has checked."""
+    covered = set(UNCOMPARED)
+    for row in ROWS:
+        op = overload_of(row.name)
+        covered.add((out_variant(op) or by_naming_rule(op)).op)
+    missing = [name for name in default_table().names() if name not in covered]
+    assert not missing, f"no case in tests/conformance for: {', '.join(missing)}"
+
+
+def test_no_row_twice() -> None:
+    """The same row in two tables would hide that one of them is out of date."""
+    keys = [repr(row) for row in ROWS]
+    assert len(keys) == len(set(keys))
