@@ -19,7 +19,7 @@ COMMANDS = {
     "profile": "Show the time of each instruction of a program.",
     "ops": "List operators that have a kernel.",
     "doctor": "Check that this environment is complete.",
-    "demo": "Compile a pretrained network and recognise a photo.",
+    "demo": "Compile a pretrained network and recognise a photo with it.",
     "version": "Print the version.",
 }
 

@@ -22,7 +22,8 @@ def make_inputs(
     """One leaf for each input of `method`.
 
     Args:
-        given: `FILE.npy` or a number, for the inputs in order, or `NAME=...` for one of them.
+        given: `FILE.npy` or a number (which fills a tensor), for the inputs in order;
+            `NAME=...` for one of them.
         sizes: `NAME=2,3,4` for inputs with dynamic sizes that are made up.
         fill: "random", "ones" or "zeros", for inputs that are not given.
     """
@@ -35,7 +36,8 @@ def make_inputs(
     leaves = []
     for index, spec in enumerate(method.inputs):
         if index in texts:
-            leaves.append(_read(texts[index], spec, names[index]))
+            shape = shapes.get(index, getattr(spec, "shape", ()))
+            leaves.append(_read(texts[index], spec, names[index], shape))
         elif isinstance(spec, TensorSpec):
             leaves.append(_make_up(spec, shapes.get(index, spec.shape), fill, generator))
         else:
@@ -72,7 +74,7 @@ def _parse_sizes(text: str) -> tuple[int, ...]:
         raise InvalidInput("sizes are whole numbers with commas between", got=text) from None
 
 
-def _read(text: str, spec: TensorSpec | str, name: str) -> Any:
+def _read(text: str, spec: TensorSpec | str, name: str, shape: tuple[int, ...]) -> Any:
     if not isinstance(spec, TensorSpec):
         try:
             if spec == "bool":
@@ -83,7 +85,7 @@ def _read(text: str, spec: TensorSpec | str, name: str) -> Any:
     path = Path(text)
     if not path.exists():
         try:
-            return np.asarray(float(text)).astype(dtypes.numpy_dtype(spec.dtype_number))
+            return np.full(shape, float(text)).astype(dtypes.numpy_dtype(spec.dtype_number))
         except ValueError:
             raise InvalidInput(f"no such file: {text}", where=f"input {name}") from None
     try:

@@ -1,0 +1,256 @@
+"""The command line: what it prints, where, and its exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+MODEL = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 4)
+
+    def forward(self, image, *, scale):
+        return {"scores": torch.relu(self.linear(image)) * scale}
+
+def build():
+    torch.manual_seed(0)
+    return Net().eval(), (torch.randn(2, 8),), {"kwargs": {"scale": torch.ones(1)}}
+
+def dynamic():
+    batch = torch.export.Dim("batch", max=16)
+    return torch.nn.Linear(8, 4).eval(), (torch.randn(2, 8),), {"dynamic_shapes": ({0: batch},)}
+
+def exported():
+    model, args, options = build()
+    return torch.export.export(model, args, options["kwargs"])
+
+def missing():
+    return torch.fft.rfft, ()
+
+def cells():
+    class Sort(torch.nn.Module):
+        def forward(self, x):
+            return torch.linalg.qr(x)
+    return Sort(), (torch.randn(3, 3),)
+"""
+
+
+class Done(NamedTuple):
+    stdout: str
+    stderr: str
+
+
+def penlight(*arguments: str, cwd: Path | None = None, code: int = 0) -> Done:
+    """Run the command in this process, as its entry point does."""
+    from penlight.cli import main
+
+    stdout, stderr = io.StringIO(), io.StringIO()
+    before, argv, path = os.getcwd(), sys.argv, list(sys.path)
+    try:
+        os.chdir(cwd or before)
+        sys.argv = ["penlight", *arguments]
+        with redirect_stdout(stdout), redirect_stderr(stderr):
+            main()
+        got = 0
+    except SystemExit as done:
+        got = int(done.code or 0)
+    finally:
+        os.chdir(before)
+        sys.argv, sys.path[:] = argv, path
+    assert got == code, stdout.getvalue() + stderr.getvalue()
+    return Done(stdout.getvalue(), stderr.getvalue())
+
+
+def as_json(*arguments: str, code: int = 0) -> Any:
+    return json.loads(penlight(*arguments, "--json", code=code).stdout)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model's source, and two programs made from it by the command itself."""
+    path = tmp_path_factory.mktemp("cli")
+    (path / "net.py").write_text(MODEL)
+    done = penlight("compile", "net.py:build", "--explain", cwd=path)
+    assert done.stdout.splitlines()[-1].startswith("wrote net.pte")
+    assert "next: penlight run net.pte" in done.stderr
+    assert "plan memory" in done.stdout
+    penlight("compile", "net.py:dynamic", "-o", "dynamic.pte", cwd=path)
+    return path
+
+
+def test_compile_reports_as_json(folder: Path) -> None:
+    report = as_json("compile", f"{folder}/net.py:build", "-o", f"{folder}/other.pte", "--target", "portable")
+    assert report["file_bytes"] == (folder / "other.pte").stat().st_size
+    assert report["arena_bytes"]["forward"] > 0
+    assert report["stages"][0]["name"] == "torch export"
+
+
+def test_compile_exported_programs(folder: Path) -> None:
+    import torch
+
+    penlight("compile", "net.py:exported", "-o", "exported.pte", cwd=folder)
+    torch.export.save(torch.export.export(torch.nn.Linear(8, 4), (torch.randn(2, 8),)), folder / "linear.pt2")
+    penlight("compile", "linear.pt2", "-m", "classify", cwd=folder)
+    assert as_json("inspect", f"{folder}/linear.pte")["methods"][0]["name"] == "classify"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["net.py:bild"], 2, "did you mean 'build'?"),
+        (["nett.py:build"], 1, "no such file: nett.py"),
+        (["net.py"], 2, "net.py:build"),
+        (["none.pt2"], 1, "no such file: none.pt2"),
+        (["net.py"], 2, "a model is FILE.py:FUNCTION"),
+        (["net.py:build", "--target", "toaster"], 2, "toaster"),
+        (["net.py:build", "-o", "/nowhere/at/all.pte"], 1, "/nowhere/at"),
+        (["net.py:cells"], 1, "linalg_qr"),
+    ],
+)
+def test_compile_says_what_is_wrong(folder: Path, arguments: list[str], code: int, message: str) -> None:
+    assert message in penlight("compile", *arguments, cwd=folder, code=code).stderr
+
+
+def test_compile_without_torch(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as u\nfind = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'torch' else find(name, *rest)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "penlight", "compile", "net.py:build"],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "needs PyTorch, which is not installed" in done.stderr
+
+
+def test_run(folder: Path, tmp_path: Path) -> None:
+    done = penlight("run", f"{folder}/net.pte", "-n", "3")
+    assert done.stdout.startswith("output 0: float32 [2, 4]  min ")
+    assert "3 runs: median" in done.stderr
+    image = np.random.default_rng(0).standard_normal((2, 8)).astype(np.float32)
+    np.save(tmp_path / "image.npy", image)
+    report = as_json(
+        "run", f"{folder}/net.pte", "-i", f"{tmp_path}/image.npy", "-i", "scale=2", "-o", f"{tmp_path}/out"
+    )
+    import penlight as package
+
+    model = package.load(folder / "net.pte")
+    want = model(image, scale=np.array([2], np.float32))["scores"]
+    np.testing.assert_array_equal(np.load(tmp_path / "out.0.npy"), want)
+    assert report["outputs"][0]["sizes"] == [2, 4]
+    assert report["arena_bytes"] > 0
+
+
+def test_run_with_dynamic_sizes(folder: Path) -> None:
+    report = as_json("run", f"{folder}/dynamic.pte", "--sizes", "0=5,8")
+    assert report["outputs"][0]["sizes"] == [5, 4]
+    error = penlight("run", f"{folder}/dynamic.pte", "--sizes", "0=17,8", code=2).stderr
+    assert "too large in dimension 0: 17, at most 16" in error
+
+
+def test_run_is_repeatable_from_its_seed(folder: Path) -> None:
+    runs = [as_json("run", f"{folder}/net.pte", "--seed", seed)["outputs"] for seed in "112"]
+    assert runs[0] == runs[1] != runs[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["none.pte"], 1, "FileMissing: no such file: none.pte"),
+        (["net.py"], 1, "InvalidProgram: this is not a program file"),
+        (["net.pte", "-m", "forwad"], 2, "did you mean 'forward'?"),
+        (["net.pte", "-i", "none.npy"], 2, "no such file: none.npy"),
+        (["net.pte", "-i", "net.py"], 2, "net.py is not a .npy file"),
+        (["net.pte", "-i", "1", "-i", "2", "-i", "3"], 2, "takes 2 inputs"),
+        (["net.pte", "--libraries", "fast"], 2, "no kernel library of the name fast"),
+        (["net.pte", "--fill", "twos"], 2, "--fill is random, ones or zeros"),
+        (["net.pte", "--repeats", "0"], 2, "repeats"),
+    ],
+)
+def test_run_says_what_is_wrong(folder: Path, arguments: list[str], code: int, message: str) -> None:
+    assert message in penlight("run", *arguments, cwd=folder, code=code).stderr
+
+
+def test_errors_as_json(folder: Path) -> None:
+    error = as_json("run", f"{folder}/net.pte", "-m", "forwad", code=2)["error"]
+    assert error["type"] == "MethodNotFound"
+    assert error["do"].startswith("did you mean 'forward'?")
+
+
+def test_inspect(folder: Path) -> None:
+    text = penlight("inspect", f"{folder}/net.pte", "--instructions", "--buffers").stdout
+    assert "input  0  float32 [2, 8]" in text
+    assert "█" in text
+    report = as_json("inspect", f"{folder}/net.pte")
+    (method,) = report["methods"]
+    assert sum(method["arenas"]) >= method["peak"] == max(method["live_bytes"])
+    assert sum(method["operators"].values()) == len(method["instructions"])
+    assert report["constant_bytes"] >= (8 * 4 + 4) * 4
+    assert (
+        "did you mean 'forward'?" in penlight("inspect", f"{folder}/net.pte", "-m", "forwrd", code=2).stderr
+    )
+
+
+def test_size(folder: Path) -> None:
+    assert "weights by operator" in penlight("size", f"{folder}/net.pte").stdout
+    report = as_json("size", f"{folder}/net.pte")
+    assert report["file_bytes"] == (folder / "net.pte").stat().st_size == sum(report["parts"].values())
+    assert sum(part["nbytes"] for part in report["operators"]) == report["parts"]["weights"]
+
+
+def test_profile(folder: Path) -> None:
+    assert "slowest instructions" in penlight("profile", f"{folder}/net.pte", "-n", "2").stdout
+    report = as_json("profile", f"{folder}/net.pte", "-n", "2")
+    assert any("net.py" in step["where"] for step in report["instructions"])
+
+
+def test_ops() -> None:
+    assert "aten::add.out" in penlight("ops", "add").stdout
+    assert all("softmax" in row["op"] for row in as_json("ops", "softmax"))
+    assert "did you mean" in penlight("ops", "softmaxx", code=1).stderr
+
+
+def test_doctor_and_version() -> None:
+    import penlight as package
+
+    assert as_json("doctor")["ok"]
+    assert "runtime" in penlight("doctor").stdout
+    assert penlight("version").stdout.strip() == package.__version__
+
+
+def test_demo_names_the_examples() -> None:
+    assert "photo" in as_json("demo", "list")
+    assert "did you mean 'photo'?" in penlight("demo", "phto", code=2).stderr
+
+
+def test_as_a_process(folder: Path) -> None:
+    """The same through the interpreter: result on stdout, the rest on stderr, an exit code."""
+    command = [sys.executable, "-m", "penlight", "run", "net.pte"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("output 0: ") and done.stderr.startswith("forward: load")
+    done = subprocess.run([*command, "-m", "x"], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.startswith("MethodNotFound") and "Traceback" not in done.stderr
+
+
+def test_misuse() -> None:
+    assert "did you mean 'inspect'?" in penlight("inspct", code=2).stderr
+    assert "Commands:" in penlight("--help").stdout
+    assert "Usage: penlight run" in penlight("run", "--help").stdout
+    assert penlight("run", code=2).stderr
+    assert "--repeat" in penlight("run", "x.pte", "--repeat", "2", code=2).stderr
