@@ -166,8 +166,13 @@ class _Run:
             slots = (
                 [self.values[i] for i in value.items] if isinstance(value, structs.TensorList) else [value]
             )
-            made = [torch.empty(0, dtype=getattr(torch, slot.spec.dtype.name)) for slot in slots]
-            keywords[schema[index].name] = made if isinstance(value, structs.TensorList) else made[0]
+            # torch resizes a single output, but not those of a list.
+            several = isinstance(value, structs.TensorList)
+            made = [
+                torch.empty(slot.spec.sizes if several else 0, dtype=getattr(torch, slot.spec.dtype.name))
+                for slot in slots
+            ]
+            keywords[schema[index].name] = made if several else made[0]
             fresh += zip(slots, made, strict=True)
         target(*positional, **keywords)
         for slot, made in fresh:

@@ -198,3 +198,15 @@ def test_report_shows_bytes_over_time() -> None:
     x, a, b = tensor("x", kind=Kind.INPUT), tensor("a", 8), tensor("b")
     (report,) = plan_memory(program(plan([call(a, x), call(b, a)], [x], [b])))
     assert report.alive == [48, 48, 16] and report.arenas == [48]
+
+
+def test_a_chain_of_updates_stays_in_the_state() -> None:
+    from penlight.ir.plan import Mutation
+
+    s, x, first, second = tensor("s", kind=Kind.STATE), tensor("x", kind=Kind.INPUT), tensor("f"), tensor("g")
+    one = call(first, s, x)
+    two = call(second, first, x)
+    one.inplace, two.inplace = [s], [first]
+    whole = plan([one, two], [x], [], state=[s], mutations=[Mutation(second, s)])
+    plan_memory(program(whole))
+    assert whole.arenas == [16, 16] and one.outs == two.outs == [s]

@@ -277,6 +277,7 @@ def _count(scope: _Scope, xs: list[Value], step: Any, rows: list[Value], after: 
                 [row, result, i],
                 ("copy_to", "copy_from", "index"),
                 [row],
+                out_args=0,
             ),
         )
     if after:

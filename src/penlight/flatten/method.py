@@ -335,6 +335,7 @@ class MethodFlattener:
             names=(*(parameter.name for parameter in variant.parameters), *variant.outs),
             outs=list(tensors),
             again=_again(variant, tensors),
+            out_args=len(variant.outs),
         )
         self.note_views(op, node, call, env, arguments)
         self.append(node, call)

@@ -183,6 +183,7 @@ class KernelCall:
         views: outputs that could share the memory of an input instead of being computed.
         inplace: tensors whose memory the first output may take over (from the kernel's row).
         again: what follows the arguments in the program: the results.
+        out_args: how many of the last arguments are outputs.
         view_sizes: for a view with dynamic sizes, the size argument of a run-time view.
     """
 
@@ -191,6 +192,7 @@ class KernelCall:
     names: tuple[str, ...]
     outs: list[TensorValue | Number]
     again: list[Value] = field(default_factory=list)
+    out_args: int = 1
     views: list[View] = field(default_factory=list)
     inplace: list[TensorValue] = field(default_factory=list)
     view_sizes: NumberList | None = None
@@ -198,10 +200,9 @@ class KernelCall:
     source: Source | None = None
 
     def reads(self) -> Iterator[TensorValue]:
-        """Tensor arguments that are not outputs."""
-        outs = {id(out) for out in self.outs}
-        for arg in self.args:
-            yield from (tensor for tensor in tensors_in(arg) if id(tensor) not in outs)
+        """Tensor arguments that are not outputs, or not only."""
+        for arg in self.args[: len(self.args) - self.out_args]:
+            yield from tensors_in(arg)
 
     def writes(self) -> Iterator[TensorValue]:
         yield from (out for out in self.outs if isinstance(out, TensorValue))

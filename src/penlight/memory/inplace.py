@@ -16,7 +16,8 @@ from penlight.memory.views import clone, copy_of
 
 def share_memory(plan: Plan) -> int:
     """Merge buffers where that is safe; return how many calls compute in place."""
-    plan.mutations = [mutation for mutation in plan.mutations if not _claim_state(plan, mutation)]
+    left = [i for i in range(len(plan.mutations)) if not _claim_state(plan, plan.mutations[i])]
+    plan.mutations = [plan.mutations[i] for i in left]
     _write_back(plan)
     return _take_over(plan)
 
@@ -49,17 +50,22 @@ def _claim_state(plan: Plan, mutation: Mutation) -> bool:
         m.new.buffer is mutation.new.buffer for m in plan.mutations if m is not mutation
     ):
         return False
-    return _claim(plan, mutation.new, mutation.target, _conditional(plan))
+    return _claim(plan, mutation.new, mutation.target, _conditional(plan), len(plan.steps))
 
 
-def _claim(plan: Plan, new: TensorValue, target: TensorValue, conditional: list[tuple[int, int]]) -> bool:
+def _claim(
+    plan: Plan, new: TensorValue, target: TensorValue, conditional: list[tuple[int, int]], before: int
+) -> bool:
+    """Let `new` be `target`. From step `before` on, the target holds what is computed from `new`."""
     buffer = new.buffer
     if buffer.kind is not Kind.ACTIVATION or not buffer.planned or new.offset or not new.same_layout(target):
         return False
     _, writes = _uses(plan, buffer)
-    reads, earlier = _uses(plan, target.buffer)
+    reads, earlier = ([step for step in steps if step < before] for steps in _uses(plan, target.buffer))
     if len(writes) != 1 or buffer.nbytes != target.buffer.nbytes:
         return False
+    if not target.buffer.planned and len(buffer.tensors) > 1:
+        return False  # where a view of the caller's memory is, nobody knows before the run
     at = writes[0]
     call = plan.steps[at]
     if any(begin < at < end for begin, end in conditional) or not isinstance(call, KernelCall):
@@ -68,14 +74,24 @@ def _claim(plan: Plan, new: TensorValue, target: TensorValue, conditional: list[
         return False
     if at in reads and not _may_overwrite(call, target.buffer, new):
         return False
-    before = [tensor for tensor in call.inplace if tensor.buffer is not target.buffer]
+    sources = [tensor for tensor in call.inplace if tensor.buffer is not target.buffer]
+    buffer.tensors.remove(new)
     target.buffer.absorb(buffer)
+    _replace(plan, new, target)
     if at not in reads:
         # The argument this was computed from may live in the state's memory as well, and so on backwards.
-        for tensor in before:
-            if max(_uses(plan, tensor.buffer)[0]) == at and _claim(plan, tensor, target, conditional):
+        for tensor in sources:
+            if max(_uses(plan, tensor.buffer)[0]) == at and _claim(plan, tensor, target, conditional, at):
                 break
     return True
+
+
+def _replace(plan: Plan, old: TensorValue, new: TensorValue) -> None:
+    for step in plan.steps:
+        if not isinstance(step, Label):
+            step.replace({old: new})
+    plan.outputs = [new if value is old else value for value in plan.outputs]
+    plan.mutations = [Mutation(new if m.new is old else m.new, m.target) for m in plan.mutations]
 
 
 def _may_overwrite(call: KernelCall, buffer: Buffer, out: TensorValue) -> bool:
@@ -118,6 +134,7 @@ def _write_back(plan: Plan) -> None:
                 ("self", "src", "non_blocking"),
                 [target],
                 again=[target],
+                out_args=0,
                 node=target.name,
             )
         )
