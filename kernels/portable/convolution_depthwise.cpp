@@ -2,7 +2,8 @@
 //
 // Channels-last input is computed a few vectors of channels at a time, with the
 // taps that lie inside listed once for each position. Any other layout is computed
-// a row at a time, each tap added to the part of the row it reaches.
+// a row at a time: a few vectors of positions where every tap is inside, the ends
+// one by one.
 #include "convolution.h"
 #include "kernels/common/convert.h"
 #include "vector.h"
@@ -11,16 +12,12 @@ namespace penlight::portable {
 
 namespace {
 
-constexpr dim_t kRowChunk = 128;
-
 template <class S, class T>
-inline Vector<T> load_as(const S* from) {
+inline void store_as(S* to, Vector<T> value) {
   if constexpr (same_type<S, T>) {
-    return load_vector(from);
+    store_vector(to, value);
   } else {
-    Vector<T> value{};
-    for (int i = 0; i < VectorOf<T>::lanes; ++i) value[i] = static_cast<T>(from[i]);
-    return value;
+    for (int i = 0; i < VectorOf<T>::lanes; ++i) to[i] = static_cast<S>(value[i]);
   }
 }
 
@@ -35,36 +32,91 @@ inline Vector<float> load_every_second(const float* from) {
 #endif
 }
 
-// sums[i] += factor * from[i * step]; `readable` elements may be read from `from`.
-template <class S, class T>
-void add_scaled(T* sums, const S* from, dim_t step, T factor, dim_t count, dim_t readable) {
-  constexpr int lanes = VectorOf<T>::lanes;
-  dim_t i = 0;
-  const Vector<T> factors = splat(factor);
-  if (step == 1) {
-    for (; i + lanes <= count; i += lanes) {
-      store_vector<T>(sums + i, load_vector(sums + i) + factors * load_as<S, T>(from + i));
-    }
-  } else if constexpr (same_type<S, float>) {
-    if (step == 2) {
-      for (; i + 4 <= count && 2 * i + 8 <= readable; i += 4) {
-        store_vector<float>(sums + i, load_vector(sums + i) + factors * load_every_second(from + 2 * i));
-      }
-    }
+// One tap on one row of outputs: what it reads for position 0 (perhaps before the
+// row's begin), and its weight.
+template <class S>
+struct RowTap {
+  const S* input;
+  Compute<S> weight;
+  dim_t delta;
+};
+
+template <int step, class S>
+inline Vector<Compute<S>> load_positions(const S* from) {
+  if constexpr (step == 2) {
+    return load_every_second(from);
+  } else {
+    return load_vector_as<S, Compute<S>>(from);
   }
-  for (; i < count; ++i) sums[i] += factor * static_cast<T>(from[i * step]);
 }
 
-// The positions [first, last) of a row for which q * step + delta is inside [0, size).
-inline void reach(dim_t q, dim_t step, dim_t delta, dim_t size, dim_t& first, dim_t& last) {
-  first = delta < 0 ? (-delta + step - 1) / step : 0;
-  last = size > delta ? (size - delta - 1) / step + 1 : 0;
-  if (first > q) first = q;
-  if (last > q) last = q;
+// Positions [w, w + vectors * lanes), all of whose taps lie inside the row.
+template <int vectors, int step, class S>
+inline void sum_positions(const RowTap<S>* taps, dim_t count, Compute<S> bias, dim_t w, S* out) {
+  using T = Compute<S>;
+  constexpr int lanes = VectorOf<T>::lanes;
+  Vector<T> sums[vectors];
+  repeat<vectors>([&](auto v) { sums[v] = splat(bias); });
+  for (dim_t t = 0; t < count; ++t) {
+    const S* from = taps[t].input + w * step;
+    const Vector<T> weight = splat(taps[t].weight);
+    repeat<vectors>([&](auto v) { sums[v] += weight * load_positions<step>(from + v * lanes * step); });
+  }
+  repeat<vectors>([&](auto v) { store_as<S, T>(out + w + v * lanes, sums[v]); });
+}
+
+// Whole vectors of positions from `first` up to `end`; returns where it stopped.
+template <int step, class S>
+dim_t sum_inner(const RowTap<S>* taps, dim_t count, Compute<S> bias, dim_t first, dim_t end, S* out) {
+  constexpr int lanes = VectorOf<Compute<S>>::lanes;
+  dim_t w = first;
+  for (; w + 4 * lanes <= end; w += 4 * lanes) sum_positions<4, step>(taps, count, bias, w, out);
+  for (; w + lanes <= end; w += lanes) sum_positions<1, step>(taps, count, bias, w, out);
+  return w;
+}
+
+// One row of outputs. `taps` are those whose other coordinates are inside.
+template <class S>
+void convolve_row(const ConvShape& shape, const ConvPass& pass, const RowTap<S>* taps, dim_t count,
+                  Compute<S> bias, S* out) {
+  using T = Compute<S>;
+  const dim_t width = shape.input_size[2], step = pass.in_step[2], spacing = pass.output_step[2];
+  const auto one = [&](dim_t w) {
+    T sum = bias;
+    for (dim_t t = 0; t < count; ++t) {
+      const dim_t x = w * step + taps[t].delta;
+      if (x >= 0 && x < width) sum += taps[t].weight * static_cast<T>(taps[t].input[w * pass.input_step[2]]);
+    }
+    out[w * spacing] = static_cast<S>(sum);
+  };
+  // Between `first` and `end` every tap is inside.
+  dim_t lowest = 0, highest = 0;
+  for (dim_t t = 0; t < count; ++t) {
+    if (taps[t].delta < lowest) lowest = taps[t].delta;
+    if (taps[t].delta > highest) highest = taps[t].delta;
+  }
+  const bool pairs = step == 2 && pass.input_step[2] == 2 && same_type<S, float>;
+  const bool vectors = spacing == 1 && count > 0 && (pairs || (step == 1 && pass.input_step[2] == 1));
+  dim_t w = 0;
+  if (vectors) {
+    // Pairs read one element more than they use.
+    const dim_t room = width - highest - (pairs ? 1 : 0);
+    dim_t first = (-lowest + step - 1) / step, end = room > 0 ? (room - 1) / step + 1 : 0;
+    if (first > pass.q[2]) first = pass.q[2];
+    if (end > pass.q[2]) end = pass.q[2];
+    for (; w < first; ++w) one(w);
+    if (pairs) {
+      if constexpr (same_type<S, float>) w = sum_inner<2>(taps, count, bias, w, end, out);
+    } else {
+      w = sum_inner<1>(taps, count, bias, w, end, out);
+    }
+  }
+  for (; w < pass.q[2]; ++w) one(w);
 }
 
 template <class S>
-void convolve_rows(const ConvShape& shape, const ConvPass& pass, dim_t image, dim_t channel) {
+void convolve_rows(const ConvShape& shape, const ConvPass& pass, dim_t image, dim_t channel,
+                   RowTap<S>* taps) {
   using T = Compute<S>;
   const S* input =
       static_cast<const S*>(shape.input) + image * shape.input_batch + channel * shape.input_channel;
@@ -73,30 +125,17 @@ void convolve_rows(const ConvShape& shape, const ConvPass& pass, dim_t image, di
              pass.output_first;
   const T bias =
       shape.bias ? static_cast<T>(static_cast<const S*>(shape.bias)[channel * shape.bias_stride]) : T(0);
-  const dim_t spacing = pass.output_step[2];
-  T sums[kRowChunk];
   for (dim_t d = 0; d < pass.q[0]; ++d) {
     for (dim_t h = 0; h < pass.q[1]; ++h) {
-      const S* in_row = input + d * pass.input_step[0] + h * pass.input_step[1];
-      S* out_row = plane + d * pass.output_step[0] + h * pass.output_step[1];
-      for (dim_t w0 = 0; w0 < pass.q[2]; w0 += kRowChunk) {
-        const dim_t count = pass.q[2] - w0 < kRowChunk ? pass.q[2] - w0 : kRowChunk;
-        for (dim_t i = 0; i < count; ++i) sums[i] = bias;
-        for (dim_t t = 0; t < pass.tap_count; ++t) {
-          const ConvTap& tap = pass.taps[t];
-          const dim_t z = d * pass.in_step[0] + tap.delta[0], y = h * pass.in_step[1] + tap.delta[1];
-          if (z < 0 || z >= shape.input_size[0] || y < 0 || y >= shape.input_size[1]) continue;
-          dim_t first, last;
-          const dim_t delta = w0 * pass.in_step[2] + tap.delta[2];
-          reach(count, pass.in_step[2], delta, shape.input_size[2], first, last);
-          if (first >= last) continue;
-          const dim_t readable = shape.input_size[2] - delta - first * pass.in_step[2];
-          add_scaled<S, T>(sums + first, in_row + tap.input + (w0 + first) * pass.input_step[2],
-                           pass.input_step[2], static_cast<T>(weight[tap.weight]), last - first, readable);
-        }
-        S* out = out_row + w0 * spacing;
-        for (dim_t i = 0; i < count; ++i) out[i * spacing] = static_cast<S>(sums[i]);
+      const S* row = input + d * pass.input_step[0] + h * pass.input_step[1];
+      dim_t count = 0;
+      for (dim_t t = 0; t < pass.tap_count; ++t) {
+        const ConvTap& tap = pass.taps[t];
+        const dim_t z = d * pass.in_step[0] + tap.delta[0], y = h * pass.in_step[1] + tap.delta[1];
+        if (z < 0 || z >= shape.input_size[0] || y < 0 || y >= shape.input_size[1]) continue;
+        taps[count++] = {row + tap.input, static_cast<T>(weight[tap.weight]), tap.delta[2]};
       }
+      convolve_row(shape, pass, taps, count, bias, plane + d * pass.output_step[0] + h * pass.output_step[1]);
     }
   }
 }
@@ -112,20 +151,15 @@ template <int vectors, class S, class T>
 inline void sum_channels(const TapRow<S, T>* rows, dim_t count, const T* bias, dim_t c, S* out) {
   constexpr int lanes = VectorOf<T>::lanes;
   Vector<T> sums[vectors];
-  for (int v = 0; v < vectors; ++v) sums[v] = load_vector(bias + c + v * lanes);
+  repeat<vectors>([&](auto v) { sums[v] = load_vector(bias + c + v * lanes); });
   for (dim_t t = 0; t < count; ++t) {
     const S* from = rows[t].input + c;
     const T* weights = rows[t].weights + c;
-    for (int v = 0; v < vectors; ++v)
-      sums[v] += load_as<S, T>(from + v * lanes) * load_vector(weights + v * lanes);
+    repeat<vectors>([&](auto v) {
+      sums[v] += load_vector_as<S, T>(from + v * lanes) * load_vector(weights + v * lanes);
+    });
   }
-  for (int v = 0; v < vectors; ++v) {
-    if constexpr (same_type<S, T>) {
-      store_vector(out + c + v * lanes, sums[v]);
-    } else {
-      for (int i = 0; i < lanes; ++i) out[c + v * lanes + i] = static_cast<S>(sums[v][i]);
-    }
-  }
+  repeat<vectors>([&](auto v) { store_as<S, T>(out + c + v * lanes, sums[v]); });
 }
 
 template <class S>
@@ -184,9 +218,11 @@ bool convolve_depthwise(KernelContext& ctx, const ConvShape& shape, const ConvPa
       convolve_channels_last<S>(ctx, shape, pass);
       return;
     }
+    RowTap<S>* taps = ctx.allocate_scratch_array<RowTap<S>>(static_cast<size_t>(pass.tap_count + 1));
+    if (!taps) return;
     for (dim_t image = 0; image < shape.batch; ++image) {
       for (dim_t channel = 0; channel < shape.groups; ++channel)
-        convolve_rows<S>(shape, pass, image, channel);
+        convolve_rows<S>(shape, pass, image, channel, taps);
     }
   });
   return ctx.ok();

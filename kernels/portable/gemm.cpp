@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "kernels/common/convert.h"
 #include "vector.h"
 
 namespace penlight::portable {
@@ -102,10 +103,12 @@ void run_gemm(const Gemm<T>& gemm, const GemmBuffer<T>& buffer) {
 namespace {
 
 // Rows contiguous along k: four by four at a time, transposed in registers.
-inline void transpose_4x4(const float* from, dim_t stride, float* to, dim_t width) {
+template <class S>
+inline void transpose_4x4(const S* from, dim_t stride, float* to, dim_t width) {
   typedef int32_t Lanes __attribute__((vector_size(16)));
-  const Vector<float> r0 = load_vector(from), r1 = load_vector(from + stride);
-  const Vector<float> r2 = load_vector(from + 2 * stride), r3 = load_vector(from + 3 * stride);
+  const Vector<float> r0 = load_vector_as<S, float>(from), r1 = load_vector_as<S, float>(from + stride);
+  const Vector<float> r2 = load_vector_as<S, float>(from + 2 * stride);
+  const Vector<float> r3 = load_vector_as<S, float>(from + 3 * stride);
 #if defined(__clang__)
   const Vector<float> t0 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
   const Vector<float> t1 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
@@ -126,15 +129,6 @@ inline void transpose_4x4(const float* from, dim_t stride, float* to, dim_t widt
 #endif
 }
 
-template <class S, class T>
-struct Same {
-  static constexpr bool value = false;
-};
-template <class T>
-struct Same<T, T> {
-  static constexpr bool value = true;
-};
-
 }  // namespace
 
 template <class S, class T>
@@ -146,17 +140,14 @@ void pack_rows(const S* from, dim_t stride, dim_t stride_k, dim_t count, dim_t k
       for (dim_t k = 0; k < kc; ++k) {
         const S* row = from + k * stride_k;
         T* panel = to + k * width;
-        if constexpr (Same<S, T>::value) {
-          for (dim_t p = 0; p < width; p += GemmShape<T>::lanes)
-            store_vector(panel + p, load_vector(row + p));
-        } else {
-          for (dim_t p = 0; p < width; ++p) panel[p] = static_cast<T>(row[p]);
+        for (dim_t p = 0; p < width; p += GemmShape<T>::lanes) {
+          store_vector<T>(panel + p, load_vector_as<S, T>(row + p));
         }
       }
       continue;
     }
     dim_t k = 0;
-    if constexpr (Same<S, float>::value && Same<T, float>::value) {
+    if constexpr (same_type<T, float>) {
       if (filled == width && stride_k == 1) {
         for (; k + 4 <= kc; k += 4) {
           for (dim_t p = 0; p < width; p += 4)

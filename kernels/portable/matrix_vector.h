@@ -16,17 +16,6 @@ namespace penlight::portable {
 constexpr dim_t kSkinnyRows = 4;
 constexpr dim_t kSkinnyChunk = 512;  // columns finished together
 
-template <class S, class T>
-inline Vector<T> load_converted(const S* from) {
-  if constexpr (same_type<S, T>) {
-    return load_vector(from);
-  } else {
-    Vector<T> value{};
-    for (int i = 0; i < VectorOf<T>::lanes; ++i) value[i] = static_cast<T>(from[i]);
-    return value;
-  }
-}
-
 // sums[r][m] of `columns` columns of B, each contiguous along k, with `rows` rows of x.
 template <int rows, int columns, class S, class T>
 inline void dot_columns(const S* b, dim_t stride, const T* x, dim_t k, T* tile, dim_t ld) {
@@ -35,11 +24,11 @@ inline void dot_columns(const S* b, dim_t stride, const T* x, dim_t k, T* tile, 
   dim_t i = 0;
   for (; i + lanes <= k; i += lanes) {
     Vector<T> xs[rows];
-    for (int m = 0; m < rows; ++m) xs[m] = load_vector(x + m * k + i);
-    for (int c = 0; c < columns; ++c) {
-      const Vector<T> bs = load_converted<S, T>(b + c * stride + i);
-      for (int m = 0; m < rows; ++m) sums[c][m] += xs[m] * bs;
-    }
+    repeat<rows>([&](auto m) { xs[m] = load_vector(x + m * k + i); });
+    repeat<columns>([&](auto c) {
+      const Vector<T> bs = load_vector_as<S, T>(b + c * stride + i);
+      repeat<rows>([&](auto m) { sums[c][m] += xs[m] * bs; });
+    });
   }
   for (int c = 0; c < columns; ++c) {
     for (int m = 0; m < rows; ++m) {
@@ -75,10 +64,10 @@ void multiply_rows(const S* b, dim_t stride_k, const T* x, dim_t m, dim_t n, dim
       dim_t c = 0;
       for (; c + lanes <= n; c += lanes) {
         Vector<T> sum = load_vector(sums + c);
-        sum += v0 * load_converted<S, T>(b0 + c);
-        sum += v1 * load_converted<S, T>(b1 + c);
-        sum += v2 * load_converted<S, T>(b2 + c);
-        sum += v3 * load_converted<S, T>(b3 + c);
+        sum += v0 * load_vector_as<S, T>(b0 + c);
+        sum += v1 * load_vector_as<S, T>(b1 + c);
+        sum += v2 * load_vector_as<S, T>(b2 + c);
+        sum += v3 * load_vector_as<S, T>(b3 + c);
         store_vector<T>(sums + c, sum);
       }
       for (; c < n; ++c) {

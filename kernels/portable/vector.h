@@ -4,6 +4,7 @@
 // the target has. Loads and stores need no alignment.
 #pragma once
 
+#include <penlight/half.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -33,6 +34,69 @@ inline void store_vector(T* to, Vector<T> value) {
 template <class T>
 inline Vector<T> splat(T value) {
   return value - Vector<T>{};
+}
+
+namespace detail {
+
+// Four 16-bit patterns, each in the low half of a lane.
+typedef uint32_t Lanes32 __attribute__((vector_size(16)));
+inline Lanes32 load_patterns(const void* from) {
+  uint64_t bits;
+  memcpy(&bits, from, sizeof bits);
+  const uint32_t low = static_cast<uint32_t>(bits), high = static_cast<uint32_t>(bits >> 32);
+  const Lanes32 pairs = {low, low >> 16, high, high >> 16};
+  return pairs & 0xffffu;
+}
+
+template <class S, class T>
+struct LoadAs {
+  static Vector<T> load(const S* from) {
+    Vector<T> value{};
+    for (int i = 0; i < VectorOf<T>::lanes; ++i) value[i] = static_cast<T>(from[i]);
+    return value;
+  }
+};
+template <class T>
+struct LoadAs<T, T> {
+  static Vector<T> load(const T* from) { return load_vector(from); }
+};
+template <>
+struct LoadAs<BFloat16, float> {
+  static Vector<float> load(const BFloat16* from) { return (Vector<float>)(load_patterns(from) << 16); }
+};
+template <>
+struct LoadAs<Half, float> {
+  static Vector<float> load(const Half* from) {
+    const Lanes32 patterns = load_patterns(from);
+    const Lanes32 magnitude = (patterns & 0x7fffu) << 13;
+    // Moves the exponent's zero; right for subnormals too. Infinity and NaN keep
+    // the largest exponent.
+    const Lanes32 scaled = (Lanes32)((Vector<float>)magnitude * splat(5.192296858534828e33f));
+    const Lanes32 special = (Lanes32)(magnitude >= 0x7c00u << 13) & 0x7f800000u;
+    return (Vector<float>)(scaled | special | ((patterns & 0x8000u) << 16));
+  }
+};
+
+}  // namespace detail
+
+// body(Index<0>()), body(Index<1>()), ... unrolled: arrays indexed by these stay in
+// registers, which loops do not promise at -O2.
+template <int value>
+struct Index {
+  constexpr operator int() const { return value; }
+};
+template <int count, int first = 0, class Body>
+__attribute__((always_inline)) inline void repeat(Body&& body) {
+  if constexpr (first < count) {
+    body(Index<first>());
+    repeat<count, first + 1>(body);
+  }
+}
+
+// As many elements as a vector of T has, converted from S.
+template <class S, class T>
+inline Vector<T> load_vector_as(const S* from) {
+  return detail::LoadAs<S, T>::load(from);
 }
 
 template <class T>
