@@ -115,8 +115,9 @@ examples: build models ## run every example
 	@for file in examples/[0-9]*.py; do echo "== $$file"; $(PY) $$file || exit 1; done
 
 sanitize: $(READY) ## the C++ tests under AddressSanitizer and UBSan
-	@cmake -S . -B build/sanitize -DPENLIGHT_SANITIZE=ON -DPENLIGHT_BUILD_TESTS=ON -DPython_EXECUTABLE=$(CURDIR)/$(PY) >/dev/null
-	@cmake --build build/sanitize --parallel 2
+	@cmake -S . -B build/sanitize -DPENLIGHT_SANITIZE=ON -DPENLIGHT_BUILD_TESTS=ON -DCMAKE_BUILD_TYPE=None \
+	  -DPython_EXECUTABLE=$(CURDIR)/$(PY) >/dev/null
+	@cmake --build build/sanitize --parallel 2 --target cpp_tests
 	@ctest --test-dir build/sanitize --output-on-failure -j 2
 
 wheel: $(READY) ## a wheel in dist/

@@ -9,7 +9,7 @@ function(penlight_compile_flags target)
     -ffp-contract=off -fno-math-errno)
   if(PENLIGHT_SANITIZE)
     target_compile_options(${target} PRIVATE
-      -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+      -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
     target_link_options(${target} PRIVATE -fsanitize=address,undefined)
   endif()
 endfunction()
