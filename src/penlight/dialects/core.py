@@ -58,10 +58,21 @@ PORTABLE_WHOLE = frozenset(
 # Tagged core, yet better split for every target: their parts are views or numbers.
 _SPLIT_ANYWAY = frozenset({aten.squeeze.default})
 
-# Composites that would be kept for having a kernel row of the same name, but whose meaning is a view or
-# a copy that later passes want to see.
+# Never kept for having a kernel: views and copies, which later passes want to see as the core has them.
 _NEVER_WHOLE = frozenset(
-    {"aten::reshape", "aten::contiguous", "aten::to", "aten::flatten", "aten::narrow", "aten::dropout"}
+    {
+        "aten::_unsafe_view",
+        "aten::contiguous",
+        "aten::detach_copy",
+        "aten::dropout",
+        "aten::flatten",
+        "aten::narrow",
+        "aten::narrow_copy",
+        "aten::reshape",
+        "aten::t_copy",
+        "aten::to",
+        "aten::transpose_copy",
+    }
 )
 
 
@@ -74,11 +85,16 @@ def _batch_norm(x, weight, bias, mean, var, training, momentum, eps, cudnn=False
     return aten._native_batch_norm_legit_no_training.default(x, weight, bias, mean, var, momentum, eps)[0]
 
 
+def _rrelu(x, noise, lower=1 / 8, upper=1 / 3, training=False, generator=None):  # type: ignore[no-untyped-def]
+    return NotImplemented if training else aten.leaky_relu.default(x, (lower + upper) / 2)
+
+
 # In place of torch's decompositions, which hide what a kernel or a pass wants.
 _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.batch_norm.default: _batch_norm,
     aten._unsafe_view.default: aten.view.default,
     aten.lstm.input: unroll_lstm,
+    aten.rrelu_with_noise.default: _rrelu,
 }
 
 

@@ -85,7 +85,7 @@ class _Decomposer(TorchDispatchMode):
             return self.env[node.args[0]][node.args[1]]  # type: ignore[index]
         if not isinstance(node.target, OpOverload) or self.keeps(node.target):
             return self.copy(node)
-        args, kwargs = map_arg((node.args, node.kwargs), self.value)
+        args, kwargs = _plain(map_arg((node.args, node.kwargs), self.value))
         result = self.lower(node.target, args, kwargs)
         return pytree.tree_map(lambda leaf: self.argument(leaf), result)
 
@@ -120,7 +120,7 @@ class _Decomposer(TorchDispatchMode):
         return self.lower(func, args, kwargs or {})
 
     def lower(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
-        if op._schema.is_mutable:
+        if op._schema.is_mutable and (op not in self.table or op._schema.name.endswith("_")):
             return self.lower_mutation(op, args, kwargs)
         if not self.legal(op):
             split = self.table.get(op)
@@ -133,6 +133,8 @@ class _Decomposer(TorchDispatchMode):
 
     def lower_mutation(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
         """An in-place operator inside a decomposition, on a tensor that has no views."""
+        if torch.Tag.inplace_view in op.tags:
+            return self.lower_view(op, args, kwargs)
         functional = functional_of(op)
         if functional is None:
             raise NotSupported(
@@ -144,6 +146,19 @@ class _Decomposer(TorchDispatchMode):
         self.node_of[id(args[0])] = self.node_of[id(result)]
         self.alive.append(result)
         return args[0]
+
+    def lower_view(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
+        """transpose_ and the like: the same tensor object gets another shape."""
+        tensor = args[0]
+        before = tensor.detach()
+        node = self.node_of[id(tensor)]
+        node.meta["val"] = before
+        self.node_of[id(before)] = node
+        result = self.lower(view_of(op), (before, *args[1:]), kwargs)
+        op(*args, **kwargs)
+        self.node_of[id(tensor)] = self.node_of[id(result)]
+        self.alive += [before, result]
+        return tensor
 
     def emit(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
         result = op(*args, **kwargs)
@@ -207,6 +222,24 @@ def functional_of(op: OpOverload) -> OpOverload | None:
         return None
     packet = getattr(getattr(torch.ops, op.namespace), name[:-1], None)
     return getattr(packet, op._overloadname, None)
+
+
+def view_of(op: OpOverload) -> OpOverload:
+    """aten.transpose.int for aten.transpose_.default: an operator that changes only the shape."""
+    packet = getattr(getattr(torch.ops, op.namespace), op._schema.name.split("::")[1][:-1])
+    candidates = [getattr(packet, overload) for overload in packet.overloads()]
+    return next(c for c in candidates if parameters_of(c) == parameters_of(op))  # type: ignore[no-any-return]
+
+
+def _plain(value: Any) -> Any:
+    """Arguments with ordinary lists and dicts: a decomposition may change its own."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return value
 
 
 def _attribute(module: Any, path: str) -> Any:

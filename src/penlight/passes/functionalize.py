@@ -24,7 +24,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
-from penlight.passes.decompose import functional_of
+from penlight.passes.decompose import functional_of, view_of
 
 aten = torch.ops.aten
 
@@ -87,6 +87,10 @@ class _Functionalizer:
         for node in list(self.graph.nodes):
             if _is_hidden_write(node):
                 raise CannotFunctionalize(f"{node.name} writes running statistics")
+            if isinstance(node.target, OpOverload) and torch.Tag.inplace_view in node.target.tags:
+                node.target = view_of(
+                    node.target
+                )  # changes the shape, which the graph follows, and no values
             written = _written(node)
             with self.graph.inserting_before(node):
                 if written is None:
