@@ -1,0 +1,153 @@
+// Module: programs from files and memory, state, errors, loaders.
+#include <penlight/module.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "hosted/linked_libraries.h"
+
+using namespace penlight;
+
+namespace {
+
+// A file of tests/hostile/seeds, found from this file.
+const char* seed(const char* name) {
+  static char path[4096];
+  const char* slash = strrchr(__FILE__, '/');
+  const int folder = slash ? static_cast<int>(slash - __FILE__) : 1;
+  snprintf(path, sizeof path, "%.*s/../hostile/seeds/%s.pte", folder, slash ? __FILE__ : ".", name);
+  return path;
+}
+
+struct Kernels {
+  hosted::LibrarySelection libraries;
+  ModuleOptions options;
+  Kernels() {
+    libraries.select(nullptr, nullptr);
+    options.registry = &libraries.registry();
+  }
+};
+
+bool contains(const char* text, const char* part) { return strstr(text, part) != nullptr; }
+
+}  // namespace
+
+TEST(runs_and_keeps_state) {
+  Kernels kernels;
+  Module model(seed("state_with_initial_value"), kernels.options);
+  CHECK(model.ok());
+  CHECK_EQ(model.method_count(), size_t{1});
+  const float x[] = {1, 2};
+  for (int round = 0; round < 2; ++round) {
+    Outputs out = model.forward(tensor(x, {2}));
+    CHECK(out.ok());
+    CHECK_EQ(out.size(), size_t{1});
+    CHECK_EQ(out.tensor(0).const_data_ptr<float>()[0], 12.0f);
+    CHECK_EQ(out.tensor(0).const_data_ptr<float>()[1], 14.0f);
+    out = model.forward(tensor(x, {2}));
+    CHECK_EQ(out.tensor(0).const_data_ptr<float>()[0], 14.0f);
+    CHECK(model.reset_state() == Status::Ok);
+  }
+  CHECK(model.load_state() == Status::Ok);
+  CHECK_EQ(model.state_count(), size_t{1});
+  CHECK_EQ(model.state(0).tensor.const_data_ptr<float>()[0], 5.0f);
+  CHECK(model.arena_bytes() > 0);
+}
+
+TEST(reads_in_parts_and_from_memory) {
+  Kernels kernels;
+  const float x[] = {1, 2};
+  kernels.options.map = false;
+  Module parts(seed("state_with_initial_value"), kernels.options);
+  CHECK(parts.ok());
+  CHECK_EQ(parts.forward(tensor(x, {2})).tensor(0).const_data_ptr<float>()[1], 14.0f);
+
+  MappedFile file;
+  CHECK(file.open(seed("state_with_initial_value"), nullptr) == Status::Ok);
+  Module memory;
+  CHECK(memory.open(file.data(), file.size, kernels.options) == Status::Ok);
+  CHECK_EQ(memory.forward(tensor(x, {2})).tensor(0).const_data_ptr<float>()[1], 14.0f);
+  CHECK(memory.open(file.data(), file.size) == Status::InvalidState);
+}
+
+TEST(loops_and_resizes) {
+  Kernels kernels;
+  Module model(seed("control_scan"), kernels.options);
+  const float first[3] = {0, 0, 0}, rows[15] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  const Outputs out = model.forward(tensor(first, {3}), tensor(rows, {5, 3}));
+  CHECK(out.ok());
+  CHECK_EQ(out.tensor(1).size(0), dim_t{5});
+
+  Module dynamic(seed("dynamic_length_attention"), kernels.options);
+  static float words[16 * 8];
+  const dim_t lengths[] = {1, 16, 7};
+  for (const dim_t length : lengths) {
+    const Outputs result = dynamic.forward(TensorArgument{words, ScalarType::Float, 3, {1, length, 8}});
+    CHECK(result.ok());
+    CHECK_EQ(result.tensor(0).size(1), length);
+  }
+}
+
+TEST(says_what_is_wrong) {
+  Kernels kernels;
+  Module missing("no/such/file.pte");
+  CHECK(missing.status() == Status::AccessFailed);
+  CHECK(contains(missing.error(), "no such file: no/such/file.pte"));
+  CHECK_EQ(missing.method_count(), size_t{0});
+  CHECK(missing.forward().status() == Status::InvalidState);
+  CHECK(missing.load("forward") == nullptr);
+
+  Module text(__FILE__);
+  CHECK(text.status() == Status::InvalidProgram);
+  CHECK(contains(text.error(), "not a program file"));
+
+  Module model(seed("state_with_initial_value"), kernels.options);
+  const float x[] = {1, 2, 3};
+  const double wide[] = {1, 2};
+  CHECK(contains(model.forward().error(), "takes 1 inputs, 0 were given"));
+  CHECK(contains(model.forward(tensor(x, {3})).error(), "input 0 has size 2 in dimension 0, 3 was given"));
+  CHECK(contains(model.forward(tensor(wide, {2})).error(), "input 0 is float32, float64 was given"));
+  CHECK(contains(model.forward(tensor(x, {1, 2})).error(), "input 0 has 1 dimensions, 2 were given"));
+  CHECK(contains(model.forward(1.5).error(), "input 0 is a Tensor"));
+  CHECK(contains(model.call("backward").error(), "no method backward"));
+  CHECK(model.status() == Status::NotFound);
+  CHECK(model.set_state("nothing", x, 4) == Status::NotFound);
+  // A call that worked leaves nothing of all that.
+  CHECK(model.forward(tensor(x, {2})).ok());
+  CHECK(model.ok());
+  CHECK_EQ(model.error()[0], '\0');
+
+  Module bare(seed("state_with_initial_value"));
+  CHECK(bare.load("forward") == nullptr);
+  CHECK(bare.status() == Status::MissingKernel);
+}
+
+TEST(names_libraries_that_there_are) {
+  hosted::LibrarySelection none;
+  Message message;
+  CHECK(none.select("portable", &message) == Status::Ok);
+  CHECK(none.registry().find("aten::add.out", nullptr) != nullptr);
+  hosted::LibrarySelection wrong;
+  CHECK(wrong.select("portable,fast", &message) == Status::NotFound);
+  CHECK(contains(message.c_str(), "no kernel library of the name fast; there are portable"));
+}
+
+TEST(scratch_joins_its_blocks) {
+  hosted::HeapScratch heap;
+  const ScratchSource source = heap.source();
+  for (int round = 0; round < 3; ++round) {
+    uint8_t* last = nullptr;
+    for (size_t size = 1; size < 200000; size *= 3) {
+      uint8_t* block = static_cast<uint8_t*>(source.allocate(source.owner, size, 16));
+      CHECK(block != nullptr);
+      CHECK_EQ(reinterpret_cast<uintptr_t>(block) % 64, uintptr_t{0});
+      CHECK(block != last);
+      memset(block, round, size);
+      last = block;
+    }
+    source.release(source.owner);
+  }
+  CHECK(source.allocate(source.owner, SIZE_MAX / 4, 64) == nullptr);
+}
+
+int main() { return penlight_test::finish(); }
