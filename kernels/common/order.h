@@ -107,4 +107,30 @@ inline void for_each_lane(const Tensor& self, int dim, const Tensor& out, const 
   }
 }
 
+// All elements of a tensor, places counted in row-major order.
+inline void rank_all(const Tensor& self, bool descending, Ranked* to) {
+  const int rank = static_cast<int>(self.dim()), last = rank - 1;
+  const dim_t length = rank == 0 ? 1 : self.size(last), stride = rank == 0 ? 1 : self.stride(last);
+  const char* data = static_cast<const char*>(self.const_data_ptr());
+  dim_t at[kMaxDim] = {};
+  for (dim_t place = 0; place < self.numel(); place += length) {
+    dim_t offset = 0;
+    for (int d = 0; d < last; ++d) offset += at[d] * self.stride(d);
+    const char* from = data + offset * static_cast<dim_t>(self.element_size());
+    rank_elements(self.scalar_type(), from, stride, place, length, descending, to + place);
+    int d = last - 1;
+    while (d >= 0 && ++at[d] == self.size(d)) at[d--] = 0;
+  }
+}
+
+// The address of the element at a place counted in row-major order.
+inline const char* element_at(const Tensor& self, dim_t place) {
+  dim_t offset = 0;
+  for (int d = static_cast<int>(self.dim()); d-- > 0;) {
+    offset += place % self.size(d) * self.stride(d);
+    place /= self.size(d);
+  }
+  return static_cast<const char*>(self.const_data_ptr()) + offset * static_cast<dim_t>(self.element_size());
+}
+
 }  // namespace penlight

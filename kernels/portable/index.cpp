@@ -223,7 +223,14 @@ Tensor& index_put_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<
     });
     return out;
   }
-  const CombineRow row = combine_row_for(ctx, out.scalar_type());
+  // Complex numbers are added part by part.
+  ScalarType type = out.scalar_type();
+  if (type == ScalarType::ComplexFloat || type == ScalarType::ComplexDouble) {
+    type = type == ScalarType::ComplexFloat ? ScalarType::Float : ScalarType::Double;
+    rest.insert_dim(rest.dim, 2, static_cast<dim_t>(element_size(type)));
+    given_rest.insert_dim(given_rest.dim, 2, static_cast<dim_t>(element_size(type)));
+  }
+  const CombineRow row = combine_row_for(ctx, type);
   if (!row) return out;
   indexing.for_each_block(ctx, given, [&](const dim_t* offsets, const dim_t* given_offsets, int count) {
     for (int i = 0; i < count; ++i) {

@@ -191,8 +191,10 @@ static void for_each_element(const Tensor& self, Body&& body) {
   }
 }
 
-template <class C>
+// In C, every step rounded to T, as ATen computes it in the element type.
+template <class C, class T>
 static void histogram(KernelContext& ctx, const Tensor& self, dim_t bins, C low, C high, int64_t* counts) {
+  const auto rounded = [](C x) { return convert<C>(convert<T>(x)); };
   if (low == high && self.numel() > 0) {
     bool first = true;
     for_each_element<C>(self, [&](C x) {
@@ -202,8 +204,8 @@ static void histogram(KernelContext& ctx, const Tensor& self, dim_t bins, C low,
     });
   }
   if (low == high) {
-    low -= C(1);
-    high += C(1);
+    low = rounded(low - C(1));
+    high = rounded(high + C(1));
   }
   if (!(low < high) || low - low != 0 || high - high != 0) {
     ctx.fail(Status::InvalidArgument, "a histogram needs a finite range, with its least number first");
@@ -211,7 +213,8 @@ static void histogram(KernelContext& ctx, const Tensor& self, dim_t bins, C low,
   }
   for_each_element<C>(self, [&](C x) {
     if (!(x >= low && x <= high)) return;
-    const int64_t bin = static_cast<int64_t>((x - low) * static_cast<C>(bins) / (high - low));
+    const C scaled = rounded(rounded(x - low) * rounded(static_cast<C>(bins)));
+    const int64_t bin = static_cast<int64_t>(rounded(scaled / rounded(high - low)));
     ++counts[bin < bins ? bin : bins - 1];
   });
 }
@@ -224,11 +227,12 @@ Tensor& histc_out(KernelContext& ctx, const Tensor& self, int64_t bins, Scalar m
   int64_t* counts = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(size));
   if (!counts) return out;
   for (dim_t i = 0; i < size; ++i) counts[i] = 0;
-  if (out.scalar_type() == ScalarType::Double) {
-    histogram<double>(ctx, self, size, min.to<double>(), max.to<double>(), counts);
-  } else {
-    histogram<float>(ctx, self, size, min.to<float>(), max.to<float>(), counts);
-  }
+  dispatch<Floats>(ctx, out.scalar_type(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = Compute<T>;
+    const T low = convert<T>(min.to<double>()), high = convert<T>(max.to<double>());
+    histogram<C, T>(ctx, self, size, convert<C>(low), convert<C>(high), counts);
+  });
   if (ctx.ok()) store_block(out.scalar_type(), out.data_ptr(), out.stride(0), counts, size);
   return out;
 }

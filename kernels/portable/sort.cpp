@@ -1,4 +1,4 @@
-// Sort, argsort, topk, median and kthvalue along one dimension.
+// Sort, argsort, topk, median, kthvalue and mode.
 //
 // Stable: among equals the first comes first. NaN is greater than everything.
 #include "kernels/common/order.h"
@@ -34,17 +34,23 @@ static void write_lane(const Tensor& self, dim_t from, const Lane& lane, const R
   }
 }
 
+static bool check_order(KernelContext& ctx, const Tensor& self) {
+  const ScalarType type = self.scalar_type();
+  if (is_floating(type) || type == ScalarType::Bool ||
+      (type >= ScalarType::Byte && type <= ScalarType::Long)) {
+    return true;
+  }
+  ctx.fail(Status::NotSupported, "elements of type {} have no order here", dtype_name(type));
+  return false;
+}
+
 static bool check_outs(KernelContext& ctx, const Tensor& self, const Tensor* values, const Tensor& indices) {
   if (values && !check_same_dtype(ctx, self, *values)) return false;
   if (indices.scalar_type() != ScalarType::Long) {
     ctx.fail(Status::InvalidArgument, "places are int64, out has dtype {}",
              dtype_name(indices.scalar_type()));
   }
-  if (!is_floating(self.scalar_type()) && self.scalar_type() != ScalarType::Bool &&
-      (self.scalar_type() < ScalarType::Byte || self.scalar_type() > ScalarType::Long)) {
-    ctx.fail(Status::NotSupported, "elements of type {} have no order here", dtype_name(self.scalar_type()));
-  }
-  return ctx.ok();
+  return check_order(ctx, self) && ctx.ok();
 }
 
 // `values` may be null.
@@ -237,6 +243,53 @@ void kthvalue_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t 
   }
   pick(ctx, self, dim, keepdim, values, indices,
        [k](const Ranked*, dim_t) { return static_cast<dim_t>(k - 1); });
+}
+
+// The median of all elements: one number. `skip_nan`: of those that are numbers.
+static Tensor& median(KernelContext& ctx, const Tensor& self, bool skip_nan, Tensor& out) {
+  if (!check_same_dtype(ctx, self, out) || !check_order(ctx, self) || !ctx.resize(out, SizesRef()))
+    return out;
+  const dim_t length = self.numel();
+  if (length == 0) {
+    store_element(out.scalar_type(), out.data_ptr(), __builtin_nan(""));
+    return out;
+  }
+  Ranked* ranked = ctx.allocate_scratch_array<Ranked>(2 * static_cast<size_t>(length));
+  if (!ranked) return out;
+  rank_all(self, false, ranked);
+  sort_ranked(ranked, ranked + length, length);
+  const dim_t nan = first_nan(ranked, length, is_floating(self.scalar_type()));
+  dim_t chosen = (length - 1) / 2;
+  if (nan < length) chosen = skip_nan ? (nan > 0 ? (nan - 1) / 2 : 0) : nan;
+  memmove(out.data_ptr(), element_at(self, ranked[chosen].place), out.element_size());
+  return out;
+}
+
+Tensor& median_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return median(ctx, self, false, out);
+}
+
+Tensor& nanmedian_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return median(ctx, self, true, out);
+}
+
+// The most frequent element, the smallest of several, at its last place.
+void mode_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
+                 Tensor& indices) {
+  if (!check_lane(ctx, self, dim, values, indices)) return;
+  pick(ctx, self, dim, keepdim, values, indices, [](const Ranked* ranked, dim_t length) {
+    dim_t best = 0, most = 0;
+    for (dim_t first = 0; first < length;) {
+      dim_t last = first;
+      while (last + 1 < length && ranked[last + 1].key == ranked[first].key) ++last;
+      if (last + 1 - first > most) {
+        most = last + 1 - first;
+        best = last;
+      }
+      first = last + 1;
+    }
+    return best;
+  });
 }
 
 }  // namespace penlight::portable

@@ -97,4 +97,48 @@ Tensor& repeat_interleave_tensor_out(KernelContext& ctx, const Tensor& repeats, 
   return out;
 }
 
+// Rows and columns of a triangle's elements, row by row.
+static Tensor& triangle_indices(KernelContext& ctx, int64_t rows, int64_t columns, int64_t offset, bool lower,
+                                Tensor& out) {
+  constexpr int64_t kMost = INT64_MAX / 8;
+  const bool sane =
+      rows >= 0 && columns >= 0 && rows < kMost && columns < kMost && offset > -kMost && offset < kMost;
+  if (!check(ctx, sane, "a triangle has sizes that are not negative")) return out;
+  const auto row_range = [&](int64_t row, int64_t& first, int64_t& last) {
+    int64_t edge = row + offset + (lower ? 1 : 0);
+    edge = edge < 0 ? 0 : edge > columns ? columns : edge;
+    first = lower ? 0 : edge;
+    last = lower ? edge : columns;
+  };
+  dim_t count = 0;
+  int64_t first, last;
+  // A matrix without columns has no elements, however many rows it is said to have.
+  for (int64_t row = 0; columns > 0 && row < rows; ++row) {
+    row_range(row, first, last);
+    if (__builtin_add_overflow(count, static_cast<dim_t>(last - first), &count)) break;
+  }
+  const dim_t sizes[] = {2, count};
+  if (!ctx.resize(out, sizes) || count == 0) return out;
+  dispatch<IndexTypes>(ctx, out.scalar_type(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* to = out.data_ptr<T>();
+    for (int64_t row = 0; row < rows; ++row) {
+      row_range(row, first, last);
+      for (int64_t column = first; column < last; ++column, to += out.stride(1)) {
+        to[0] = static_cast<T>(row);
+        to[out.stride(0)] = static_cast<T>(column);
+      }
+    }
+  });
+  return out;
+}
+
+Tensor& tril_indices_out(KernelContext& ctx, int64_t row, int64_t col, int64_t offset, Tensor& out) {
+  return triangle_indices(ctx, row, col, offset, true, out);
+}
+
+Tensor& triu_indices_out(KernelContext& ctx, int64_t row, int64_t col, int64_t offset, Tensor& out) {
+  return triangle_indices(ctx, row, col, offset, false, out);
+}
+
 }  // namespace penlight::portable

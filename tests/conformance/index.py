@@ -120,6 +120,16 @@ JOINS = [
     *moves("aten::roll", [(CUBE, Raw([1, -2]), Raw([0, 2])), (IMAGE, Raw([9]), Raw([3])), (MAT, Raw([3]))]),
     *moves("aten::tril", [(MAT,), (CUBE, -1), (IMAGE, 2), (MAT, -9)]),
     *moves("aten::triu", [(MAT,), (CUBE, 1), (IMAGE, -2), (MAT, 9)]),
+    *[
+        Op(
+            f"aten::{name}",
+            [(4, 5, 1), (3, 3, -1), (0, 4, 0), (2, 3, 9)],
+            kwargs={"dtype": dtype},
+            special=False,
+        )
+        for name in ("tril_indices", "triu_indices")
+        for dtype in INDEX
+    ],
     *moves("aten::diag_embed", [(VEC,), (MAT, 1), (CUBE, -2, 0, 2)]),
     Op(
         "aten::repeat_interleave.Tensor",

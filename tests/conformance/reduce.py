@@ -229,4 +229,20 @@ SORTS = [
     ),
 ]
 
-OPS: list[Op] = [*SUMS, *EXTREMA, *SPREAD, *SCANS, *SORTS]
+# Values that are distinct or grouped: places among equals are nobody's promise.
+GROUPED = In((9,), values=(3, 3, 1, 5, 5, 5, 1, 2, 2))
+
+DISTINCTION = [
+    Op("aten::median", [*WHOLE, (EMPTY,)], FLOATS + INTS),
+    Op("aten::nanmedian", WHOLE, FLOATS + INTS),
+    Op(
+        "aten::mode",
+        [(In((3, 3), values=(3, 1, 7, 0, 5, 2, 6, 4, 8)), -1, True), (SCALAR, 0)],
+        REAL,
+        special=False,
+    ),
+    Op("aten::_unique2", [(GROUPED, True, False, True), (GROUPED, True, True, True)], ALL, special=False),
+    Op("aten::unique_consecutive", [(GROUPED, True, True), (GROUPED, False, True)], ALL, special=False),
+]
+
+OPS: list[Op] = [*SUMS, *EXTREMA, *SPREAD, *SCANS, *SORTS, *DISTINCTION]
