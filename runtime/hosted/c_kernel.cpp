@@ -33,7 +33,7 @@ class Importer {
   bool start(const pl_value* values, size_t count) {
     size_t bytes = 0;
     for (size_t i = 0; i < count; ++i) bytes += bytes_for(values[i]);
-    if (!region_.allocate(bytes + count * (sizeof(Value) + sizeof(Value*)) + 64)) return false;
+    if (!region_.allocate(bytes + (count + 1) * (sizeof(Value) + sizeof(Value*)) + 256)) return false;
     memory_ = ArenaAllocator(region_.data(), region_.size());
     return true;
   }
@@ -67,9 +67,7 @@ class Importer {
       for (; at > 0 && from.strides[order[at - 1]] < from.strides[d]; --at) order[at] = order[at - 1];
       order[at] = static_cast<uint8_t>(d);
     }
-    bool row_major = true;
-    for (size_t d = 0; d < dim; ++d) row_major &= order[d] == d;
-    impl.dim_order = row_major ? nullptr : order;
+    impl.dim_order = order;
     penlight::refresh_layout(impl);
     to = Tensor(&impl);
     for (size_t d = 0; d < dim; ++d) {

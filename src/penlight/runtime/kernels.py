@@ -1,0 +1,114 @@
+"""Call one kernel by its operator's name, outside any program."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from penlight.errors import InvalidInput, NoKernel
+
+from . import dtypes, library
+from .library import Value
+from .nearest import nearest
+from .operators import operators
+
+_LISTS = {"J": (library.INT_LIST, ctypes.c_int64), "D": (library.DOUBLE_LIST, ctypes.c_double),
+          "C": (library.BOOL_LIST, ctypes.c_bool)}  # fmt: skip
+
+
+def signature_of(name: str, libraries: str | None = None) -> str:
+    """The kernel's argument types, one letter each (penlight/boxing.h)."""
+    chosen = libraries.split(",") if libraries else None
+    names = []
+    for operator in operators():
+        if chosen is None or operator.library in chosen:
+            if operator.name == name:
+                return operator.signature
+            names.append(operator.name)
+    raise NoKernel(f"there is no kernel for {name}", do=nearest(name, names).split("?")[0])
+
+
+def call_kernel(
+    name: str, arguments: Sequence[Any], *, libraries: str | None = None
+) -> list[tuple[int, ...]]:
+    """Call a kernel; it writes to the arrays that are its outputs.
+
+    Args:
+        name: of the operator, "aten::add.out".
+        arguments: in the order of its schema, outputs last: contiguous or channels-last
+            numpy arrays, numbers, strings, None, lists of them, dtypes as PyTorch's numbers.
+        libraries: kernel libraries to ask, "optimized,portable"; None for all.
+
+    Returns: the sizes of the tensor arguments after the call, as kernels may make
+        their outputs smaller than the memory they were given.
+    """
+    letters = signature_of(name, libraries)
+    if len(arguments) != len(letters):
+        raise InvalidInput(f"{name} takes {len(letters)} arguments", got=str(len(arguments)))
+    values = (Value * max(1, len(arguments)))()
+    keep: list[Any] = []
+    for index, (argument, letter) in enumerate(zip(arguments, letters, strict=True)):
+        _fill(values[index], argument, letter, keep, f"argument {index} of {name}")
+    error = ctypes.create_string_buffer(library.ERROR_SIZE)
+    status = library.library().pl_kernel_call(
+        name.encode(),
+        libraries.encode() if libraries else None,
+        values,
+        len(arguments),
+        error,
+        library.ERROR_SIZE,
+    )
+    library.check(status, error, f"operator {name}")
+    return [tuple(value.sizes[: value.dim]) for value in values if value.tag == library.TENSOR]
+
+
+def _fill(value: Value, given: Any, letter: str, keep: list[Any], where: str) -> None:
+    kind = letter.upper()
+    if given is None:
+        value.tag = library.NONE
+    elif kind in "TO":
+        _fill_tensor(value, given, keep, where)
+    elif kind in "LQ":
+        items = (Value * max(1, len(given)))()
+        for item, tensor in zip(items, given, strict=False):
+            if tensor is not None:
+                _fill_tensor(item, tensor, keep, where)
+        _fill_list(
+            value, library.TENSOR_LIST if kind == "L" else library.OPTIONAL_TENSOR_LIST, items, len(given)
+        )
+        keep.append(items)
+    elif kind in _LISTS:
+        tag, item_type = _LISTS[kind]
+        numbers = (item_type * max(1, len(given)))(*given)
+        _fill_list(value, tag, numbers, len(given))
+        keep.append(numbers)
+    elif kind == "Z":
+        text = ctypes.create_string_buffer(given.encode())
+        _fill_list(value, library.STRING, text, len(text.value))
+        keep.append(text)
+    elif isinstance(given, bool) or kind == "B":
+        value.tag, value.integer = library.BOOL, bool(given)
+    elif isinstance(given, float) or kind == "F":
+        value.tag, value.real = library.DOUBLE, float(given)
+    else:
+        value.tag, value.integer = library.INT, int(given)
+
+
+def _fill_list(value: Value, tag: int, items: Any, count: int) -> None:
+    value.tag, value.size, value.data = tag, count, ctypes.addressof(items)
+
+
+def _fill_tensor(value: Value, given: Any, keep: list[Any], where: str) -> None:
+    if not isinstance(given, np.ndarray):
+        raise InvalidInput(f"{where} should be an array", got=type(given).__name__)
+    number = dtypes.number_of(given.dtype)
+    if number is None:
+        raise InvalidInput(f"{where} has a dtype that tensors cannot have", got=str(given.dtype))
+    value.tag, value.dtype, value.dim, value.size = library.TENSOR, number, given.ndim, given.nbytes
+    value.data = given.__array_interface__["data"][0]
+    value.sizes[: given.ndim] = given.shape
+    value.strides[: given.ndim] = [stride // max(1, given.itemsize) for stride in given.strides]
+    keep.append(given)
