@@ -77,6 +77,7 @@ class LoadedMethod:
             else:
                 self._arguments.append(NumberArgument(tags[index], value, names[index], self))
         self._count = len(self._arguments)
+        self._setters = [argument.set for argument in self._arguments]
         # Positional leaves only: no containers to take apart.
         self._is_flat = self._in_structure is None or (
             self._in_structure.kind == "sequence"
@@ -134,7 +135,8 @@ class LoadedMethod:
         with self._program._lock:
             if not self._call.method:
                 self._prepare()
-            keep = [argument.set(leaf) for argument, leaf in zip(self._arguments, leaves, strict=True)]
+            # As many as there are leaves; strict=True would cost as much as the rest of the line.
+            keep = [set_leaf(leaf) for set_leaf, leaf in zip(self._setters, leaves)]  # noqa: B905
             if self._run(self._call_address):
                 self._views = []
                 self._fail()
@@ -247,8 +249,10 @@ class LoadedMethod:
         if self._call.changed or not self._views:
             self._view_outputs()
         torch = sys.modules.get("torch")
-        if torch is not None and any(isinstance(leaf, torch.Tensor) for leaf in leaves):
-            return [self._torch_output(index, torch) for index in range(len(self._output_tags))]
+        if torch is not None:
+            for leaf in leaves:
+                if isinstance(leaf, torch.Tensor):
+                    return [self._torch_output(index, torch) for index in range(len(self._output_tags))]
         copy = self._program._copies
         outputs: list[Any] = []
         for index, known in enumerate(self._views):
