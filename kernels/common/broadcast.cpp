@@ -15,8 +15,8 @@ bool broadcast_into(KernelContext& ctx, Shape& shape, SizesRef other) {
     const dim_t wanted = other[static_cast<size_t>(d)];
     if (size == wanted || wanted == 1) continue;
     if (size != 1) {
-      ctx.fail(Status::InvalidArgument, "sizes {} and {} do not broadcast (dimension {} from the end)", size, wanted,
-               rank - d);
+      ctx.fail(Status::InvalidArgument, "sizes {} and {} do not broadcast (dimension {} from the end)", size,
+               wanted, rank - d);
       return false;
     }
     size = wanted;

@@ -36,8 +36,8 @@ inline bool check_same_dtype(KernelContext& ctx, const Tensor& a, const Tensor& 
 
 inline bool check_same_sizes(KernelContext& ctx, const Tensor& a, const Tensor& b) {
   if (a.sizes().equals(b.sizes())) return true;
-  ctx.fail(Status::InvalidArgument, "sizes differ: ranks {} and {}, {} and {} elements", a.dim(), b.dim(), a.numel(),
-           b.numel());
+  ctx.fail(Status::InvalidArgument, "sizes differ: ranks {} and {}, {} and {} elements", a.dim(), b.dim(),
+           a.numel(), b.numel());
   return false;
 }
 

@@ -8,22 +8,47 @@ namespace {
 // Whole blocks of a fixed length are what compilers turn into vector code at -O2.
 constexpr int kUnit = 16;
 
+// convert() by the bits of 16-bit floats: compilers do not make vectors of structs.
+template <class C, class T>
+inline C load_one(const T& from) {
+  if constexpr (same_type<T, Half>) return convert<C>(detail::half_to_float(from.bits));
+  if constexpr (same_type<T, BFloat16>) {
+    return convert<C>(detail::float_from_bits(static_cast<uint32_t>(from.bits) << 16));
+  }
+  if constexpr (!detail::is_16_bit_float<T>) return convert<C>(from);
+}
+
+template <class C, class T>
+inline void store_one(T& to, C from) {
+  if constexpr (same_type<T, Half>) to.bits = detail::float_to_half(static_cast<float>(from));
+  if constexpr (same_type<T, BFloat16>) to.bits = detail::float_to_bfloat16(static_cast<float>(from));
+  if constexpr (!detail::is_16_bit_float<T>) to = convert<T>(from);
+}
+
 template <class C, class T>
 void load_typed(C* to, const T* from, dim_t stride, dim_t count) {
   dim_t i = 0;
   if (stride == 1) {
     for (; i + kUnit <= count; i += kUnit) {
-      for (int k = 0; k < kUnit; ++k) to[i + k] = convert<C>(from[i + k]);
+      PENLIGHT_INDEPENDENT
+      for (int k = 0; k < kUnit; ++k) to[i + k] = load_one<C>(from[i + k]);
     }
   }
-  for (; i < count; ++i) to[i] = convert<C>(from[i * stride]);
+  for (; i < count; ++i) to[i] = load_one<C>(from[i * stride]);
 }
 
 // Any byte but 0 is true: what a file or a caller calls a bool may hold others.
 template <class C>
 void load_typed(C* to, const bool* from, dim_t stride, dim_t count) {
   const uint8_t* bytes = reinterpret_cast<const uint8_t*>(from);
-  for (dim_t i = 0; i < count; ++i) to[i] = static_cast<C>(bytes[i * stride] != 0);
+  dim_t i = 0;
+  if (stride == 1) {
+    for (; i + kUnit <= count; i += kUnit) {
+      PENLIGHT_INDEPENDENT
+      for (int k = 0; k < kUnit; ++k) to[i + k] = static_cast<C>(bytes[i + k] != 0 ? 1 : 0);
+    }
+  }
+  for (; i < count; ++i) to[i] = static_cast<C>(bytes[i * stride] != 0);
 }
 
 template <class C, class T>
@@ -31,10 +56,11 @@ void store_typed(T* to, dim_t stride, const C* from, dim_t count) {
   dim_t i = 0;
   if (stride == 1) {
     for (; i + kUnit <= count; i += kUnit) {
-      for (int k = 0; k < kUnit; ++k) to[i + k] = convert<T>(from[i + k]);
+      PENLIGHT_INDEPENDENT
+      for (int k = 0; k < kUnit; ++k) store_one(to[i + k], from[i + k]);
     }
   }
-  for (; i < count; ++i) to[i * stride] = convert<T>(from[i]);
+  for (; i < count; ++i) store_one(to[i * stride], from[i]);
 }
 
 }  // namespace
@@ -57,8 +83,8 @@ void store_block(ScalarType type, void* to, dim_t stride, const C* from, dim_t c
   detail::dispatch_any(RealBool{}, type, body);
 }
 
-#define PENLIGHT_BLOCKS(C)                                                       \
-  template void load_block<C>(C*, ScalarType, const void*, dim_t, dim_t);        \
+#define PENLIGHT_BLOCKS(C)                                                \
+  template void load_block<C>(C*, ScalarType, const void*, dim_t, dim_t); \
   template void store_block<C>(ScalarType, void*, dim_t, const C*, dim_t);
 PENLIGHT_BLOCKS(float)
 PENLIGHT_BLOCKS(double)

@@ -14,6 +14,14 @@
 
 #include "kernels/common/dispatch.h"
 
+// Iterations of the next loop do not depend on each other even when it
+// writes over what it reads, element by element.
+#if defined(__GNUC__) && !defined(__clang__)
+#define PENLIGHT_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define PENLIGHT_INDEPENDENT
+#endif
+
 namespace penlight {
 
 namespace detail {
@@ -101,8 +109,8 @@ void load_block(C* to, ScalarType type, const void* from, dim_t stride, dim_t co
 template <class C>
 void store_block(ScalarType type, void* to, dim_t stride, const C* from, dim_t count);
 
-#define PENLIGHT_BLOCKS(C)                                                                  \
-  extern template void load_block<C>(C*, ScalarType, const void*, dim_t, dim_t);            \
+#define PENLIGHT_BLOCKS(C)                                                       \
+  extern template void load_block<C>(C*, ScalarType, const void*, dim_t, dim_t); \
   extern template void store_block<C>(ScalarType, void*, dim_t, const C*, dim_t);
 PENLIGHT_BLOCKS(float)
 PENLIGHT_BLOCKS(double)

@@ -79,11 +79,20 @@ bool dispatch(KernelContext& ctx, ScalarType type, Body&& body) {
 template <class Body>
 bool dispatch_bytes(KernelContext& ctx, ScalarType type, Body&& body) {
   switch (element_size(type)) {
-    case 1: body(TypeTag<uint8_t>{}); return true;
-    case 2: body(TypeTag<uint16_t>{}); return true;
-    case 4: body(TypeTag<uint32_t>{}); return true;
-    case 8: body(TypeTag<uint64_t>{}); return true;
-    default: break;
+    case 1:
+      body(TypeTag<uint8_t>{});
+      return true;
+    case 2:
+      body(TypeTag<uint16_t>{});
+      return true;
+    case 4:
+      body(TypeTag<uint32_t>{});
+      return true;
+    case 8:
+      body(TypeTag<uint64_t>{});
+      return true;
+    default:
+      break;
   }
   ctx.fail(Status::NotSupported, "element type {} cannot be copied", dtype_name(type));
   return false;

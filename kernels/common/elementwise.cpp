@@ -18,7 +18,9 @@ constexpr ScalarType kDtypeOf[] = {ScalarType::Float, ScalarType::Double, Scalar
 int kind_of(ScalarType type) { return type == ScalarType::Bool ? 0 : is_floating(type) ? 2 : 1; }
 
 ScalarType scalar_dtype(const Scalar& scalar) {
-  return scalar.isFloatingPoint() ? ScalarType::Float : scalar.isBoolean() ? ScalarType::Bool : ScalarType::Long;
+  return scalar.isFloatingPoint() ? ScalarType::Float
+         : scalar.isBoolean()     ? ScalarType::Bool
+                                  : ScalarType::Long;
 }
 
 // `from` in steps of `stride` elements, as `count` elements of a compute type.
@@ -97,7 +99,8 @@ struct Run {
       const dim_t some = count - done < kBlock ? count - done : kBlock;
       for (int k = 0; k < op.operands; ++k) {
         const dim_t step = stride[k + 1];
-        if (step != 0) in[k] = read(source[k], from[k] + done * step * source[k].item, step, some, buffers[k]);
+        if (step != 0)
+          in[k] = read(source[k], from[k] + done * step * source[k].item, step, some, buffers[k]);
       }
       if (direct) {
         loop(functor, in, to + done * out_item, some);
@@ -199,7 +202,7 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
                            const Operand* operands, Tensor& out) {
   const TensorImpl& to = *out.unsafeGetTensorImpl();
   const ScalarType promoted = promote(operands + op.promote_first, op.promote_count);
-  const int compute = promoted == ScalarType::Double ? kDouble
+  const int compute = promoted == ScalarType::Double                           ? kDouble
                       : is_floating(promoted) || op.domain == Domain::Floating ? kFloat
                                                                                : kInt;
   const BlockLoop loop = op.loops[compute];
@@ -221,8 +224,15 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
   }
   if (to.numel == 0) return out;
 
-  Run run{op, functor, loop, compute, promoted, to.dtype, static_cast<dim_t>(out.element_size()),
-          static_cast<char*>(to.data), {}};
+  Run run{op,
+          functor,
+          loop,
+          compute,
+          promoted,
+          to.dtype,
+          static_cast<dim_t>(out.element_size()),
+          static_cast<char*>(to.data),
+          {}};
   // Integers computed as float are exact enough already: only what ATen narrows.
   const bool narrow = promoted != ScalarType::Float && promoted != ScalarType::Double &&
                       promoted != ScalarType::Long && !(compute == kFloat && !is_floating(promoted));
@@ -274,13 +284,15 @@ template <class Bits>
 static const void* copies_of(const void* element, dim_t count, Buffer& buffer) {
   Bits bits;
   memcpy(&bits, element, sizeof bits);
-  for (dim_t i = 0; i < count; ++i) memcpy(buffer.bytes + i * static_cast<dim_t>(sizeof bits), &bits, sizeof bits);
+  for (dim_t i = 0; i < count; ++i)
+    memcpy(buffer.bytes + i * static_cast<dim_t>(sizeof bits), &bits, sizeof bits);
   return buffer.bytes;
 }
 
 // Operands whose bit is set in `constants` are single elements, or scalars (null).
-static bool run_with_constants(const ElementwiseOp& op, BlockLoop loop, const void* functor, const Operand* operands,
-                               const void** in, unsigned constants, const TensorImpl& to, int compute) {
+static bool run_with_constants(const ElementwiseOp& op, BlockLoop loop, const void* functor,
+                               const Operand* operands, const void** in, unsigned constants,
+                               const TensorImpl& to, int compute) {
   if (constants + 1 == 1u << op.operands || to.numel > kBlock) return false;
   Buffer buffers[kMaxOperands];
   for (int k = 0; k < op.operands; ++k) {
@@ -300,7 +312,8 @@ static bool run_with_constants(const ElementwiseOp& op, BlockLoop loop, const vo
 // The same for operands that all have `out`'s compute type: each of its dense layout
 // or a single element (or a scalar, which takes the type). A few comparisons and the
 // loop: small models live here. False, with nothing done, for any other call.
-static bool run_plain(const ElementwiseOp& op, const void* functor, const Operand* operands, const TensorImpl& to) {
+static bool run_plain(const ElementwiseOp& op, const void* functor, const Operand* operands,
+                      const TensorImpl& to) {
   const int compute = to.dtype == ScalarType::Float ? kFloat : to.dtype == ScalarType::Long ? kInt : kDouble;
   const BlockLoop loop = op.loops[compute];
   if (to.dtype != kDtypeOf[compute] || op.predicate || loop == nullptr) return false;
@@ -327,8 +340,8 @@ static bool run_plain(const ElementwiseOp& op, const void* functor, const Operan
   return run_with_constants(op, loop, functor, operands, in, constants, to, compute);
 }
 
-Tensor& run_elementwise(KernelContext& ctx, const ElementwiseOp& op, const void* functor, const Operand* operands,
-                        Tensor& out) {
+Tensor& run_elementwise(KernelContext& ctx, const ElementwiseOp& op, const void* functor,
+                        const Operand* operands, Tensor& out) {
   if (run_plain(op, functor, operands, *out.unsafeGetTensorImpl())) return out;
   return run_general(ctx, op, functor, operands, out);
 }

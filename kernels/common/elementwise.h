@@ -26,13 +26,6 @@
 #include "kernels/common/dispatch.h"
 #include "kernels/common/strided.h"
 
-// Elements of one block do not depend on each other even when `out` is an operand.
-#if defined(__GNUC__) && !defined(__clang__)
-#define PENLIGHT_INDEPENDENT _Pragma("GCC ivdep")
-#else
-#define PENLIGHT_INDEPENDENT
-#endif
-
 namespace penlight {
 
 // The dtypes an operator computes in.
@@ -68,7 +61,8 @@ class Parameter {
   Parameter(double value) : floating_(value), integer_(detail::truncate_to_int64(value)) {}
   Parameter(const Scalar& value)
       : floating_(value.to<double>()),
-        integer_(value.isFloatingPoint() ? detail::truncate_to_int64(value.to<double>()) : value.to<int64_t>()) {}
+        integer_(value.isFloatingPoint() ? detail::truncate_to_int64(value.to<double>())
+                                         : value.to<int64_t>()) {}
 
   template <class C>
   C as() const {
@@ -98,8 +92,8 @@ struct ElementwiseOp {
   uint8_t promote_first, promote_count;  // the operands whose dtypes count
 };
 
-Tensor& run_elementwise(KernelContext& ctx, const ElementwiseOp& op, const void* functor, const Operand* operands,
-                        Tensor& out);
+Tensor& run_elementwise(KernelContext& ctx, const ElementwiseOp& op, const void* functor,
+                        const Operand* operands, Tensor& out);
 
 namespace detail {
 
@@ -172,8 +166,8 @@ constexpr ElementwiseOp op_of = make_op<domain, F, operands>(promote_first, prom
 template <Domain domain, int promote_first, int promote_count, class F, class... Operands>
 Tensor& map_promoting(KernelContext& ctx, const F& functor, Tensor& out, const Operands&... operands) {
   const Operand list[] = {Operand(operands)...};
-  return run_elementwise(ctx, detail::op_of<domain, F, sizeof...(Operands), promote_first, promote_count>, &functor,
-                         list, out);
+  return run_elementwise(ctx, detail::op_of<domain, F, sizeof...(Operands), promote_first, promote_count>,
+                         &functor, list, out);
 }
 
 template <Domain domain, class F, class... Operands>

@@ -9,11 +9,11 @@
 
 namespace penlight::math {
 
-#define PENLIGHT_MATH_1(name)                               \
-  inline float name(float x) { return ::name##f(x); }       \
+#define PENLIGHT_MATH_1(name)                         \
+  inline float name(float x) { return ::name##f(x); } \
   inline double name(double x) { return ::name(x); }
-#define PENLIGHT_MATH_2(name)                                           \
-  inline float name(float x, float y) { return ::name##f(x, y); }       \
+#define PENLIGHT_MATH_2(name)                                     \
+  inline float name(float x, float y) { return ::name##f(x, y); } \
   inline double name(double x, double y) { return ::name(x, y); }
 
 PENLIGHT_MATH_1(fabs)

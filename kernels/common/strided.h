@@ -26,7 +26,9 @@ class StridedLoop {
   explicit StridedLoop(SizesRef sizes) : shape_(sizes), operands_(0) {}
 
   // The next operand; its sizes must broadcast to the loop's.
-  void add(SizesRef sizes, SizesRef strides) { broadcast_strides(shape_, sizes, strides, strides_[operands_++]); }
+  void add(SizesRef sizes, SizesRef strides) {
+    broadcast_strides(shape_, sizes, strides, strides_[operands_++]);
+  }
   void add(const Tensor& tensor) { add(tensor.sizes(), tensor.strides()); }
 
   void simplify();

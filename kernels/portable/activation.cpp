@@ -262,7 +262,8 @@ Tensor& threshold_out(KernelContext& ctx, const Tensor& self, const Scalar& thre
 }
 
 Tensor& hardshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {
-  return map<Domain::Floating>(ctx, HardShrink{rounded_to(self.scalar_type(), lambd.to<double>())}, out, self);
+  return map<Domain::Floating>(ctx, HardShrink{rounded_to(self.scalar_type(), lambd.to<double>())}, out,
+                               self);
 }
 
 Tensor& softshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {

@@ -188,11 +188,13 @@ Tensor& divide(KernelContext& ctx, Tensor& out, const A& a, const B& b) {
 // As the other operand of a division with a rest, a number has the tensor's dtype.
 Scalar in_dtype_of(const Tensor& tensor, const Scalar& scalar) {
   const ScalarType type = tensor.scalar_type();
-  return is_floating(type) && scalar.isFloatingPoint() ? Scalar(rounded_to(type, scalar.to<double>())) : scalar;
+  return is_floating(type) && scalar.isFloatingPoint() ? Scalar(rounded_to(type, scalar.to<double>()))
+                                                       : scalar;
 }
 
 template <class B>
-Tensor& divide_in_mode(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b, Optional<StringView> mode) {
+Tensor& divide_in_mode(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b,
+                       Optional<StringView> mode) {
   if (!mode) return map<Domain::Floating>(ctx, Div{}, out, a, b);
   const StringView name = *mode;
   if (name.size() == 5 && memcmp(name.data(), "trunc", 5) == 0) return divide<DivTrunc>(ctx, out, a, b);
@@ -217,8 +219,10 @@ Tensor& sub(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scala
 
 }  // namespace
 
-Tensor& add_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha, Tensor& out) {
-  return is_one(alpha) ? map_small<Domain::Real>(ctx, Add{}, out, self, other) : add(ctx, out, self, other, alpha);
+Tensor& add_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
+                Tensor& out) {
+  return is_one(alpha) ? map_small<Domain::Real>(ctx, Add{}, out, self, other)
+                       : add(ctx, out, self, other, alpha);
 }
 
 Tensor& add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
@@ -226,8 +230,10 @@ Tensor& add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& oth
   return add(ctx, out, self, other, alpha);
 }
 
-Tensor& sub_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha, Tensor& out) {
-  return is_one(alpha) ? map_small<Domain::Real>(ctx, Sub{}, out, self, other) : sub(ctx, out, self, other, alpha);
+Tensor& sub_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
+                Tensor& out) {
+  return is_one(alpha) ? map_small<Domain::Real>(ctx, Sub{}, out, self, other)
+                       : sub(ctx, out, self, other, alpha);
 }
 
 Tensor& sub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
@@ -261,8 +267,8 @@ Tensor& div_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& oth
   return map<Domain::Floating>(ctx, Div{}, out, self, other);
 }
 
-Tensor& div_out_mode(KernelContext& ctx, const Tensor& self, const Tensor& other, Optional<StringView> rounding_mode,
-                     Tensor& out) {
+Tensor& div_out_mode(KernelContext& ctx, const Tensor& self, const Tensor& other,
+                     Optional<StringView> rounding_mode, Tensor& out) {
   return divide_in_mode(ctx, out, self, other, rounding_mode);
 }
 
@@ -295,15 +301,18 @@ Tensor& remainder_scalar_out(KernelContext& ctx, const Tensor& self, const Scala
   return divide<Remainder>(ctx, out, self, in_dtype_of(self, other));
 }
 
-Tensor& remainder_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other, Tensor& out) {
+Tensor& remainder_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other,
+                                    Tensor& out) {
   return divide<Remainder>(ctx, out, in_dtype_of(other, self), other);
 }
 
-Tensor& lerp_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Scalar& weight, Tensor& out) {
+Tensor& lerp_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Scalar& weight,
+                        Tensor& out) {
   return map<Domain::Floating>(ctx, Lerp{}, out, self, end, weight);
 }
 
-Tensor& lerp_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Tensor& weight, Tensor& out) {
+Tensor& lerp_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Tensor& weight,
+                        Tensor& out) {
   return map<Domain::Floating>(ctx, Lerp{}, out, self, end, weight);
 }
 

@@ -6,12 +6,12 @@ namespace penlight::portable {
 
 namespace {
 
-#define PENLIGHT_COMPARISON(Name, operation)    \
-  struct Name {                                 \
-    template <class T>                          \
-    bool operator()(T a, T b) const {           \
-      return a operation b;                     \
-    }                                           \
+#define PENLIGHT_COMPARISON(Name, operation) \
+  struct Name {                              \
+    template <class T>                       \
+    bool operator()(T a, T b) const {        \
+      return a operation b;                  \
+    }                                        \
   };
 PENLIGHT_COMPARISON(Eq, ==)
 PENLIGHT_COMPARISON(Ne, !=)
@@ -225,8 +225,8 @@ Tensor& fmin_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Te
   return map<Domain::Real>(ctx, Fmin{}, out, self, other);
 }
 
-Tensor& clamp_out(KernelContext& ctx, const Tensor& self, const Optional<Scalar>& min, const Optional<Scalar>& max,
-                  Tensor& out) {
+Tensor& clamp_out(KernelContext& ctx, const Tensor& self, const Optional<Scalar>& min,
+                  const Optional<Scalar>& max, Tensor& out) {
   return clamp(ctx, self, min, max, out);
 }
 

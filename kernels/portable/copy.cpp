@@ -39,11 +39,13 @@ Tensor& clone_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>
 }
 
 // The program says which memory order `out` has, so dim_order is not needed here.
-Tensor& to_dim_order_copy_out(KernelContext& ctx, const Tensor& self, bool, Optional<ArrayRef<int64_t>>, Tensor& out) {
+Tensor& to_dim_order_copy_out(KernelContext& ctx, const Tensor& self, bool, Optional<ArrayRef<int64_t>>,
+                              Tensor& out) {
   return copy_to(ctx, self, out);
 }
 
-Tensor& clone_dim_order_out(KernelContext& ctx, const Tensor& self, bool, Optional<ArrayRef<int64_t>>, Tensor& out) {
+Tensor& clone_dim_order_out(KernelContext& ctx, const Tensor& self, bool, Optional<ArrayRef<int64_t>>,
+                            Tensor& out) {
   return copy_to(ctx, self, out);
 }
 

@@ -85,7 +85,8 @@ Tensor& arange(KernelContext& ctx, const Scalar& start, const Scalar& end, const
     const uint64_t from = start.isIntegral(true) ? static_cast<uint64_t>(start.to<int64_t>()) : a;
     const uint64_t s = step.isIntegral(true) ? static_cast<uint64_t>(step.to<int64_t>())
                                              : static_cast<uint64_t>(convert<int64_t>(by));
-    fill_sequence<int64_t>(out, [=](dim_t i) { return static_cast<int64_t>(from + s * static_cast<uint64_t>(i)); });
+    fill_sequence<int64_t>(
+        out, [=](dim_t i) { return static_cast<int64_t>(from + s * static_cast<uint64_t>(i)); });
   }
   return out;
 }
@@ -146,14 +147,18 @@ Tensor& full_out(KernelContext& ctx, ArrayRef<int64_t> size, const Scalar& fill_
   return fill_size(ctx, size, fill_value, out);
 }
 
-Tensor& full_like_out(KernelContext& ctx, const Tensor& self, const Scalar& fill_value, Optional<MemoryFormat>,
-                      Tensor& out) {
+Tensor& full_like_out(KernelContext& ctx, const Tensor& self, const Scalar& fill_value,
+                      Optional<MemoryFormat>, Tensor& out) {
   return fill_like(ctx, self, fill_value, out);
 }
 
-Tensor& zeros_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) { return fill_size(ctx, size, 0, out); }
+Tensor& zeros_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
+  return fill_size(ctx, size, 0, out);
+}
 
-Tensor& ones_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) { return fill_size(ctx, size, 1, out); }
+Tensor& ones_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
+  return fill_size(ctx, size, 1, out);
+}
 
 Tensor& zeros_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
   return fill_like(ctx, self, 0, out);
@@ -190,7 +195,8 @@ Tensor& new_empty_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size,
   return fill_size(ctx, size, 0, out);
 }
 
-Tensor& empty_dim_order_out(KernelContext& ctx, ArrayRef<int64_t> size, Optional<ArrayRef<int64_t>>, Tensor& out) {
+Tensor& empty_dim_order_out(KernelContext& ctx, ArrayRef<int64_t> size, Optional<ArrayRef<int64_t>>,
+                            Tensor& out) {
   return fill_size(ctx, size, 0, out);
 }
 
@@ -202,7 +208,8 @@ Tensor& arange_out(KernelContext& ctx, const Scalar& end, Tensor& out) {
   return arange(ctx, Scalar(0), end, Scalar(1), out);
 }
 
-Tensor& arange_start_out(KernelContext& ctx, const Scalar& start, const Scalar& end, const Scalar& step, Tensor& out) {
+Tensor& arange_start_out(KernelContext& ctx, const Scalar& start, const Scalar& end, const Scalar& step,
+                         Tensor& out) {
   return arange(ctx, start, end, step, out);
 }
 

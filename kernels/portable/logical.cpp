@@ -133,7 +133,8 @@ Tensor& bitwise_and_scalar_out(KernelContext& ctx, const Tensor& self, const Sca
   return map<Domain::Integral>(ctx, BitAnd{}, out, self, other);
 }
 
-Tensor& bitwise_and_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other, Tensor& out) {
+Tensor& bitwise_and_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other,
+                                      Tensor& out) {
   return map<Domain::Integral>(ctx, BitAnd{}, out, self, other);
 }
 
@@ -145,7 +146,8 @@ Tensor& bitwise_or_scalar_out(KernelContext& ctx, const Tensor& self, const Scal
   return map<Domain::Integral>(ctx, BitOr{}, out, self, other);
 }
 
-Tensor& bitwise_or_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other, Tensor& out) {
+Tensor& bitwise_or_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other,
+                                     Tensor& out) {
   return map<Domain::Integral>(ctx, BitOr{}, out, self, other);
 }
 
@@ -157,11 +159,13 @@ Tensor& bitwise_xor_scalar_out(KernelContext& ctx, const Tensor& self, const Sca
   return map<Domain::Integral>(ctx, BitXor{}, out, self, other);
 }
 
-Tensor& bitwise_xor_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other, Tensor& out) {
+Tensor& bitwise_xor_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other,
+                                      Tensor& out) {
   return map<Domain::Integral>(ctx, BitXor{}, out, self, other);
 }
 
-Tensor& bitwise_left_shift_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+Tensor& bitwise_left_shift_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other,
+                                      Tensor& out) {
   return shift_left(ctx, out, self, other);
 }
 
@@ -175,7 +179,8 @@ Tensor& bitwise_left_shift_scalar_tensor_out(KernelContext& ctx, const Scalar& s
   return shift_left(ctx, out, self, other);
 }
 
-Tensor& bitwise_right_shift_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+Tensor& bitwise_right_shift_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other,
+                                       Tensor& out) {
   return map<Domain::Integral>(ctx, ShiftRight{}, out, self, other);
 }
 
@@ -194,13 +199,13 @@ Tensor& where_self_out(KernelContext& ctx, const Tensor& condition, const Tensor
   return map_promoting<Domain::Real, 1, 2>(ctx, Where{}, out, condition, self, other);
 }
 
-Tensor& masked_fill_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, const Scalar& value,
-                               Tensor& out) {
+Tensor& masked_fill_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& mask,
+                               const Scalar& value, Tensor& out) {
   return map_promoting<Domain::Real, 0, 1>(ctx, MaskedFill{}, out, self, mask, value);
 }
 
-Tensor& masked_fill_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, const Tensor& value,
-                               Tensor& out) {
+Tensor& masked_fill_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& mask,
+                               const Tensor& value, Tensor& out) {
   return map_promoting<Domain::Real, 0, 1>(ctx, MaskedFill{}, out, self, mask, value);
 }
 

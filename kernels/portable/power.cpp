@@ -86,7 +86,8 @@ Tensor& pow_tensor_scalar_out(KernelContext& ctx, const Tensor& self, const Scal
     if (power == -1.0) return map<Domain::Floating>(ctx, PowMinusOne{}, out, self);
     if (power == -2.0) return map<Domain::Floating>(ctx, PowMinusTwo{}, out, self);
   } else if (exponent.isIntegral(true) && power < 0) {
-    ctx.fail(Status::InvalidArgument, "integers cannot be raised to the negative power {}", exponent.to<int64_t>());
+    ctx.fail(Status::InvalidArgument, "integers cannot be raised to the negative power {}",
+             exponent.to<int64_t>());
     return out;
   }
   return map<Domain::Real>(ctx, Pow{}, out, self, exponent);

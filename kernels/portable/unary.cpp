@@ -7,12 +7,12 @@ namespace penlight::portable {
 namespace {
 
 // A functor of the C library's function of the same name.
-#define PENLIGHT_FUNCTOR(Name, function)       \
-  struct Name {                                \
-    template <class T>                         \
-    T operator()(T x) const {                  \
-      return math::function(x);                \
-    }                                          \
+#define PENLIGHT_FUNCTOR(Name, function) \
+  struct Name {                          \
+    template <class T>                   \
+    T operator()(T x) const {            \
+      return math::function(x);          \
+    }                                    \
   };
 PENLIGHT_FUNCTOR(Sqrt, sqrt)
 PENLIGHT_FUNCTOR(Exp, exp)
@@ -39,16 +39,16 @@ PENLIGHT_FUNCTOR(Erfc, erfc)
 #undef PENLIGHT_FUNCTOR
 
 // The same for functions that leave integers as they are.
-#define PENLIGHT_ROUNDING(Name, function)      \
-  struct Name {                                \
-    template <class T>                         \
-    T operator()(T x) const {                  \
-      if constexpr (is_floating_type<T>) {     \
-        return math::function(x);              \
-      } else {                                 \
-        return x;                              \
-      }                                        \
-    }                                          \
+#define PENLIGHT_ROUNDING(Name, function)  \
+  struct Name {                            \
+    template <class T>                     \
+    T operator()(T x) const {              \
+      if constexpr (is_floating_type<T>) { \
+        return math::function(x);          \
+      } else {                             \
+        return x;                          \
+      }                                    \
+    }                                      \
   };
 PENLIGHT_ROUNDING(Ceil, ceil)
 PENLIGHT_ROUNDING(Floor, floor)

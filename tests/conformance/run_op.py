@@ -74,8 +74,9 @@ def run_op(
     """The operator's results, computed by Penlight. `result` is ATen's, for its shapes."""
     file = one_op_program(op, args, kwargs, result)
     tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    outputs: list[torch.Tensor] = penlight.load(file, libraries=library)(*tensors)
-    return outputs
+    outputs = penlight.load(file, libraries=library)(*tensors)
+    # A program without tensor inputs answers in numpy.
+    return [value if isinstance(value, torch.Tensor) else torch.from_numpy(value) for value in outputs]
 
 
 def _without_data(tensor: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from compare import assert_matches
@@ -26,16 +27,17 @@ for _name in TABLES:
     UNCOMPARED |= set(getattr(_table, "UNCOMPARED", ()))
 
 
-def _groups() -> Iterator[tuple[str, list[Case]]]:
-    """The cases of one row and dtype, under one name."""
+def _groups() -> Iterator[Any]:
+    """The cases of one row and dtype, as a parameter. All dtypes but a row's first are slow tests."""
     for number, row in enumerate(ROWS):
         every = list(cases(row))
-        for dtype in dict.fromkeys(case.dtype for case in every):
+        for i, dtype in enumerate(dict.fromkeys(case.dtype for case in every)):
             name = f"{row.name.removeprefix('aten::')}-{str(dtype).removeprefix('torch.')}-{number}"
-            yield name, [case for case in every if case.dtype == dtype]
+            group = [case for case in every if case.dtype == dtype]
+            yield pytest.param(group, id=name, marks=[pytest.mark.slow] if i else [])
 
 
-@pytest.mark.parametrize("group", [pytest.param(group, id=name) for name, group in _groups()])
+@pytest.mark.parametrize("group", _groups())
 def test_matches_torch(group: list[Case]) -> None:
     op, refused = overload_of(group[0].op.name), 0
     for case in group:
