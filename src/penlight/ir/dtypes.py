@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from enum import IntEnum
 
 
@@ -45,7 +46,7 @@ class DType(IntEnum):
         return _ITEMSIZE.get(self, 1)
 
     @property
-    def is_floating(self) -> bool:
+    def is_floating(self) -> builtins.bool:  # `bool` is a member here
         return self.name.startswith(("float", "bfloat"))
 
 
