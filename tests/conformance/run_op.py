@@ -76,7 +76,13 @@ def run_op(
     tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     outputs = penlight.load(file, libraries=library)(*tensors)
     # A program without tensor inputs answers in numpy.
-    return [value if isinstance(value, torch.Tensor) else torch.from_numpy(value) for value in outputs]
+    return [value if isinstance(value, torch.Tensor) else _from_numpy(value) for value in outputs]
+
+
+def _from_numpy(array: Any) -> torch.Tensor:
+    if array.dtype.name == "bfloat16":  # a dtype that numpy does not have itself
+        return torch.from_numpy(array.view("uint16")).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 def _without_data(tensor: torch.Tensor) -> torch.Tensor:
