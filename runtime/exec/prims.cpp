@@ -11,7 +11,9 @@ namespace penlight {
 namespace {
 
 // Overflow wraps instead of being undefined: sizes in a damaged file may be anything.
-int64_t add(int64_t a, int64_t b) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b)); }
+int64_t add(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
 int64_t multiply(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
@@ -146,7 +148,9 @@ void negative(KernelContext& ctx, Value** args) {
 
 bool is_true(const Value& value) { return value.tag == Tag::Double ? value.as_double != 0 : value.to_bool(); }
 
-void logical_not(KernelContext& ctx, Value** args) { write(ctx, *args[1], static_cast<int64_t>(!is_true(*args[0]))); }
+void logical_not(KernelContext& ctx, Value** args) {
+  write(ctx, *args[1], static_cast<int64_t>(!is_true(*args[0])));
+}
 
 void choose(KernelContext& ctx, Value** args) {
   copy_number(ctx, *args[is_true(*args[0]) ? 1 : 2], *args[3]);
@@ -193,11 +197,11 @@ void element_of(KernelContext& ctx, Value** args) {
   const void* data = tensor.const_data_ptr();
   Value& out = *args[1];
   switch (tensor.scalar_type()) {
-#define PENLIGHT_READ(type, cpp_type, as)                           \
-  case ScalarType::type: {                                          \
-    cpp_type element;                                               \
-    memcpy(&element, data, sizeof element);                         \
-    return write(ctx, out, static_cast<as>(element));               \
+#define PENLIGHT_READ(type, cpp_type, as)             \
+  case ScalarType::type: {                            \
+    cpp_type element;                                 \
+    memcpy(&element, data, sizeof element);           \
+    return write(ctx, out, static_cast<as>(element)); \
   }
     PENLIGHT_READ(Byte, uint8_t, int64_t)
     PENLIGHT_READ(Char, int8_t, int64_t)
@@ -228,7 +232,8 @@ void view(KernelContext& ctx, Value** args) {
   dim_t sizes[kMaxDim];
   int64_t known = 1;
   size_t inferred = wanted.size();
-  if (wanted.size() > kMaxDim) return ctx.fail(Status::InvalidArgument, "a view of {} dimensions", wanted.size());
+  if (wanted.size() > kMaxDim)
+    return ctx.fail(Status::InvalidArgument, "a view of {} dimensions", wanted.size());
   for (size_t d = 0; d < wanted.size(); ++d) {
     sizes[d] = static_cast<dim_t>(wanted[d]);
     if (wanted[d] == -1 && inferred == wanted.size()) {
@@ -266,7 +271,8 @@ void copy_row(KernelContext& ctx, Value** args) {
   bool fits = index >= 0 && to.dim() == from.dim() + 1 && to.scalar_type() == from.scalar_type();
   for (size_t d = 1; fits && d < dim; ++d) {
     // A tensor with bounds takes the sizes of its first row.
-    fits = to.sizes()[d] == from.sizes()[d - 1] || (index == 0 && to.unsafeGetTensorImpl()->dynamism != Dynamism::Static);
+    fits = to.sizes()[d] == from.sizes()[d - 1] ||
+           (index == 0 && to.unsafeGetTensorImpl()->dynamism != Dynamism::Static);
   }
   if (!fits || !to.is_contiguous() || !from.is_contiguous()) {
     return ctx.fail(Status::InvalidArgument, "a row of {} elements is no row {} of a tensor with {} in a row",
@@ -282,7 +288,9 @@ void copy_row(KernelContext& ctx, Value** args) {
     return ctx.fail(Status::InvalidArgument, "row {} of a tensor with {}", index, to.sizes()[0]);
   }
   const size_t bytes = from.nbytes();
-  if (bytes) memmove(to.mutable_data_ptr<uint8_t>() + static_cast<size_t>(index) * bytes, from.const_data_ptr(), bytes);
+  if (bytes)
+    memmove(to.mutable_data_ptr<uint8_t>() + static_cast<size_t>(index) * bytes, from.const_data_ptr(),
+            bytes);
 }
 
 constexpr Kernel kPrims[] = {

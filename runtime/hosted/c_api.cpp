@@ -80,7 +80,8 @@ pl_status failure_of(const Module& module, char* error, size_t error_size) {
 pl_module* prepare(const pl_options* options, ModuleOptions& chosen, Message& message, Status& status) {
   use_host_platform();
   pl_module* made = make<pl_module>();
-  status = made ? made->libraries.select(options ? options->libraries : nullptr, &message) : Status::OutOfMemory;
+  status =
+      made ? made->libraries.select(options ? options->libraries : nullptr, &message) : Status::OutOfMemory;
   if (status != Status::Ok) {
     destroy(made);
     return nullptr;
@@ -155,8 +156,8 @@ pl_status pl_open_path(const char* path, const pl_options* options, pl_module** 
   return failed;
 }
 
-pl_status pl_open_bytes(const void* bytes, size_t size, const pl_options* options, pl_module** module, char* error,
-                        size_t error_size) {
+pl_status pl_open_bytes(const void* bytes, size_t size, const pl_options* options, pl_module** module,
+                        char* error, size_t error_size) {
   ModuleOptions chosen;
   Message message;
   Status status;
@@ -180,7 +181,9 @@ pl_status pl_open_bytes(const void* bytes, size_t size, const pl_options* option
 void pl_close(pl_module* module) { destroy(module); }
 
 uint64_t pl_method_count(const pl_module* module) { return module->module.method_count(); }
-const char* pl_method_name(const pl_module* module, uint64_t index) { return module->module.method_name(index); }
+const char* pl_method_name(const pl_module* module, uint64_t index) {
+  return module->module.method_name(index);
+}
 uint64_t pl_program_size(const pl_module* module) { return module->module.program().program_size(); }
 
 pl_status pl_describe_method(pl_module* module, const char* name, pl_method_info* info, char* error,
@@ -188,9 +191,9 @@ pl_status pl_describe_method(pl_module* module, const char* name, pl_method_info
   MethodMeta meta;
   const Status status = module->module.method_meta(name, meta);
   if (status != Status::Ok) return penlight::hosted::failure_of(module->module, error, error_size);
-  *info = {meta.name(),          meta.input_structure(),   meta.output_structure(), meta.input_count(),
-           meta.output_count(),  meta.arena_count(),       meta.instruction_count(), meta.delegate_count(),
-           meta.value_count(),   meta.method_bytes()};
+  *info = {meta.name(),         meta.input_structure(), meta.output_structure(),  meta.input_count(),
+           meta.output_count(), meta.arena_count(),     meta.instruction_count(), meta.delegate_count(),
+           meta.value_count(),  meta.method_bytes()};
   return report(Status::Ok, "", error, error_size);
 }
 
@@ -221,7 +224,8 @@ pl_status pl_named_data(pl_module* module, const char* key, const void** data, u
   return static_cast<pl_status>(status);
 }
 
-pl_status pl_load_method(pl_module* module, const char* name, pl_method** method, char* error, size_t error_size) {
+pl_status pl_load_method(pl_module* module, const char* name, pl_method** method, char* error,
+                         size_t error_size) {
   *method = nullptr;
   Method* loaded = module->module.load(name);
   if (!loaded) return penlight::hosted::failure_of(module->module, error, error_size);
@@ -255,8 +259,8 @@ pl_status pl_run(pl_call* call) {
   Status status = Status::Ok;
   bool changed = false;
   if (call->input_count != method.input_count() || call->output_count != method.output_count()) {
-    message.set("method {} has {} inputs and {} outputs; the call has {} and {}", method.name(), method.input_count(),
-                method.output_count(), call->input_count, call->output_count);
+    message.set("method {} has {} inputs and {} outputs; the call has {} and {}", method.name(),
+                method.input_count(), method.output_count(), call->input_count, call->output_count);
     return call->status = report(Status::InvalidArgument, message.c_str(), call->error, sizeof call->error);
   }
   for (size_t i = 0; i < method.input_count() && status == Status::Ok; ++i) {
@@ -266,7 +270,8 @@ pl_status pl_run(pl_call* call) {
       const size_t dim = given.dim <= PL_MAX_DIM ? given.dim : size_t{PL_MAX_DIM};
       for (size_t d = 0; d < dim; ++d) sizes[d] = static_cast<penlight::dim_t>(given.sizes[d]);
       status = method.set_input(
-          i, penlight::InputTensor{given.data, sizes, given.dim, static_cast<penlight::ScalarType>(given.dtype)},
+          i,
+          penlight::InputTensor{given.data, sizes, given.dim, static_cast<penlight::ScalarType>(given.dtype)},
           &message);
       continue;
     }
@@ -293,7 +298,8 @@ pl_status pl_run(pl_call* call) {
 }
 
 pl_status pl_state_count(pl_module* module, uint64_t* count, char* error, size_t error_size) {
-  if (module->module.load_state() != Status::Ok) return penlight::hosted::failure_of(module->module, error, error_size);
+  if (module->module.load_state() != Status::Ok)
+    return penlight::hosted::failure_of(module->module, error, error_size);
   *count = module->module.state_count();
   return report(Status::Ok, "", error, error_size);
 }
@@ -311,13 +317,15 @@ pl_status pl_state(pl_module* module, uint64_t index, pl_value* value, const cha
 
 pl_status pl_set_state(pl_module* module, const char* name, const void* data, size_t size, char* error,
                        size_t error_size) {
-  if (module->module.set_state(name, data, size) == Status::Ok) return report(Status::Ok, "", error, error_size);
+  if (module->module.set_state(name, data, size) == Status::Ok)
+    return report(Status::Ok, "", error, error_size);
   return penlight::hosted::failure_of(module->module, error, error_size);
 }
 
 pl_status pl_get_state(pl_module* module, const char* name, void* data, size_t size, char* error,
                        size_t error_size) {
-  if (module->module.get_state(name, data, size) == Status::Ok) return report(Status::Ok, "", error, error_size);
+  if (module->module.get_state(name, data, size) == Status::Ok)
+    return report(Status::Ok, "", error, error_size);
   return penlight::hosted::failure_of(module->module, error, error_size);
 }
 

@@ -52,8 +52,8 @@ typedef struct pl_info {
   uint32_t dynamic; /* 0 fixed, 1: sizes are upper bounds */
   uint32_t planned; /* its memory is in an arena */
   uint32_t reserved;
-  uint64_t size;    /* bytes, at the bound */
-  int64_t integer;  /* value that a number was traced with */
+  uint64_t size;   /* bytes, at the bound */
+  int64_t integer; /* value that a number was traced with */
   double real;
   int64_t sizes[PL_MAX_DIM];
   uint8_t dim_order[PL_MAX_DIM];

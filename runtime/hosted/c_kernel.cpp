@@ -72,7 +72,8 @@ class Importer {
     to = Tensor(&impl);
     for (size_t d = 0; d < dim; ++d) {
       if (impl.sizes[d] > 1 && impl.numel > 0 && impl.strides[d] != from.strides[d]) {
-        message_.set("a tensor has stride {} in dimension {}; kernels take dense tensors only", from.strides[d], d);
+        message_.set("a tensor has stride {} in dimension {}; kernels take dense tensors only",
+                     from.strides[d], d);
         return false;
       }
     }
@@ -197,15 +198,15 @@ Status check(const Kernel& kernel, const pl_value* arguments, size_t count, Mess
     const Tag tag = static_cast<Tag>(arguments[i].tag);
     if (fits(kernel.signature[i], tag)) continue;
     const char letter[] = {kernel.signature[i], '\0'};
-    message.set("{}: argument {} is a {}, its type in the signature is {}", kernel.name, i, penlight::tag_name(tag),
-                letter);
+    message.set("{}: argument {} is a {}, its type in the signature is {}", kernel.name, i,
+                penlight::tag_name(tag), letter);
     return Status::InvalidArgument;
   }
   return Status::Ok;
 }
 
-Status call_kernel(const char* name, const penlight::KernelRegistry& registry, pl_value* arguments, size_t count,
-                   Message& message) {
+Status call_kernel(const char* name, const penlight::KernelRegistry& registry, pl_value* arguments,
+                   size_t count, Message& message) {
   const Kernel* kernel = registry.find(name, nullptr);
   if (kernel) {
     if (const Status status = check(*kernel, arguments, count, message); status != Status::Ok) return status;
@@ -264,8 +265,8 @@ pl_status pl_describe_operator(uint64_t index, pl_operator* described) {
   return static_cast<pl_status>(Status::InvalidArgument);
 }
 
-pl_status pl_kernel_call(const char* name, const char* libraries, pl_value* arguments, uint64_t count, char* error,
-                         size_t error_size) {
+pl_status pl_kernel_call(const char* name, const char* libraries, pl_value* arguments, uint64_t count,
+                         char* error, size_t error_size) {
   Message message;
   LibrarySelection selection;
   Status status = selection.select(libraries, &message);

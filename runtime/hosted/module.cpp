@@ -122,7 +122,8 @@ struct Module::Implementation {
 };
 
 Argument::Argument(const Tensor& given)
-    : tensor{given.const_data_ptr(), given.scalar_type(), static_cast<size_t>(given.dim()), {}}, is_tensor(true) {
+    : tensor{given.const_data_ptr(), given.scalar_type(), static_cast<size_t>(given.dim()), {}},
+      is_tensor(true) {
   for (size_t d = 0; d < tensor.dim; ++d) tensor.sizes[d] = given.sizes()[d];
 }
 
@@ -192,7 +193,8 @@ Status Module::Implementation::load(LoadedMethod& loaded, const char* name, Mess
     return Status::OutOfMemory;
   }
   loaded.allocator = ArenaAllocator(loaded.memory.data(), loaded.memory.size());
-  const MemoryManager manager{&loaded.allocator, loaded.arenas.data(), loaded.arenas.size(), scratch.source()};
+  const MemoryManager manager{&loaded.allocator, loaded.arenas.data(), loaded.arenas.size(),
+                              scratch.source()};
   return loaded.method.load(program, name, manager, message, registry, data.empty() ? nullptr : &data);
 }
 
@@ -203,7 +205,8 @@ Status Module::Implementation::adopt_state(const LoadedMethod& loaded, Message* 
     const StateTensor& found = loaded.method.state(i);
     if (knows(found)) continue;
     for (size_t id = 0; id < loaded.arenas.size(); ++id) {
-      if (!loaded.arenas[id].holds_state || !inside(found.tensor.const_data_ptr(), state_regions[id].region)) continue;
+      if (!loaded.arenas[id].holds_state || !inside(found.tensor.const_data_ptr(), state_regions[id].region))
+        continue;
       if (!found.has_initial) continue;
       const size_t size = found.tensor.nbytes();
       const void* initial = loader->load(loader, found.initial_offset, size);
@@ -224,7 +227,8 @@ Status Module::Implementation::adopt_state(const LoadedMethod& loaded, Message* 
 // Memory for outputs that the planner left to the caller.
 bool Module::Implementation::give_outputs(LoadedMethod& loaded) {
   Method& method = loaded.method;
-  if (!loaded.outputs.resize(method.output_count()) || !loaded.output_memory.resize(method.output_count())) return false;
+  if (!loaded.outputs.resize(method.output_count()) || !loaded.output_memory.resize(method.output_count()))
+    return false;
   for (size_t i = 0; i < method.output_count(); ++i) {
     TensorInfo info;
     if (loaded.meta.output_tensor(i, info) != Status::Ok || info.planned) continue;
@@ -485,7 +489,8 @@ size_t Module::arena_bytes() const {
   for (const SharedRegion& shared : impl_->work) total += shared.region ? shared.region->size() : 0;
   for (const SharedRegion& shared : impl_->state_regions) total += shared.region ? shared.region->size() : 0;
   for (const LoadedMethod* loaded : impl_->methods) {
-    for (size_t i = 0; loaded && i < loaded->own.size(); ++i) total += loaded->own[i] ? loaded->own[i]->size() : 0;
+    for (size_t i = 0; loaded && i < loaded->own.size(); ++i)
+      total += loaded->own[i] ? loaded->own[i]->size() : 0;
   }
   return total;
 }

@@ -32,8 +32,8 @@ Status fail(Message* message, Status status, const char* format, Args... args) {
 
 // What is wrong with an entry; null when nothing is. `room` is the bytes that
 // segments may use.
-const char* read_entry(const Table& root, const Table& entry, uint64_t room, DataEntry& found, uint64_t* offset,
-                       uint64_t* size) {
+const char* read_entry(const Table& root, const Table& entry, uint64_t room, DataEntry& found,
+                       uint64_t* offset, uint64_t* size) {
   const Vector segments = root.vector(schema::flat_tensor::kSegments, 4);
   const uint32_t index = entry.u32(schema::named::kSegment);
   if (index >= segments.count) return "is in a segment that is not there";
@@ -64,8 +64,8 @@ TensorFile::TensorFile() : loader_(nullptr), data_(nullptr), size_(0), segment_b
 
 Status TensorFile::load(DataLoader& loader, Message* message) {
   if (loader.size < kHeadBytes) {
-    return fail(message, Status::InvalidProgram, "the data file has {} bytes, the smallest one {}", loader.size,
-                kHeadBytes);
+    return fail(message, Status::InvalidProgram, "the data file has {} bytes, the smallest one {}",
+                loader.size, kHeadBytes);
   }
   const uint8_t* head = static_cast<const uint8_t*>(loader.load(&loader, 0, kHeadBytes));
   if (!head) return fail(message, Status::AccessFailed, "the data file's header cannot be read");
@@ -76,12 +76,13 @@ Status TensorFile::load(DataLoader& loader, Message* message) {
   const uint64_t tables_offset = at<uint64_t>(head, 16), tables_size = at<uint64_t>(head, 24);
   const uint64_t base = at<uint64_t>(head, 32), bytes = at<uint64_t>(head, 40);
   if (header_length < 40) {
-    return fail(message, Status::InvalidProgram, "the data file's header has {} bytes, 40 are needed", header_length);
+    return fail(message, Status::InvalidProgram, "the data file's header has {} bytes, 40 are needed",
+                header_length);
   }
   if (tables_offset > loader.size || tables_size > loader.size - tables_offset || base > loader.size ||
       bytes > loader.size - base || tables_offset + tables_size > kMaxTables) {
-    return fail(message, Status::InvalidProgram, "the data file has {} bytes, its parts need more: it is truncated",
-                loader.size);
+    return fail(message, Status::InvalidProgram,
+                "the data file has {} bytes, its parts need more: it is truncated", loader.size);
   }
   const size_t size = static_cast<size_t>(tables_offset + tables_size);
   const void* data = loader.load(&loader, 0, size);
@@ -100,7 +101,8 @@ Status TensorFile::load(DataLoader& loader, Message* message) {
     if (reader.damaged() || !name) break;
     if (problem) return fail(message, Status::InvalidProgram, "entry {} of the data file {}", name, problem);
   }
-  if (reader.damaged()) return fail(message, Status::InvalidProgram, "the data file's list of entries is damaged");
+  if (reader.damaged())
+    return fail(message, Status::InvalidProgram, "the data file's list of entries is damaged");
   if (version != 0) {
     return fail(message, Status::NotSupported, "the data file has version {}; this runtime reads 0", version);
   }

@@ -36,7 +36,8 @@ bool read_file(const char* path, Bytes& bytes) {
   const bool read = fread(bytes.data, 1, bytes.size, file) == bytes.size;
   fclose(file);
   bytes.program_size = bytes.size;
-  if (bytes.size >= 24 && memcmp(bytes.data + 8, "eh00", 4) == 0) memcpy(&bytes.program_size, bytes.data + 16, 8);
+  if (bytes.size >= 24 && memcmp(bytes.data + 8, "eh00", 4) == 0)
+    memcpy(&bytes.program_size, bytes.data + 16, 8);
   return read && bytes.program_size <= bytes.size;
 }
 
@@ -99,8 +100,8 @@ int fuzz(const char* path, uint64_t first, uint64_t count, bool here, const Libr
     ++crashes;
     printf("%s: mutation %llu: %s %d; again with --here --first %llu --count 1 %s\n", path,
            static_cast<unsigned long long>(progress.number), WIFSIGNALED(how) ? "signal" : "exit code",
-           WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how), static_cast<unsigned long long>(progress.number),
-           path);
+           WIFSIGNALED(how) ? WTERMSIG(how) : WEXITSTATUS(how),
+           static_cast<unsigned long long>(progress.number), path);
     next = progress.number + 1;
   }
   printf("%s: %llu mutations, %llu still ran, %d crashed\n", path, static_cast<unsigned long long>(count),
@@ -135,7 +136,8 @@ int main(int argc, char** argv) {
     // The three files beside this one: loops, state, dynamic shapes.
     char path[4096];
     const char* slash = strrchr(__FILE__, '/');
-    static const char* const kSeeds[] = {"control_scan", "state_with_initial_value", "dynamic_length_attention"};
+    static const char* const kSeeds[] = {"control_scan", "state_with_initial_value",
+                                         "dynamic_length_attention"};
     for (const char* name : kSeeds) {
       const int folder = slash ? static_cast<int>(slash - __FILE__) : 0;
       snprintf(path, sizeof path, "%.*s/../hostile/seeds/%s.pte", folder, slash ? __FILE__ : ".", name);

@@ -39,8 +39,9 @@ inline size_t mutate(uint8_t* bytes, size_t size, size_t program_size, uint64_t 
         break;
       case 2:
       case 3: {  // a number that offsets, sizes and counts do not expect
-        static const int64_t kNumbers[] = {0, -1, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 64, 127, 128, 255, 256,
-                                           0x7fff, 0xffff, 0x7fffffff, 0x80000000ll, INT64_MAX, INT64_MIN};
+        static const int64_t kNumbers[] = {
+            0,  -1,  1,   2,   3,   4,      7,      8,          15,           16,        17,       31,
+            64, 127, 128, 255, 256, 0x7fff, 0xffff, 0x7fffffff, 0x80000000ll, INT64_MAX, INT64_MIN};
         const int64_t value = kNumbers[random.below(sizeof kNumbers / sizeof kNumbers[0])];
         const size_t width = size_t{1} << random.below(4);
         const size_t start = at & ~(width - 1);

@@ -119,7 +119,8 @@ void fill(HostArray& array, Fill how, uint64_t seed) {
     double value = how == Fill::Ones ? 1 : 0;
     if (how == Fill::Random) {
       const uint64_t bits = next_random(state);
-      value = is_floating(array.dtype) ? static_cast<double>(bits >> 11) * 0x1p-52 - 1 : static_cast<double>(bits >> 63);
+      value = is_floating(array.dtype) ? static_cast<double>(bits >> 11) * 0x1p-52 - 1
+                                       : static_cast<double>(bits >> 63);
     }
     set_element(array.bytes.data(), array.dtype, i, value);
   }
@@ -146,12 +147,12 @@ bool to_dim_order(HostArray& array, const uint8_t* order) {
 }
 
 bool copy_output(const Tensor& tensor, HostArray& array) {
-  if (!array.allocate(tensor.scalar_type(), static_cast<size_t>(tensor.dim()), tensor.sizes().data())) return false;
+  if (!array.allocate(tensor.scalar_type(), static_cast<size_t>(tensor.dim()), tensor.sizes().data()))
+    return false;
   const size_t item = tensor.element_size();
   const uint8_t* data = tensor.const_data_ptr<uint8_t>();
-  walk(array.sizes, tensor.strides().data(), array.dim, array.numel(), [&](size_t to, size_t from) {
-    memcpy(array.bytes.data() + to * item, data + from * item, item);
-  });
+  walk(array.sizes, tensor.strides().data(), array.dim, array.numel(),
+       [&](size_t to, size_t from) { memcpy(array.bytes.data() + to * item, data + from * item, item); });
   return true;
 }
 

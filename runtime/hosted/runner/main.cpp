@@ -69,7 +69,8 @@ const char* choose_method(const Module& module, const char* wanted, Message& mes
   message.set("the program has no method {};", name);
   if (nearest) message.append(" did you mean {}?", nearest);
   message.append(" there are");
-  for (size_t i = 0; i < module.method_count(); ++i) message.append(i ? ", {}" : " {}", module.method_name(i));
+  for (size_t i = 0; i < module.method_count(); ++i)
+    message.append(i ? ", {}" : " {}", module.method_name(i));
   return nullptr;
 }
 
@@ -93,7 +94,8 @@ bool read_number(const char* text, Tag tag, Argument& argument) {
   return end && end != text && !*end;
 }
 
-Status make_number(const MethodMeta& meta, size_t index, const char* text, Argument& argument, Message& message) {
+Status make_number(const MethodMeta& meta, size_t index, const char* text, Argument& argument,
+                   Message& message) {
   const Tag tag = meta.input_tag(index);
   argument = Argument();
   if (!text) {
@@ -135,9 +137,11 @@ Status make_tensor(const TensorInfo& info, size_t index, const char* path, const
   return to_dim_order(array, info.dim_order) ? Status::Ok : Status::OutOfMemory;
 }
 
-Status make_arguments(const MethodMeta& meta, const RunnerOptions& options, Arguments& arguments, Message& message) {
+Status make_arguments(const MethodMeta& meta, const RunnerOptions& options, Arguments& arguments,
+                      Message& message) {
   if (options.inputs.size() > meta.input_count()) {
-    message.set("method {} takes {} inputs, {} were given", meta.name(), meta.input_count(), options.inputs.size());
+    message.set("method {} takes {} inputs, {} were given", meta.name(), meta.input_count(),
+                options.inputs.size());
     return Status::InvalidArgument;
   }
   for (const GivenSizes& given : options.sizes) {
@@ -185,7 +189,9 @@ struct Stopwatch : EventTracer {
   uint64_t started = 0;
 
   Stopwatch() {
-    begin = [](EventTracer* self, const TraceEvent&) { static_cast<Stopwatch*>(self)->started = platform_ticks(); };
+    begin = [](EventTracer* self, const TraceEvent&) {
+      static_cast<Stopwatch*>(self)->started = platform_ticks();
+    };
     end = [](EventTracer* self, const TraceEvent& event, Status) {
       Stopwatch& watch = *static_cast<Stopwatch*>(self);
       const uint64_t taken = platform_ticks() - watch.started;

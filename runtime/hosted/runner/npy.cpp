@@ -17,9 +17,10 @@ struct DtypeCode {
 };
 
 constexpr DtypeCode kCodes[] = {
-    {"u1", ScalarType::Byte},    {"i1", ScalarType::Char},   {"i2", ScalarType::Short},   {"i4", ScalarType::Int},
-    {"i8", ScalarType::Long},    {"f2", ScalarType::Half},   {"f4", ScalarType::Float},   {"f8", ScalarType::Double},
-    {"b1", ScalarType::Bool},    {"u2", ScalarType::UInt16}, {"u4", ScalarType::UInt32},  {"u8", ScalarType::UInt64},
+    {"u1", ScalarType::Byte},     {"i1", ScalarType::Char},   {"i2", ScalarType::Short},
+    {"i4", ScalarType::Int},      {"i8", ScalarType::Long},   {"f2", ScalarType::Half},
+    {"f4", ScalarType::Float},    {"f8", ScalarType::Double}, {"b1", ScalarType::Bool},
+    {"u2", ScalarType::UInt16},   {"u4", ScalarType::UInt32}, {"u8", ScalarType::UInt64},
     {"V2", ScalarType::BFloat16},  // how ml_dtypes saves it
 };
 
@@ -141,7 +142,8 @@ Status write_npy(const char* path, const HostArray& array, Message& message) {
   }
   char header[1024];
   const char order = element_size(array.dtype) == 1 ? '|' : '<';
-  int used = snprintf(header, sizeof header, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", order, code);
+  int used =
+      snprintf(header, sizeof header, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", order, code);
   for (size_t d = 0; d < array.dim; ++d) {
     used += snprintf(header + used, sizeof header - static_cast<size_t>(used), "%lld,%s",
                      static_cast<long long>(array.sizes[d]), d + 1 < array.dim ? " " : "");
@@ -152,8 +154,8 @@ Status write_npy(const char* path, const HostArray& array, Message& message) {
   header[used++] = '\n';
 
   FILE* file = fopen(path, "wb");
-  const uint8_t start[] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<uint8_t>(used & 255),
-                           static_cast<uint8_t>(used >> 8)};
+  const uint8_t start[] = {
+      0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<uint8_t>(used & 255), static_cast<uint8_t>(used >> 8)};
   const size_t size = array.numel() * element_size(array.dtype);
   bool written = file && fwrite(start, 1, sizeof start, file) == sizeof start;
   written = written && fwrite(header, 1, static_cast<size_t>(used), file) == static_cast<size_t>(used);

@@ -68,7 +68,8 @@ void print_tensor(const Tensor& tensor, size_t index, bool json) {
   } else {
     printf("output %zu: %s [", index, dtype_name(array.dtype));
   }
-  for (size_t d = 0; d < array.dim; ++d) printf("%s%lld", d ? ", " : "", static_cast<long long>(array.sizes[d]));
+  for (size_t d = 0; d < array.dim; ++d)
+    printf("%s%lld", d ? ", " : "", static_cast<long long>(array.sizes[d]));
   if (json) {
     printf("], \"min\": ");
     print_json_number(summary.min);
@@ -170,10 +171,11 @@ void print_outputs(const Outputs& outputs, bool json) {
 
 void print_times(const Times& times, const Module& module, bool json) {
   if (json) {
-    printf("\"load_ms\": %.4f, \"first_ms\": %.4f, \"min_ms\": %.4f, \"median_ms\": %.4f, \"repeats\": %zu, "
-           "\"arena_bytes\": %zu, \"method_bytes\": %zu",
-           times.load_ms, times.first_ms, times.min_ms, times.median_ms, times.repeats, module.arena_bytes(),
-           module.method_bytes());
+    printf(
+        "\"load_ms\": %.4f, \"first_ms\": %.4f, \"min_ms\": %.4f, \"median_ms\": %.4f, \"repeats\": %zu, "
+        "\"arena_bytes\": %zu, \"method_bytes\": %zu",
+        times.load_ms, times.first_ms, times.min_ms, times.median_ms, times.repeats, module.arena_bytes(),
+        module.method_bytes());
     return;
   }
   printf("load %.4f ms, first run %.4f ms", times.load_ms, times.first_ms);
@@ -187,7 +189,8 @@ void print_times(const Times& times, const Module& module, bool json) {
 void print_instructions(const hosted::Array<InstructionTime>& instructions, bool json) {
   for (size_t i = 0; i < instructions.size(); ++i) {
     const InstructionTime& one = instructions[i];
-    const double mean = one.runs ? static_cast<double>(one.nanoseconds) / static_cast<double>(one.runs) / 1e3 : 0;
+    const double mean =
+        one.runs ? static_cast<double>(one.nanoseconds) / static_cast<double>(one.runs) / 1e3 : 0;
     if (json) {
       printf("%s{\"name\": ", i ? ", " : "");
       print_json_string(one.name);

@@ -7,6 +7,7 @@ call with arguments like the last ones only writes their addresses.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from ctypes import addressof, c_char
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from .library import BOOL, DOUBLE, INT, NONE, TAG_NAMES, TENSOR, Info, Value
 if TYPE_CHECKING:
     from .method import LoadedMethod
 
-_first_byte = c_char.from_buffer
+_first_byte: Callable[[Any], c_char] = c_char.from_buffer
 
 
 class TensorSpec:

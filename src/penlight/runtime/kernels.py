@@ -15,8 +15,12 @@ from .library import Value
 from .nearest import nearest
 from .operators import operators
 
-_LISTS = {"J": (library.INT_LIST, ctypes.c_int64), "D": (library.DOUBLE_LIST, ctypes.c_double),
-          "C": (library.BOOL_LIST, ctypes.c_bool)}  # fmt: skip
+# Letters of lists of numbers: the tag, and how an item lies in memory.
+_LISTS: dict[str, tuple[int, Any]] = {
+    "J": (library.INT_LIST, ctypes.c_int64),
+    "D": (library.DOUBLE_LIST, ctypes.c_double),
+    "C": (library.BOOL_LIST, ctypes.c_bool),
+}
 
 
 def signature_of(name: str, libraries: str | None = None) -> str:
