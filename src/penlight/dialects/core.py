@@ -85,6 +85,11 @@ def _batch_norm(x, weight, bias, mean, var, training, momentum, eps, cudnn=False
     return aten._native_batch_norm_legit_no_training.default(x, weight, bias, mean, var, momentum, eps)[0]
 
 
+def _diagonal_scatter(x, source, offset=0, dim1=0, dim2=1):  # type: ignore[no-untyped-def]
+    places = torch.arange(x.numel()).reshape(x.shape).diagonal(offset, dim1, dim2)
+    return aten.scatter.src(x.reshape(-1), 0, places.reshape(-1), source.reshape(-1)).reshape(x.shape)
+
+
 def _rrelu(x, noise, lower=1 / 8, upper=1 / 3, training=False, generator=None):  # type: ignore[no-untyped-def]
     return NotImplemented if training else aten.leaky_relu.default(x, (lower + upper) / 2)
 
@@ -93,6 +98,7 @@ def _rrelu(x, noise, lower=1 / 8, upper=1 / 3, training=False, generator=None): 
 _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.batch_norm.default: _batch_norm,
     aten._unsafe_view.default: aten.view.default,
+    aten.diagonal_scatter.default: _diagonal_scatter,
     aten.lstm.input: unroll_lstm,
     aten.rrelu_with_noise.default: _rrelu,
 }

@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from penlight.errors import NotSupported
 from penlight.ir.source import describe
-from penlight.ops.out_variants import parameters_of
+from penlight.passes.functionalize import CannotFunctionalize, functionalize
 from penlight.passes.symbols import SymbolNodes
 
 Legal = Callable[[OpOverload], bool]
@@ -47,6 +47,10 @@ def fake_mode_of(graph: Graph) -> FakeTensorMode | None:
             if isinstance(value, FakeTensor):
                 return value.fake_mode
     return None
+
+
+class _WritesInside(Exception):
+    """A decomposition wrote to a tensor."""
 
 
 class _Decomposer(TorchDispatchMode):
@@ -120,45 +124,53 @@ class _Decomposer(TorchDispatchMode):
         return self.lower(func, args, kwargs or {})
 
     def lower(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
-        if op._schema.is_mutable and (op not in self.table or op._schema.name.endswith("_")):
-            return self.lower_mutation(op, args, kwargs)
         if not self.legal(op):
             split = self.table.get(op)
+            if op._schema.is_mutable and (split is None or op._schema.name.endswith("_")):
+                raise _WritesInside(op)
             if split is not None or _is_composite(op):
-                with self:
-                    result = split(*args, **kwargs) if split is not None else op.decompose(*args, **kwargs)
+                result = self.run_split(split or op.decompose, args, kwargs)
                 if result is not NotImplemented:
                     return result
         return self.emit(op, args, kwargs)
 
-    def lower_mutation(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
-        """An in-place operator inside a decomposition, on a tensor that has no views."""
-        if torch.Tag.inplace_view in op.tags:
-            return self.lower_view(op, args, kwargs)
-        functional = functional_of(op)
-        if functional is None:
-            raise NotSupported(
-                f"{op} changes its input and has no functional form",
-                where=describe(self.current) if self.current else None,
-                do="write the model without it",
-            )
-        result = self.lower(functional, args, kwargs)
-        self.node_of[id(args[0])] = self.node_of[id(result)]
-        self.alive.append(result)
-        return args[0]
+    def run_split(self, split: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Run a decomposition; if it writes to tensors of its own, again with the writes taken out.
 
-    def lower_view(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
-        """transpose_ and the like: the same tensor object gets another shape."""
-        tensor = args[0]
-        before = tensor.detach()
-        node = self.node_of[id(tensor)]
-        node.meta["val"] = before
-        self.node_of[id(before)] = node
-        result = self.lower(view_of(op), (before, *args[1:]), kwargs)
-        op(*args, **kwargs)
-        self.node_of[id(tensor)] = self.node_of[id(result)]
-        self.alive += [before, result]
-        return tensor
+        What the first attempt left in the graph has no users and dies.
+        """
+        try:
+            with self:
+                return split(*args, **kwargs)
+        except _WritesInside:
+            recorded = _Recorder(args, kwargs)
+            with recorded:
+                result = split(*args, **kwargs)
+            recorded.finish(result)
+            return self.replay(recorded)
+
+    def replay(self, recorded: _Recorder) -> Any:
+        try:
+            functionalize(recorded.graph)
+        except CannotFunctionalize as error:
+            raise NotSupported(
+                f"an operator writes to a tensor in a way that cannot be undone: {error}",
+                where=describe(self.current) if self.current else None,
+                do="compile the model in eval mode, or write this line without the operator",
+            ) from error
+        values: dict[Node, Any] = dict(
+            zip(recorded.graph.find_nodes(op="placeholder"), recorded.inputs, strict=True)
+        )
+        for node in recorded.graph.nodes:
+            args, kwargs = _plain(map_arg((node.args, node.kwargs), lambda n: values[n]))
+            if node.op == "output":
+                return args[0]
+            if node.op == "call_function":
+                is_op = isinstance(node.target, OpOverload)
+                values[node] = (
+                    self.lower(node.target, args, kwargs) if is_op else node.target(*args, **kwargs)
+                )
+        raise AssertionError("a graph without output")
 
     def emit(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
         result = op(*args, **kwargs)
@@ -207,28 +219,47 @@ class _Decomposer(TorchDispatchMode):
 _KEPT_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
 
 
+class _Recorder(TorchDispatchMode):
+    """Writes down the operators that a function calls, writes and views as they come."""
+
+    def __init__(self, args: Any, kwargs: Any) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.graph = Graph()
+        self.node_of: dict[int, Node] = {}
+        self.alive: list[Any] = []
+        self.inputs = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        for index, tensor in enumerate(self.inputs):
+            self.note(self.graph.placeholder(f"input_{index}"), tensor)
+
+    def note(self, node: Node, value: Any) -> None:
+        # A later write may change the shape of the tensor object itself; the node keeps what it is now.
+        node.meta["val"] = pytree.tree_map(lambda v: v.detach() if isinstance(v, torch.Tensor) else v, value)
+        self.alive.append(value)
+        if isinstance(value, torch.Tensor):
+            self.node_of[id(value)] = node
+
+    def argument(self, value: Any) -> Any:
+        return self.node_of[id(value)] if isinstance(value, torch.Tensor) else value
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace == "prim":
+            return func(*args, **kwargs)
+        new_args, new_kwargs = pytree.tree_map(self.argument, (args, kwargs))
+        result = func(*args, **kwargs)
+        node = self.graph.call_function(func, tuple(new_args), new_kwargs)
+        self.note(node, result)
+        if isinstance(result, tuple | list):
+            for index, item in enumerate(result):
+                self.note(self.graph.call_function(operator.getitem, (node, index)), item)
+        return result
+
+    def finish(self, result: Any) -> None:
+        self.graph.output(pytree.tree_map(self.argument, result))
+
+
 def _is_composite(op: OpOverload) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
-
-
-def functional_of(op: OpOverload) -> OpOverload | None:
-    """aten.add.Tensor for aten.add_.Tensor and for aten.add.out; None where there is none."""
-    name = op._schema.name.split("::")[1]
-    if any(argument.is_out for argument in op._schema.arguments):
-        packet, want = op.overloadpacket, parameters_of(op)
-        others = (getattr(packet, overload) for overload in packet.overloads())
-        return next((o for o in others if not o._schema.is_mutable and parameters_of(o) == want), None)
-    if not name.endswith("_") or name.endswith("__"):
-        return None
-    packet = getattr(getattr(torch.ops, op.namespace), name[:-1], None)
-    return getattr(packet, op._overloadname, None)
-
-
-def view_of(op: OpOverload) -> OpOverload:
-    """aten.transpose.int for aten.transpose_.default: an operator that changes only the shape."""
-    packet = getattr(getattr(torch.ops, op.namespace), op._schema.name.split("::")[1][:-1])
-    candidates = [getattr(packet, overload) for overload in packet.overloads()]
-    return next(c for c in candidates if parameters_of(c) == parameters_of(op))  # type: ignore[no-any-return]
 
 
 def _plain(value: Any) -> Any:

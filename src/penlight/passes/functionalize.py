@@ -24,7 +24,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
-from penlight.passes.decompose import functional_of, view_of
+from penlight.ops.out_variants import parameters_of
 
 aten = torch.ops.aten
 
@@ -181,7 +181,7 @@ class _Functionalizer:
         """The node that computes what an in-place operator leaves in `written`."""
         args, kwargs = map_arg((node.args, node.kwargs), self.current)
         before = self.current(written)
-        if node.target is aten.copy_.default:
+        if node.target in (aten.copy_.default, torch.ops.prims.copy_to.default):
             return self.cast(args[1], written, node, expand=True)
         if node.target in (aten.detach_.default, aten.requires_grad_.default, aten.resize_as_.default):
             return before
@@ -256,6 +256,26 @@ class _Functionalizer:
         if not isinstance(start, int) or not isinstance(end, int):
             raise CannotFunctionalize("a write through a split with symbolic sizes")
         return self.emit(aten.slice_scatter.default, (base, new, dim, start, end), {}, source, shape)
+
+
+def functional_of(op: OpOverload) -> OpOverload | None:
+    """aten.add.Tensor for aten.add_.Tensor and for aten.add.out; None where there is none."""
+    name = op._schema.name.split("::")[1]
+    if any(argument.is_out for argument in op._schema.arguments):
+        packet, want = op.overloadpacket, parameters_of(op)
+        others = (getattr(packet, overload) for overload in packet.overloads())
+        return next((o for o in others if not o._schema.is_mutable and parameters_of(o) == want), None)
+    if not name.endswith("_") or name.endswith("__"):
+        return None
+    packet = getattr(getattr(torch.ops, op.namespace), name[:-1], None)
+    return getattr(packet, op._overloadname, None)
+
+
+def view_of(op: OpOverload) -> OpOverload:
+    """aten.transpose.int for aten.transpose_.default: an operator that changes only the shape."""
+    packet = getattr(getattr(torch.ops, op.namespace), op._schema.name.split("::")[1][:-1])
+    candidates = [getattr(packet, overload) for overload in packet.overloads()]
+    return next(c for c in candidates if parameters_of(c) == parameters_of(op))
 
 
 def _storage(value: torch.Tensor) -> int:

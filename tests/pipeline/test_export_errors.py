@@ -1,0 +1,114 @@
+"""What a user reads when a model cannot be compiled: their line, the reason, what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+from penlight import pipeline
+from penlight.errors import ExportError, IllegalGraph, InvalidInput, NoKernel, UnboundedShape
+
+
+class Branches(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:  # the line to be named
+            return x
+        return x * 2
+
+
+def line_of(module: type[nn.Module], text: str) -> int:
+    import inspect
+
+    lines, start = inspect.getsourcelines(module)
+    return start + next(i for i, line in enumerate(lines) if text in line)
+
+
+def test_branch_on_values(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ExportError) as raised:
+        pipeline.export(Branches(), (torch.randn(3),))
+    error = raised.value
+    assert f"test_export_errors.py:{line_of(Branches, 'if x.sum')}" in (error.where or "")
+    assert "torch.cond" in (error.do or "")
+    assert len(str(error)) < 900
+    assert not capfd.readouterr().err, "torch's own log must not drown the message"
+
+
+class FixesRows(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.ones(3, 8)
+
+
+@pytest.mark.parametrize("shapes", [({0: Dim.AUTO(max=9)},), {"x": {0: Dim.AUTO(max=9)}}])
+def test_dynamic_dimension_that_is_static(shapes: Any) -> None:
+    with pytest.raises(UnboundedShape, match="dimension 0 of input 'x' was asked to be dynamic"):
+        pipeline.export(FixesRows(), (torch.randn(3, 8),), dynamic_shapes=shapes)
+
+
+def test_named_dimension_that_is_static() -> None:
+    with pytest.raises(ExportError, match="dynamic_shapes"):
+        pipeline.export(FixesRows(), (torch.randn(3, 8),), dynamic_shapes=({0: Dim("rows", max=9)},))
+
+
+@pytest.mark.parametrize("dim", [Dim("batch"), Dim.AUTO, Dim.DYNAMIC])
+def test_dimension_without_bound(dim: Any) -> None:
+    exported = pipeline.export(nn.Linear(8, 4), (torch.randn(3, 8),), dynamic_shapes=({0: dim},))
+    with pytest.raises(UnboundedShape, match="dimension 0 of input 'input_1' has no upper bound") as raised:
+        pipeline.to_edge(exported)
+    assert "max=" in (raised.value.do or "")
+
+
+def test_operator_without_kernel_names_the_line() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.eigvalsh(x) + torch.linalg.qr(x)[0][0]
+
+    with pytest.raises(NoKernel) as raised:
+        pipeline.compile(Model(), (torch.randn(3, 3),))
+    text = str(raised.value)
+    assert "linalg_eigh" in text and "linalg_qr" in text and "test_export_errors.py" in text
+
+
+def test_not_a_model() -> None:
+    with pytest.raises(InvalidInput):
+        pipeline.export(lambda x: x, (torch.randn(3),))
+    with pytest.raises(InvalidInput, match="unknown target"):
+        pipeline.to_edge(pipeline.export(nn.ReLU(), (torch.randn(3),)), target="gpu")
+    with pytest.raises(InvalidInput, match="unknown dialect"):
+        pipeline.to_edge(pipeline.export(nn.ReLU(), (torch.randn(3),)), passes={"late": []})
+
+
+def test_training_mode_is_noticed() -> None:
+    with pytest.warns(UserWarning, match="training mode"):
+        pipeline.export(nn.Sequential(nn.Dropout()), (torch.randn(3),))
+
+
+# --- passes of the user ----------------------------------------------------------------------------
+
+
+def relu_to_gelu(graph: torch.fx.Graph) -> int:
+    found = graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)
+    for node in found:
+        node.target = torch.ops.aten.gelu.default
+    return len(found)
+
+
+@pytest.mark.parametrize("dialect", ["aten", "core", "edge"])
+def test_user_pass(dialect: str) -> None:
+    x = torch.randn(3)
+    edge = pipeline.to_edge(pipeline.export(nn.ReLU(), (x,)), passes={dialect: [relu_to_gelu]})
+    torch.testing.assert_close(edge.methods["forward"].graph_module(x)[0], nn.functional.gelu(x))
+
+
+def test_pass_that_breaks_a_rule_is_named() -> None:
+    def put_a_view_back(graph: torch.fx.Graph) -> int:
+        for node in graph.find_nodes(op="call_function", target=torch.ops.aten.view_copy.default):
+            node.target = torch.ops.aten.view.default
+        return 1
+
+    exported = pipeline.export(nn.Flatten(0), (torch.randn(3, 2),))
+    with pytest.raises(IllegalGraph, match=r"aten.view.default is a view.*put a view back"):
+        pipeline.to_edge(exported, passes={"edge": [put_a_view_back]})
