@@ -112,9 +112,14 @@ static Tensor& triangle_indices(KernelContext& ctx, int64_t rows, int64_t column
   };
   dim_t count = 0;
   int64_t first, last;
-  // A matrix without columns has no elements, however many rows it is said to have.
-  for (int64_t row = 0; columns > 0 && row < rows; ++row) {
-    row_range(row, first, last);
+  // Rows without elements come first below the diagonal, last above it: they are not
+  // visited, and no more than `out` has room for, however many there are said to be.
+  const int64_t begin = lower && offset < 0 ? (-offset < rows ? -offset : rows) : 0;
+  const int64_t most = static_cast<int64_t>(out.unsafeGetTensorImpl()->capacity);
+  int64_t end = begin;
+  for (; columns > 0 && end < rows && count <= most; ++end) {
+    row_range(end, first, last);
+    if (first == last) break;
     if (__builtin_add_overflow(count, static_cast<dim_t>(last - first), &count)) break;
   }
   const dim_t sizes[] = {2, count};
@@ -122,7 +127,7 @@ static Tensor& triangle_indices(KernelContext& ctx, int64_t rows, int64_t column
   dispatch<IndexTypes>(ctx, out.scalar_type(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* to = out.data_ptr<T>();
-    for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t row = begin; row < end; ++row) {
       row_range(row, first, last);
       for (int64_t column = first; column < last; ++column, to += out.stride(1)) {
         to[0] = static_cast<T>(row);
