@@ -21,17 +21,6 @@ inline void store_as(S* to, Vector<T> value) {
   }
 }
 
-// Elements 0, 2, 4, ... of the two vectors at `from`.
-inline Vector<float> load_every_second(const float* from) {
-  const Vector<float> a = load_vector(from), b = load_vector(from + 4);
-#if defined(__clang__)
-  return __builtin_shufflevector(a, b, 0, 2, 4, 6);
-#else
-  typedef int32_t Lanes __attribute__((vector_size(16)));
-  return __builtin_shuffle(a, b, Lanes{0, 2, 4, 6});
-#endif
-}
-
 // One tap on one row of outputs: what it reads for position 0 (perhaps before the
 // row's begin), and its weight.
 template <class S>

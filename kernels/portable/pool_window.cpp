@@ -241,10 +241,104 @@ S lowest_value() {
   }
 }
 
+// Rows of images whose pixels lie side by side, four windows at a time as long as
+// they are inside the row; `one(w)` does the others.
+template <int step, class One>
+void maximum_row(const PoolShape& shape, const PoolRange& d, const PoolRange& h, const float* plane,
+                 float* to, int64_t* where, One&& one) {
+  typedef int32_t Lanes __attribute__((vector_size(16)));
+  const PoolAxis& axis = shape.axes[2];
+  const dim_t reach = axis.dilation * (axis.kernel - 1);
+  const dim_t room = axis.in + axis.padding - reach - (step - 1);
+  dim_t first = (axis.padding + step - 1) / step, end = room > 0 ? (room - 1) / step + 1 : 0, w = 0;
+  if (first > axis.out) first = axis.out;
+  if (end > axis.out) end = axis.out;
+  for (; w < first; ++w) one(w);
+  const Lanes apart = Lanes{0, 1, 2, 3} * step;
+  for (; w + 4 <= end; w += 4) {
+    const dim_t x = w * step - axis.padding;
+    const dim_t corner = (d.first * shape.axes[1].in + h.first) * axis.in + x;
+    Vector<float> best = splat(-__builtin_inff());
+    Lanes best_at = apart + static_cast<int32_t>(corner);
+    for (dim_t i = d.first; i < d.end; i += d.step) {
+      for (dim_t j = h.first; j < h.end; j += h.step) {
+        const float* row = plane + i * shape.axes[0].in_stride + j * shape.axes[1].in_stride + x;
+        const dim_t index = (i * shape.axes[1].in + j) * axis.in + x;
+        for (dim_t k = 0; k <= reach; k += axis.dilation) {
+          Vector<float> value;
+          if constexpr (step == 2) {
+            value = load_every_second(row + k);
+          } else {
+            value = load_vector(row + k);
+          }
+          const Lanes better = (Lanes)(value > best) | (Lanes)(value != value);
+          const Lanes at = apart + static_cast<int32_t>(index + k);
+          best = (Vector<float>)(((Lanes)value & better) | ((Lanes)best & ~better));
+          best_at = (at & better) | (best_at & ~better);
+        }
+      }
+    }
+    store_vector(to + w, best);
+    for (int lane = 0; lane < 4; ++lane) where[w + lane] = best_at[lane];
+  }
+  for (; w < axis.out; ++w) one(w);
+}
+
+// Whether rows are of the kind maximum_row() takes.
+bool rows_in_vectors(const PoolShape& shape) {
+  const PoolAxis& axis = shape.axes[2];
+  const dim_t pixels = shape.axes[0].in * shape.axes[1].in * shape.axes[2].in;
+  return !axis.adaptive && axis.stride <= 2 && axis.in_stride == 1 && axis.out_stride == 1 &&
+         axis.indices_stride == 1 && pixels < (dim_t{1} << 30);
+}
+
+template <class S>
+void maximum_window(const PoolShape& shape, const PoolWindow& window, const S* from, S* to, int64_t* where) {
+  using T = Compute<S>;
+  T best = static_cast<T>(lowest_value<S>());
+  dim_t best_at = (window.d.first * shape.axes[1].in + window.h.first) * shape.axes[2].in + window.w.first;
+  for_each_tap(shape, window, [&](dim_t offset, dim_t index) {
+    const T value = static_cast<T>(from[offset]);
+    const bool better = exceeds(value, best);
+    best = better ? value : best;
+    best_at = better ? index : best_at;
+  });
+  *to = static_cast<S>(best);
+  *where = best_at;
+}
+
+void maximum_rows(const PoolShape& shape, const float* input, float* out, int64_t* indices) {
+  const PoolAxis* axes = shape.axes;
+  for (dim_t plane = 0; plane < shape.batch * shape.channels; ++plane) {
+    const dim_t image = plane / shape.channels, c = plane % shape.channels;
+    const float* from = input + image * shape.in_batch + c * shape.in_channel;
+    for (dim_t d = 0; d < axes[0].out; ++d) {
+      for (dim_t h = 0; h < axes[1].out; ++h) {
+        float* to = out + image * shape.out_batch + c * shape.out_channel + d * axes[0].out_stride +
+                    h * axes[1].out_stride;
+        int64_t* where = indices + image * shape.indices_batch + c * shape.indices_channel +
+                         d * axes[0].indices_stride + h * axes[1].indices_stride;
+        const PoolRange along_d = axes[0].range(d), along_h = axes[1].range(h);
+        const auto one = [&](dim_t w) {
+          maximum_window(shape, {along_d, along_h, axes[2].range(w)}, from, to + w, where + w);
+        };
+        if (axes[2].stride == 2) {
+          maximum_row<2>(shape, along_d, along_h, from, to, where, one);
+        } else {
+          maximum_row<1>(shape, along_d, along_h, from, to, where, one);
+        }
+      }
+    }
+  }
+}
+
 template <class S>
 void maximum_as(const PoolShape& shape, const S* input, S* out, int64_t* indices) {
   using T = Compute<S>;
   const bool chunks = shape.in_channel == 1 && shape.channels > 1;
+  if constexpr (same_type<S, float>) {
+    if (!chunks && rows_in_vectors(shape)) return maximum_rows(shape, input, out, indices);
+  }
   const T lowest = static_cast<T>(lowest_value<S>());
   for_each_window(
       shape, chunks, [&](dim_t image, dim_t c, dim_t channels, const dim_t* at, const PoolWindow& window) {
@@ -254,19 +348,7 @@ void maximum_as(const PoolShape& shape, const S* input, S* out, int64_t* indices
         for (int d = 0; d < 3; ++d) where += at[d] * shape.axes[d].indices_stride;
         const dim_t first =
             (window.d.first * shape.axes[1].in + window.h.first) * shape.axes[2].in + window.w.first;
-        if (channels == 1) {
-          T best = lowest;
-          dim_t best_at = first;
-          for_each_tap(shape, window, [&](dim_t offset, dim_t index) {
-            const T value = static_cast<T>(from[offset]);
-            const bool better = exceeds(value, best);
-            best = better ? value : best;
-            best_at = better ? index : best_at;
-          });
-          *to = static_cast<S>(best);
-          *where = best_at;
-          return;
-        }
+        if (channels == 1) return maximum_window(shape, window, from, to, where);
         T best[kChannelChunk];
         dim_t best_at[kChannelChunk];
         for (dim_t i = 0; i < channels; ++i) {

@@ -99,6 +99,17 @@ inline Vector<T> load_vector_as(const S* from) {
   return detail::LoadAs<S, T>::load(from);
 }
 
+// Elements 0, 2, 4, ... of the two vectors at `from`.
+inline Vector<float> load_every_second(const float* from) {
+  const Vector<float> a = load_vector(from), b = load_vector(from + 4);
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6);
+#else
+  typedef int32_t Lanes __attribute__((vector_size(16)));
+  return __builtin_shuffle(a, b, Lanes{0, 2, 4, 6});
+#endif
+}
+
 template <class T>
 inline T sum_lanes(Vector<T> value) {
   T sum = value[0];
