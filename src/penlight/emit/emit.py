@@ -212,6 +212,7 @@ class _MethodEmitter:
             data=data,
             allocation=place,
             name=name,
+            in_state=buffer.kind is Kind.STATE and name is None,
             external=outside,
         )
 

@@ -321,6 +321,7 @@ def _tensor(reader: _Reader, table: dict[str, Any], arenas: list[int], what: str
         raise InvalidProgram(
             f"{what} has layout {table['layout']}, dynamism {table['shape_dynamism']}; file damaged"
         )
+    marked = table["extra_tensor_info"] is not None
     extra = table["extra_tensor_info"] or {"location": 0, "fully_qualified_name": None}
     tensor = Tensor(
         dtype=dtype,
@@ -330,6 +331,7 @@ def _tensor(reader: _Reader, table: dict[str, Any], arenas: list[int], what: str
         data=table["data_buffer_idx"],
         allocation=_allocation(table["allocation_info"]),
         name=extra["fully_qualified_name"],
+        in_state=marked and extra["location"] == 0 and extra["fully_qualified_name"] is None,
         external=extra["location"] == 1,
         requires_grad=table["requires_grad"],
     )

@@ -102,7 +102,11 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Tensor:
-    """`data` is an index of `Program.constants`, or of `.initial` when there is an allocation; 0 is none."""
+    """`data` is an index of `Contents.constants`, or of `.initial` when there is an allocation; 0 is none.
+
+    State is planned and has a name. A planned tensor that shares the bytes of state, a view of it,
+    is marked by `in_state`: in the file, extra information without a name.
+    """
 
     dtype: DType
     sizes: tuple[int, ...]
@@ -111,6 +115,7 @@ class Tensor:
     data: int = 0
     allocation: Allocation | None = None
     name: str | None = None
+    in_state: bool = False
     external: bool = False  # bytes come from the user's data map, by name
     requires_grad: bool = False
 

@@ -245,7 +245,7 @@ def _tensor(tensor: structs.Tensor) -> dict[str, Any]:
             "memory_offset_low": offset & 0xFFFFFFFF,
             "memory_offset_high": offset >> 32,
         }
-    if tensor.name is not None or tensor.external:
+    if tensor.name is not None or tensor.external or tensor.in_state:
         table["extra_tensor_info"] = {"fully_qualified_name": tensor.name, "location": int(tensor.external)}
     return table
 
