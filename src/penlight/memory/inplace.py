@@ -16,82 +16,95 @@ from penlight.memory.views import clone, copy_of
 
 def share_memory(plan: Plan) -> int:
     """Merge buffers where that is safe; return how many calls compute in place."""
-    left = [i for i in range(len(plan.mutations)) if not _claim_state(plan, plan.mutations[i])]
-    plan.mutations = [plan.mutations[i] for i in left]
+    _Claims(plan).run()
     _write_back(plan)
     return _take_over(plan)
-
-
-def _uses(plan: Plan, buffer: Buffer) -> tuple[list[int], list[int]]:
-    """Steps that read a buffer and steps that write it."""
-    reads, writes = [], []
-    for i, step in enumerate(plan.steps):
-        if isinstance(step, Label):
-            continue
-        if any(tensor.buffer is buffer for tensor in step.reads()):
-            reads.append(i)
-        if any(tensor.buffer is buffer for tensor in step.writes()):
-            writes.append(i)
-    return reads, writes
 
 
 # --- state ---------------------------------------------------------------------------------------
 
 
-def _claim_state(plan: Plan, mutation: Mutation) -> bool:
-    """Compute the new value of a state tensor in its memory, if nothing needs the old one afterwards."""
-    target = mutation.target.buffer
-    if mutation.new.buffer is target:
-        return mutation.new.offset == mutation.target.offset and mutation.new.same_layout(mutation.target)
-    others = [m.new.buffer for m in plan.mutations if m is not mutation] + [
-        tensor.buffer for value in plan.outputs for tensor in tensors_in(value)
-    ]
-    if target in others or any(
-        m.new.buffer is mutation.new.buffer for m in plan.mutations if m is not mutation
-    ):
-        return False
-    return _claim(plan, mutation.new, mutation.target, _conditional(plan), len(plan.steps))
+class _Claims:
+    """New values of state that are computed in its memory, because nothing needs the old one afterwards."""
 
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.reads: dict[Buffer, list[int]] = {}  # steps that read a buffer
+        self.writes: dict[Buffer, list[int]] = {}
+        for i, step in enumerate(plan.steps):
+            if not isinstance(step, Label):
+                for tensor in step.reads():
+                    self.reads.setdefault(tensor.buffer, []).append(i)
+                for tensor in step.writes():
+                    self.writes.setdefault(tensor.buffer, []).append(i)
+        # Ranges of steps that may run never, or more than once.
+        self.conditional = [(min(jump, target), max(jump, target)) for jump, target in jumps(plan)]
+        self.same: dict[TensorValue, TensorValue] = {}  # value -> the state it is
 
-def _claim(
-    plan: Plan, new: TensorValue, target: TensorValue, conditional: list[tuple[int, int]], before: int
-) -> bool:
-    """Let `new` be `target`. From step `before` on, the target holds what is computed from `new`."""
-    buffer = new.buffer
-    if buffer.kind is not Kind.ACTIVATION or not buffer.planned or new.offset or not new.same_layout(target):
-        return False
-    _, writes = _uses(plan, buffer)
-    reads, earlier = ([step for step in steps if step < before] for steps in _uses(plan, target.buffer))
-    if len(writes) != 1 or buffer.nbytes != target.buffer.nbytes:
-        return False
-    if not target.buffer.planned and len(buffer.tensors) > 1:
-        return False  # where a view of the caller's memory is, nobody knows before the run
-    at = writes[0]
-    call = plan.steps[at]
-    if any(begin < at < end for begin, end in conditional) or not isinstance(call, KernelCall):
-        return False
-    if any(step >= at for step in earlier) or any(step > at for step in reads):
-        return False
-    if at in reads and not _may_overwrite(call, target.buffer, new):
-        return False
-    sources = [tensor for tensor in call.inplace if tensor.buffer is not target.buffer]
-    buffer.tensors.remove(new)
-    target.buffer.absorb(buffer)
-    _replace(plan, new, target)
-    if at not in reads:
-        # The argument this was computed from may live in the state's memory as well, and so on backwards.
-        for tensor in sources:
-            if max(_uses(plan, tensor.buffer)[0]) == at and _claim(plan, tensor, target, conditional, at):
-                break
-    return True
+    def run(self) -> None:
+        plan = self.plan
+        plan.mutations = [mutation for mutation in plan.mutations if not self.done(mutation)]
+        if not self.same:
+            return
+        for step in plan.steps:
+            if not isinstance(step, Label):
+                step.replace(self.same)
+        plan.outputs = [self.same.get(v, v) if isinstance(v, TensorValue) else v for v in plan.outputs]
+        plan.mutations = [Mutation(self.same.get(m.new, m.new), m.target) for m in plan.mutations]
 
+    def done(self, mutation: Mutation) -> bool:
+        target, new = mutation.target.buffer, mutation.new
+        if new.buffer is target:
+            return new.offset == mutation.target.offset and new.same_layout(mutation.target)
+        others = [m.new.buffer for m in self.plan.mutations if m is not mutation]
+        returned = [tensor.buffer for value in self.plan.outputs for tensor in tensors_in(value)]
+        if target in others or target in returned or new.buffer in others:
+            return False
+        return self.claim(new, mutation.target, len(self.plan.steps))
 
-def _replace(plan: Plan, old: TensorValue, new: TensorValue) -> None:
-    for step in plan.steps:
-        if not isinstance(step, Label):
-            step.replace({old: new})
-    plan.outputs = [new if value is old else value for value in plan.outputs]
-    plan.mutations = [Mutation(new if m.new is old else m.new, m.target) for m in plan.mutations]
+    def claim(self, new: TensorValue, target: TensorValue, before: int) -> bool:
+        """Let `new` be `target`. From step `before` on, the target holds what is computed from `new`."""
+        buffer, state = new.buffer, target.buffer
+        if (
+            buffer.kind is not Kind.ACTIVATION
+            or not buffer.planned
+            or new.offset
+            or not new.same_layout(target)
+        ):
+            return False
+        writes = self.writes.get(buffer, [])
+        if len(writes) != 1 or buffer.nbytes != state.nbytes:
+            return False
+        if not state.planned and len(buffer.tensors) > 1:
+            return False  # where a view of the caller's memory is, nobody knows before the run
+        at = writes[0]
+        call = self.plan.steps[at]
+        if any(begin < at < end for begin, end in self.conditional) or not isinstance(call, KernelCall):
+            return False
+        reads = [step for step in self.reads.get(state, []) if step < before]
+        if any(at <= step < before for step in self.writes.get(state, [])) or any(
+            step > at for step in reads
+        ):
+            return False
+        if at in reads and not _may_overwrite(call, state, new):
+            return False
+        self.merge(new, target)
+        if at not in reads:
+            # The argument this was computed from may live in the state's memory as well, and so on backwards.
+            for tensor in call.inplace:
+                dies = tensor.buffer is not state and max(self.reads.get(tensor.buffer, [at])) == at
+                if dies and self.claim(tensor, target, at):
+                    break
+        return True
+
+    def merge(self, new: TensorValue, target: TensorValue) -> None:
+        buffer, state = new.buffer, target.buffer
+        self.reads.setdefault(state, []).extend(self.reads.pop(buffer, []))
+        self.writes.setdefault(state, []).extend(self.writes.pop(buffer, []))
+        buffer.tensors.remove(new)
+        state.absorb(buffer)
+        new.buffer = state
+        self.same[new] = target
 
 
 def _may_overwrite(call: KernelCall, buffer: Buffer, out: TensorValue) -> bool:
@@ -101,11 +114,6 @@ def _may_overwrite(call: KernelCall, buffer: Buffer, out: TensorValue) -> bool:
         for tensor in call.reads()
         if tensor.buffer is buffer
     )
-
-
-def _conditional(plan: Plan) -> list[tuple[int, int]]:
-    """Ranges of steps that may run never, or more than once."""
-    return [(min(jump, target), max(jump, target)) for jump, target in jumps(plan)]
 
 
 def _write_back(plan: Plan) -> None:
