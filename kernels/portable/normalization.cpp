@@ -193,8 +193,10 @@ void native_group_norm_out(KernelContext& ctx, const Tensor& input, const Option
                            const Optional<Tensor>& bias, int64_t N, int64_t C, int64_t HxW, int64_t group,
                            double eps, Tensor& out0, Tensor& out1, Tensor& out2) {
   if (!check_floating(ctx, input, out0)) return;
-  if (input.dim() < 2 || input.size(0) != N || input.size(1) != C || N * C * HxW != input.numel() ||
-      group < 1 || C % group != 0) {
+  dim_t spatial = 1;
+  for (dim_t d = 2; d < input.dim(); ++d) spatial *= input.size(d);
+  if (input.dim() < 2 || input.size(0) != N || input.size(1) != C || spatial != HxW || group < 1 ||
+      C % group != 0) {
     ctx.fail(Status::InvalidArgument, "an input of {} elements is not [{}, {}, {}] in {} groups",
              input.numel(), N, C, HxW, group);
     return;
