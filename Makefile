@@ -117,8 +117,8 @@ examples: build models ## run every example
 sanitize: $(READY) ## the C++ tests under AddressSanitizer and UBSan
 	@cmake -S . -B build/sanitize -DPENLIGHT_SANITIZE=ON -DPENLIGHT_BUILD_TESTS=ON -DCMAKE_BUILD_TYPE=None \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(PY) >/dev/null
-	@cmake --build build/sanitize --parallel 2 --target cpp_tests
-	@ctest --test-dir build/sanitize --output-on-failure -j 2
+	@MAKEFLAGS= cmake --build build/sanitize --parallel 2 --target cpp_tests
+	@ASAN_OPTIONS=allocator_may_return_null=1 ctest --test-dir build/sanitize --output-on-failure -j 2
 
 wheel: $(READY) ## a wheel in dist/
 	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
