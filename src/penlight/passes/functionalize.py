@@ -112,6 +112,8 @@ class _Functionalizer:
         value = node.meta.get("val")
         if node.op == "output" or not isinstance(value, torch.Tensor):
             return
+        if target is operator.getitem and isinstance(args[0], Node) and args[0].target in _UNSAFE:
+            return
         storage = _storage(value)
         maker = self.made_by.setdefault(storage, node)
         if maker is node:
@@ -328,6 +330,12 @@ _SCATTER = {
     aten.as_strided.default: aten.as_strided_scatter.default,
 }
 
+# Their parts count as tensors of their own: who writes to one promises that nobody reads the others.
+_UNSAFE = (
+    aten.unsafe_split.Tensor,
+    aten.unsafe_split_with_sizes.default,
+    aten.unsafe_chunk.default,
+)
 _PART_DIM = {
     aten.split.Tensor: 2,
     aten.split.sizes: 2,
