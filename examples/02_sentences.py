@@ -12,9 +12,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import penlight
 from benchmarks.models.compiled import compiled
 from benchmarks.models.minilm import tokens
+
+import penlight
 
 SENTENCES = ["A man is eating food.", "A man is having a meal.", "The stock market crashed today."]
 
