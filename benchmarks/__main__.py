@@ -122,7 +122,7 @@ def importing(bench: Bench) -> list[Line]:
     ours = process.cost()
     theirs: dict[str, Any] = {}
     if bench.theirs:
-        theirs = process.cost(str(bench.peer_python), process.EXECUTORCH, rounds=1)
+        theirs = process.cost(str(bench.peer_python), process.EXECUTORCH, rounds=3)
     note = f"peer's bindings bring torch; Python and numpy alone {ours['numpy_mb']:.1f} MB"
     return [
         Line("import the runtime, numpy already in", "ms", ours["ms"], 10, theirs.get("ms"), note),

@@ -50,7 +50,8 @@ def main() -> None:
     torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
     print("C++ ", got.tolist())
     print("eager", [round(value, 6) for value in want.tolist()])
-    print(f"program {classify.stat().st_size / 1e6:.1f} MB with every kernel, model {file.stat().st_size} bytes")
+    megabytes = classify.stat().st_size / 1e6
+    print(f"program {megabytes:.1f} MB with every kernel, model {file.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,6 @@ PORTABLE_WHOLE = frozenset(
         "aten::replication_pad1d.out",
         "aten::roll.out",
         "aten::rsub.Scalar_out",
-        "aten::split_copy.Tensor_out",
         "aten::stack.out",
         "aten::tril.out",
         "aten::unbind_copy.int_out",
