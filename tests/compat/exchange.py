@@ -41,7 +41,10 @@ def ours_in_theirs(peer: Peer, name: str, exchange: Exchange, folder: Path) -> f
     penlight.compile(methods, dynamic_shapes=shapes, target="portable", **options).save(file)
     arrays: dict[str, Any] = {"calls": np.array([method for method, _ in exchange.calls])}
     for k, (_, args) in enumerate(exchange.calls):
-        arrays |= {f"{k}.in.{i}": array(leaf) for i, leaf in enumerate(pytree.tree_leaves(args))}
+        for i, leaf in enumerate(pytree.tree_leaves(args)):
+            arrays[f"{k}.in.{i}"] = array(leaf)
+            if isinstance(leaf, Tensor) and not leaf.is_contiguous():
+                arrays[f"{k}.last.{i}"] = np.array(True)  # channels-last: the array itself is row-major
     np.savez(given, **arrays)
     peer(do="run", name=name, file=str(file), inputs=str(given), result=str(result))
     with np.load(result) as results:

@@ -7,7 +7,8 @@ Runs in the peers' environment (`make peers`), never in ours:
 
 Jobs: {"do": "write", "name", "folder"}, {"do": "lower", "exported": {method: .pt2}, "file"},
 {"do": "run", "file", "inputs", "result"}, the last two paths of .npz files. Those hold `calls`, the
-method of each call K, and `K.in.I`, `K.out.J` (eager), `K.peer.J` (their runtime).
+method of each call K, and `K.in.I` (channels-last where there is a `K.last.I`), `K.out.J` (eager),
+`K.peer.J` (their runtime).
 """
 
 from __future__ import annotations
@@ -111,6 +112,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             inputs: list[Any] = []
             while (key := f"{k}.in.{len(inputs)}") in given.files:
                 inputs.append(tensor(given[key]))
+                if f"{k}.last.{len(inputs) - 1}" in given.files:
+                    inputs[-1] = inputs[-1].to(memory_format=torch.channels_last)
             begin = time.perf_counter()
             outputs = call_peer(module, method, inputs)
             times.append(1e3 * (time.perf_counter() - begin))

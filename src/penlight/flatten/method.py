@@ -337,6 +337,7 @@ class MethodFlattener:
             again=_again(variant, tensors),
             out_args=len(variant.outs),
         )
+        _name_layout_change(call)
         self.note_views(op, node, call, env, arguments)
         self.append(node, call)
         return list(outs) if isinstance(example, list | tuple) else outs[0]
@@ -418,6 +419,24 @@ def _source(node: Node) -> Source | None:
     """The user's line; torch traces control flow through files that do not exist."""
     source = source_of(node)
     return None if source is None or source.file.startswith("<") else source
+
+
+def _name_layout_change(call: KernelCall) -> None:
+    """A clone into another dim order is an operator of its own in the file's dialect.
+
+    ExecuTorch's clone refuses tensors of different dim orders.
+    """
+    source, out = call.args[0], call.outs[0] if call.outs else None
+    if (
+        call.op != "aten::clone.out"
+        or not isinstance(source, TensorValue)
+        or not isinstance(out, TensorValue)
+    ):
+        return
+    if source.dim_order != out.dim_order:
+        call.op = "dim_order_ops::_to_dim_order_copy.out"
+        call.args = [source, Number(False), NumberList(tuple(Number(d) for d in out.dim_order)), out]
+        call.names = ("self", "non_blocking", "dim_order", "out")
 
 
 def _again(variant: OutVariant, outs: list[TensorValue]) -> list[Value]:
