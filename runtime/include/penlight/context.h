@@ -93,6 +93,9 @@ class KernelContext {
     return static_cast<T*>(allocate_scratch(count * sizeof(T), alignof(T) < 16 ? 16 : alignof(T)));
   }
 
+  // For the caller of a kernel: whether the last call left nothing to deal with.
+  bool done() const { return status_ == Status::Ok && !scratch_used_; }
+  void set_message(Message* message) { message_ = message; }
   // For the caller of a kernel: ready for the next call.
   void reset() {
     status_ = Status::Ok;

@@ -103,7 +103,8 @@ class Method {
  private:
   friend class MethodLoader;
   Status run_kernel(size_t index, Message* message);
-  Status run_delegate(const Instruction& instruction, Message* message);
+  Status run_delegate(size_t index, Message* message);
+  Status reset_state(size_t index, Message* message);
   Status explain(size_t index, Status status, Message* message) const;
   bool jump_condition(const Value& value) const;
 
