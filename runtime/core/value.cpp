@@ -3,7 +3,7 @@
 namespace penlight {
 
 const char* tag_name(Tag tag) {
-  constexpr const char* kNames[] = {"None",  "int",     "bool",      "float",    "Tensor",  "str",
+  constexpr const char* kNames[] = {"None",  "int",     "bool",   "float",    "Tensor",   "str",
                                     "int[]", "float[]", "bool[]", "Tensor[]", "Tensor?[]"};
   const uint32_t number = static_cast<uint32_t>(tag);
   return number < sizeof kNames / sizeof kNames[0] ? kNames[number] : "?";

@@ -58,8 +58,8 @@ Status Method::load(const Program& program, const char* name, const MemoryManage
   while (strcmp(program.method_name(plan), name) != 0) ++plan;
   name_ = meta.name();
   context_ = KernelContext(memory.scratch, message);
-  const Status status =
-      MethodLoader(program, plan, message).build(*this, memory, registry ? *registry : default_registry(), external);
+  const Status status = MethodLoader(program, plan, message)
+                            .build(*this, memory, registry ? *registry : default_registry(), external);
   if (status != Status::Ok) {
     instruction_count_ = input_count_ = output_count_ = state_count_ = 0;
     if (message) message->prepend("method {}: ", name_);
@@ -69,20 +69,22 @@ Status Method::load(const Program& program, const char* name, const MemoryManage
 
 Status Method::set_input(size_t index, const InputTensor& tensor, Message* message) {
   if (index >= input_count_) {
-    return fail(message, Status::InvalidArgument, "there is no input {}: the method takes {}", index, input_count_);
+    return fail(message, Status::InvalidArgument, "there is no input {}: the method takes {}", index,
+                input_count_);
   }
   Value& value = values_[inputs_[index]];
   if (value.tag != Tag::Tensor) {
-    return fail(message, Status::InvalidArgument, "input {} is a {}, a tensor was given", index, tag_name(value.tag));
+    return fail(message, Status::InvalidArgument, "input {} is a {}, a tensor was given", index,
+                tag_name(value.tag));
   }
   const TensorInfo& info = input_info_[index];
   if (tensor.dtype != info.dtype) {
-    return fail(message, Status::InvalidArgument, "input {} is {}, {} was given", index, dtype_name(info.dtype),
-                dtype_name(tensor.dtype));
+    return fail(message, Status::InvalidArgument, "input {} is {}, {} was given", index,
+                dtype_name(info.dtype), dtype_name(tensor.dtype));
   }
   if (tensor.dim != info.dim) {
-    return fail(message, Status::InvalidArgument, "input {} has {} dimensions, {} were given", index, info.dim,
-                tensor.dim);
+    return fail(message, Status::InvalidArgument, "input {} has {} dimensions, {} were given", index,
+                info.dim, tensor.dim);
   }
   for (size_t d = 0; d < tensor.dim; ++d) {
     const dim_t size = tensor.sizes[d];
@@ -114,23 +116,26 @@ Status Method::set_input(size_t index, const InputTensor& tensor, Message* messa
 namespace {
 
 bool same_number(const Value& a, const Value& b) {
-  return a.tag == Tag::Double || b.tag == Tag::Double ? a.to_double() == b.to_double() : a.to_int() == b.to_int();
+  return a.tag == Tag::Double || b.tag == Tag::Double ? a.to_double() == b.to_double()
+                                                      : a.to_int() == b.to_int();
 }
 
 }  // namespace
 
 Status Method::set_input(size_t index, const Value& given, Message* message) {
   if (index >= input_count_) {
-    return fail(message, Status::InvalidArgument, "there is no input {}: the method takes {}", index, input_count_);
+    return fail(message, Status::InvalidArgument, "there is no input {}: the method takes {}", index,
+                input_count_);
   }
   Value& value = values_[inputs_[index]];
   if (given.tag != value.tag && !(given.is_number() && value.tag == Tag::Double && given.tag == Tag::Int)) {
-    return fail(message, Status::InvalidArgument, "input {} is a {}, a {} was given", index, tag_name(value.tag),
-                tag_name(given.tag));
+    return fail(message, Status::InvalidArgument, "input {} is a {}, a {} was given", index,
+                tag_name(value.tag), tag_name(given.tag));
   }
   if (given.is_none()) return Status::Ok;
   if (!given.is_number()) {
-    return fail(message, Status::NotSupported, "input {} is a {}, which cannot be set", index, tag_name(value.tag));
+    return fail(message, Status::NotSupported, "input {} is a {}, which cannot be set", index,
+                tag_name(value.tag));
   }
   // A number that no instruction reads was specialised when the model was traced.
   bool used = false;
@@ -145,7 +150,8 @@ Status Method::set_input(size_t index, const Value& given, Message* message) {
   for (size_t i = 0; i < output_count_; ++i) used |= outputs_[i] == inputs_[index];
   if (!used && !same_number(value, given)) {
     return fail(message, Status::InvalidArgument,
-                "input {} was fixed when the model was exported; only the value it had then is possible", index);
+                "input {} was fixed when the model was exported; only the value it had then is possible",
+                index);
   }
   if (value.tag == Tag::Double) {
     value.as_double = given.to_double();
@@ -170,7 +176,8 @@ Status Method::set_output_data(size_t index, void* data, size_t size, Message* m
   if (status == Status::Ok) status = meta.output_tensor(index, info);
   if (status != Status::Ok) return status;
   if (size < info.nbytes) {
-    return fail(message, Status::OutOfMemory, "output {} needs {} bytes, {} were given", index, info.nbytes, size);
+    return fail(message, Status::OutOfMemory, "output {} needs {} bytes, {} were given", index, info.nbytes,
+                size);
   }
   if (reinterpret_cast<uintptr_t>(data) % element_size(impl.dtype) != 0) {
     return fail(message, Status::InvalidArgument, "output {} is not aligned to its element size", index);
@@ -194,7 +201,8 @@ bool Method::jump_condition(const Value& value) const {
 Status Method::execute(Message* message, uint64_t max_jumps) {
   if (!program_) return fail(message, Status::InvalidState, "no method is loaded");
   for (size_t i = 0; i < input_count_; ++i) {
-    if (!input_set_[i]) return fail(message, Status::InvalidState, "input {} was not set since the last run", i);
+    if (!input_set_[i])
+      return fail(message, Status::InvalidState, "input {} was not set since the last run", i);
   }
   ran_ = false;
   context_.set_message(message);
@@ -243,7 +251,8 @@ Status Method::run_kernel(size_t index, Message* message) {
   if (EventTracer::kEnabled && tracer_) {
     char name[128];
     instruction_name(index, name, sizeof name);
-    const TraceEvent event = {name_, static_cast<uint32_t>(index), name, instruction.args, instruction.arg_count};
+    const TraceEvent event = {name_, static_cast<uint32_t>(index), name, instruction.args,
+                              instruction.arg_count};
     tracer_->begin(tracer_, event);
     instruction.call(context_, instruction.args);
     tracer_->end(tracer_, event, context_.status());
@@ -251,14 +260,16 @@ Status Method::run_kernel(size_t index, Message* message) {
   while (context_.status() == Status::Declined) {
     char name[128], key[512];
     instruction_name(index, name, sizeof name);
-    const Kernel* kernel = registry_->find(
-        name, specialisation_key(instruction.args, instruction.arg_count, key, sizeof key), ++instruction.choice);
+    const Kernel* kernel =
+        registry_->find(name, specialisation_key(instruction.args, instruction.arg_count, key, sizeof key),
+                        ++instruction.choice);
     if (!kernel) {
       instruction.choice = 0;
       const Kernel* first = registry_->find(name, key);
       if (first) instruction.call = first->call;
       context_.reset();
-      return explain(index, fail(message, Status::MissingKernel, "every kernel declined these arguments"), message);
+      return explain(index, fail(message, Status::MissingKernel, "every kernel declined these arguments"),
+                     message);
     }
     context_.reset();
     instruction.call = kernel->call;
@@ -275,7 +286,8 @@ Status Method::run_delegate(size_t index, Message* message) {
   const TraceEvent event = {name_, static_cast<uint32_t>(index), delegate.backend->name, instruction.args,
                             instruction.arg_count};
   if (EventTracer::kEnabled && tracer_) tracer_->begin(tracer_, event);
-  Status status = delegate.backend->execute(context_, delegate.handle, instruction.args, instruction.arg_count);
+  Status status =
+      delegate.backend->execute(context_, delegate.handle, instruction.args, instruction.arg_count);
   if (status == Status::Ok) status = context_.status();
   if (EventTracer::kEnabled && tracer_) tracer_->end(tracer_, event, status);
   context_.reset();
@@ -302,8 +314,8 @@ void Method::instruction_name(size_t index, char* buffer, size_t size) const {
     return;
   }
   constexpr const char* kNames[] = {"", "", "", "move", "jump_false", "free"};
-  const char* name =
-      instruction.kind == Type::Delegate ? delegates_[instruction.target].backend->name : kNames[instruction.kind];
+  const char* name = instruction.kind == Type::Delegate ? delegates_[instruction.target].backend->name
+                                                        : kNames[instruction.kind];
   size_t length = strlen(name);
   if (length >= size) length = size - 1;
   memcpy(buffer, name, length);
@@ -312,7 +324,8 @@ void Method::instruction_name(size_t index, char* buffer, size_t size) const {
 
 Status Method::output(size_t index, Value& value, Message* message) const {
   if (index >= output_count_) {
-    return fail(message, Status::InvalidArgument, "there is no output {}: the method gives {}", index, output_count_);
+    return fail(message, Status::InvalidArgument, "there is no output {}: the method gives {}", index,
+                output_count_);
   }
   if (!ran_) return fail(message, Status::InvalidState, "output {} was read before a run", index);
   value = values_[outputs_[index]];
@@ -335,7 +348,8 @@ Status Method::reset_state(size_t index, Message* message) {
     read = true;
   }
   if (read) return Status::Ok;
-  return fail(message, Status::AccessFailed, "the initial value of {} cannot be read", state.name ? state.name : "state");
+  return fail(message, Status::AccessFailed, "the initial value of {} cannot be read",
+              state.name ? state.name : "state");
 }
 
 Status Method::reset_state(Message* message) {

@@ -52,10 +52,13 @@ Status MethodLoader::build(Method& method, const MemoryManager& memory, const Ke
                            const DataMap* external) {
   size_t bytes = 0;
   if (const Status status = measure(&bytes); status != Status::Ok) return status;
-  const size_t room = memory.method_allocator ? memory.method_allocator->size() - memory.method_allocator->used() : 0;
-  base_ = memory.method_allocator ? static_cast<uint8_t*>(memory.method_allocator->allocate(bytes - 16)) : nullptr;
+  const size_t room =
+      memory.method_allocator ? memory.method_allocator->size() - memory.method_allocator->used() : 0;
+  base_ = memory.method_allocator ? static_cast<uint8_t*>(memory.method_allocator->allocate(bytes - 16))
+                                  : nullptr;
   if (!base_) {
-    return fail(Status::OutOfMemory, "the method keeps {} bytes, the method allocator has {} left", bytes, room);
+    return fail(Status::OutOfMemory, "the method keeps {} bytes, the method allocator has {} left", bytes,
+                room);
   }
   measuring_ = false;
   used_ = 0;
@@ -71,12 +74,14 @@ Status MethodLoader::build(Method& method, const MemoryManager& memory, const Ke
 
 Status MethodLoader::walk() {
   using Step = Status (MethodLoader::*)();
-  constexpr Step kSteps[] = {&MethodLoader::load_arenas, &MethodLoader::load_values,    &MethodLoader::load_lists,
-                             &MethodLoader::load_ends,   &MethodLoader::load_delegates, &MethodLoader::load_instructions,
+  constexpr Step kSteps[] = {&MethodLoader::load_arenas,    &MethodLoader::load_values,
+                             &MethodLoader::load_lists,     &MethodLoader::load_ends,
+                             &MethodLoader::load_delegates, &MethodLoader::load_instructions,
                              &MethodLoader::load_state};
   for (const Step step : kSteps) {
     if (const Status status = (this->*step)(); status != Status::Ok) return status;
-    if (reader_.damaged()) return fail(Status::InvalidProgram, "the method is damaged: it points outside the file");
+    if (reader_.damaged())
+      return fail(Status::InvalidProgram, "the method is damaged: it points outside the file");
   }
   return Status::Ok;
 }
@@ -87,7 +92,8 @@ Status MethodLoader::load_arenas() {
   if (measuring_) return Status::Ok;
   const size_t count = sizes.count > 0 ? sizes.count - 1 : 0;
   if (memory_->arena_count < count) {
-    return fail(Status::OutOfMemory, "the method plans {} memory regions, {} were given", count, memory_->arena_count);
+    return fail(Status::OutOfMemory, "the method plans {} memory regions, {} were given", count,
+                memory_->arena_count);
   }
   for (size_t i = 0; i < count; ++i) {
     const int64_t needed = sizes.get<int64_t>(i + 1);
@@ -121,9 +127,15 @@ Status MethodLoader::load_values() {
     Value scalar;
     scalar.tag = plan_tag(type);
     switch (type) {
-      case schema::value::Int: scalar.as_int = content.i64(0); break;
-      case schema::value::Bool: scalar.as_int = content.u8(0) != 0; break;
-      case schema::value::Double: scalar.as_double = content.f64(0); break;
+      case schema::value::Int:
+        scalar.as_int = content.i64(0);
+        break;
+      case schema::value::Bool:
+        scalar.as_int = content.u8(0) != 0;
+        break;
+      case schema::value::Double:
+        scalar.as_double = content.f64(0);
+        break;
       case schema::value::String: {
         StringView* text = carve<StringView>(1);
         size_t length = 0;
@@ -133,7 +145,8 @@ Status MethodLoader::load_values() {
         scalar.as_string = text;
         break;
       }
-      default: break;
+      default:
+        break;
     }
     if (!measuring_) values_[i] = scalar;
     if (type == schema::value::Tensor) {
@@ -157,8 +170,16 @@ Status MethodLoader::load_tensor(size_t index, const Table& table) {
   void* scalar = !placed && info.dim == 0 ? carve<uint64_t>(2) : nullptr;
   if (measuring_) return Status::Ok;
 
-  *impl = TensorImpl{scalar, sizes, sizes + info.dim, order, 0, scalar ? 16u : 0u, info.dtype,
-                     static_cast<uint8_t>(info.dim), info.dynamism, 0};
+  *impl = TensorImpl{scalar,
+                     sizes,
+                     sizes + info.dim,
+                     order,
+                     0,
+                     scalar ? 16u : 0u,
+                     info.dtype,
+                     static_cast<uint8_t>(info.dim),
+                     info.dynamism,
+                     0};
   for (uint32_t d = 0; d < info.dim; ++d) {
     sizes[d] = placed ? info.sizes[d] : 0;
     order[d] = info.dim_order[d];
@@ -180,14 +201,16 @@ bool MethodLoader::constant_place(uint32_t table_field, uint32_t data_index, siz
   }
   const Vector offsets = where.vector(subsegments::kOffsets, 8);
   uint64_t start, size;
-  if (data_index >= offsets.count || !program_.segment(where.u32(subsegments::kSegment), &start, &size)) return false;
+  if (data_index >= offsets.count || !program_.segment(where.u32(subsegments::kSegment), &start, &size))
+    return false;
   const uint64_t inner = offsets.get<uint64_t>(data_index);
   if (inner > size || bytes > size - inner) return false;
   *offset = start + inner;
   return true;
 }
 
-Status MethodLoader::place_tensor(size_t index, TensorImpl& impl, const TensorInfo& info, const TensorPlace& place) {
+Status MethodLoader::place_tensor(size_t index, TensorImpl& impl, const TensorInfo& info,
+                                  const TensorPlace& place) {
   impl.capacity = info.nbytes;
   if (place.memory_id != 0) {
     const Vector sizes = plan_.vector(schema::plan::kArenaSizes, 8);
@@ -199,7 +222,8 @@ Status MethodLoader::place_tensor(size_t index, TensorImpl& impl, const TensorIn
                   place.offset + info.nbytes, place.memory_id, size);
     }
     if (place.offset % element_size(info.dtype) != 0) {
-      return fail(Status::InvalidProgram, "tensor {} is planned at byte {}, which is not aligned", index, place.offset);
+      return fail(Status::InvalidProgram, "tensor {} is planned at byte {}, which is not aligned", index,
+                  place.offset);
     }
     impl.data = static_cast<uint8_t*>(memory_->arenas[arena].data) + place.offset;
   }
@@ -211,7 +235,8 @@ Status MethodLoader::place_tensor(size_t index, TensorImpl& impl, const TensorIn
     return fail(Status::InvalidProgram, "constant tensor {} lies outside the file's data", index);
   }
   const void* data = program_.loader_->load(program_.loader_, offset, info.nbytes);
-  if (!data) return fail(Status::AccessFailed, "constant tensor {} of {} bytes cannot be read", index, info.nbytes);
+  if (!data)
+    return fail(Status::AccessFailed, "constant tensor {} of {} bytes cannot be read", index, info.nbytes);
   if (reinterpret_cast<uintptr_t>(data) % element_size(info.dtype) != 0) {
     return fail(Status::InvalidProgram, "constant tensor {} is not aligned", index);
   }
@@ -220,7 +245,8 @@ Status MethodLoader::place_tensor(size_t index, TensorImpl& impl, const TensorIn
   return Status::Ok;
 }
 
-Status MethodLoader::load_external(size_t index, TensorImpl& impl, const TensorInfo& info, const TensorPlace& place) {
+Status MethodLoader::load_external(size_t index, TensorImpl& impl, const TensorInfo& info,
+                                   const TensorPlace& place) {
   DataEntry entry;
   const char* name = info.name;
   if (!external_) return fail(Status::InvalidArgument, "tensor {} is external data; none was given", name);
@@ -234,7 +260,8 @@ Status MethodLoader::load_external(size_t index, TensorImpl& impl, const TensorI
            entry.dim_order.equals({info.dim_order, info.dim});
   }
   if (!same || reinterpret_cast<uintptr_t>(entry.data) % element_size(info.dtype) != 0) {
-    return fail(Status::InvalidArgument, "tensor {} has another dtype, shape or layout in the external data", name);
+    return fail(Status::InvalidArgument, "tensor {} has another dtype, shape or layout in the external data",
+                name);
   }
   (void)index;
   if (place.memory_id != 0) {
@@ -255,7 +282,7 @@ Status MethodLoader::load_lists() {
     if (type < schema::value::IntList || type > schema::value::OptionalTensorList) continue;
     const size_t width = type == schema::value::BoolList                                       ? 1
                          : type == schema::value::IntList || type == schema::value::DoubleList ? 8
-                                                                                                : 4;
+                                                                                               : 4;
     const Vector items = entry.table(schema::value::kContent).vector(0, width);
     const size_t count = items.count;
     if (type == schema::value::DoubleList) {
@@ -293,10 +320,9 @@ Status MethodLoader::load_lists() {
       if (slot < 0 || static_cast<uint64_t>(slot) >= value_count_) return damaged("list", i);
       slots[k] = &values_[slot];
       const Tag tag = slots[k]->tag;
-      const bool fits = type == schema::value::IntList ? tag == Tag::Int || tag == Tag::Bool
-                        : type == schema::value::TensorList
-                            ? tag == Tag::Tensor
-                            : tag == Tag::Tensor || tag == Tag::None;
+      const bool fits = type == schema::value::IntList      ? tag == Tag::Int || tag == Tag::Bool
+                        : type == schema::value::TensorList ? tag == Tag::Tensor
+                                                            : tag == Tag::Tensor || tag == Tag::None;
       if (!fits) {
         return fail(Status::InvalidProgram, "list {} has a {} where it cannot have one", i, tag_name(tag));
       }
@@ -318,7 +344,8 @@ Status MethodLoader::load_lists() {
 Status MethodLoader::load_ends() {
   const Vector inputs = plan_.vector(schema::plan::kInputs, 4);
   const Vector outputs = plan_.vector(schema::plan::kOutputs, 4);
-  if (!inputs.present || !outputs.present) return fail(Status::InvalidProgram, "the method has no list of inputs or outputs");
+  if (!inputs.present || !outputs.present)
+    return fail(Status::InvalidProgram, "the method has no list of inputs or outputs");
   uint32_t* in = carve<uint32_t>(inputs.count);
   uint32_t* out = carve<uint32_t>(outputs.count);
   uint8_t* set = carve<uint8_t>(inputs.count);
@@ -338,7 +365,8 @@ Status MethodLoader::load_ends() {
     TensorPlace place;
     const Table entry = plan_.element(plan_.vector(schema::plan::kValues, 4), slot);
     read_tensor(entry.table(schema::value::kContent), infos[i], place);
-    if (place.data_index != 0 || place.external) return fail(Status::InvalidProgram, "input {} is a constant", i);
+    if (place.data_index != 0 || place.external)
+      return fail(Status::InvalidProgram, "input {} is a constant", i);
   }
   if (measuring_) return Status::Ok;
   method_->inputs_ = in;
@@ -358,7 +386,8 @@ Status MethodLoader::load_delegates() {
   for (size_t i = 0; i < list.count; ++i) {
     delegates[i] = {nullptr, nullptr};
     method_->delegate_count_ = i + 1;
-    if (const Status status = load_delegate(plan_.element(list, i), delegates[i]); status != Status::Ok) return status;
+    if (const Status status = load_delegate(plan_.element(list, i), delegates[i]); status != Status::Ok)
+      return status;
   }
   return Status::Ok;
 }
@@ -368,7 +397,8 @@ Status MethodLoader::load_delegate(const Table& table, Delegate& delegate) {
   const char* id = table.string(delegate::kId);
   if (!id) return fail(Status::InvalidProgram, "a delegate has no backend");
   const Backend* backend = find_backend(id);
-  if (!backend) return fail(Status::MissingBackend, "the program needs backend {}, which is not registered", id);
+  if (!backend)
+    return fail(Status::MissingBackend, "the program needs backend {}, which is not registered", id);
 
   const Table where = table.table(delegate::kProcessed);
   const uint32_t index = where.u32(reference::kIndex);
@@ -389,7 +419,8 @@ Status MethodLoader::load_delegate(const Table& table, Delegate& delegate) {
 
   const Vector list = table.vector(delegate::kSpecs, 4);
   CompileSpec* specs = memory_->method_allocator->allocate_array<CompileSpec>(list.count);
-  if (!specs && list.count) return fail(Status::OutOfMemory, "no room for {} compile specs of {}", list.count, id);
+  if (!specs && list.count)
+    return fail(Status::OutOfMemory, "no room for {} compile specs of {}", list.count, id);
   for (size_t k = 0; k < list.count; ++k) {
     const Table entry = table.element(list, k);
     const Vector value = entry.vector(spec::kValue, 1);
@@ -414,7 +445,8 @@ Status MethodLoader::load_instructions() {
   using namespace schema;
   const Vector chains = plan_.vector(plan::kChains, 4);
   if (chains.count == 0) return fail(Status::InvalidProgram, "the method has no chain of instructions");
-  if (chains.count > 1) return fail(Status::NotSupported, "the method has {} chains, one is supported", chains.count);
+  if (chains.count > 1)
+    return fail(Status::NotSupported, "the method has {} chains, one is supported", chains.count);
   const Vector list = plan_.element(chains, 0).vector(chain::kInstructions, 4);
   Instruction* instructions = carve<Instruction>(list.count);
   if (!measuring_) {
@@ -425,7 +457,8 @@ Status MethodLoader::load_instructions() {
     const Table entry = plan_.element(list, i);
     const uint8_t type = entry.u8(instruction::kType);
     const Table content = entry.table(instruction::kContent);
-    if (type < instruction::Kernel || type > instruction::Free || !content.present()) return damaged("instruction", i);
+    if (type < instruction::Kernel || type > instruction::Free || !content.present())
+      return damaged("instruction", i);
     Instruction built = {};
     built.kind = type;
     built.target = content.u32(call::kIndex);
@@ -477,10 +510,12 @@ Status MethodLoader::load_kernel(size_t index, const Table& content, Instruction
   const Kernel* kernel = find_prim(name);
   if (!kernel) {
     char key[512];
-    kernel = registry_->find(name, specialisation_key(instruction.args, instruction.arg_count, key, sizeof key));
+    kernel =
+        registry_->find(name, specialisation_key(instruction.args, instruction.arg_count, key, sizeof key));
   }
   if (!kernel) {
-    return fail(Status::MissingKernel, "instruction {} calls {}, for which no kernel is registered", index, name);
+    return fail(Status::MissingKernel, "instruction {} calls {}, for which no kernel is registered", index,
+                name);
   }
   instruction.call = kernel->call;
   return check_arguments(index, *kernel, instruction);
@@ -494,25 +529,38 @@ bool fits(char letter, const Value& value) {
   if (optional && value.is_none()) return true;
   const Tag tag = value.tag;
   switch (optional ? letter - ('a' - 'A') : letter) {
-    case 'T': return tag == Tag::Tensor;
-    case 'O': return tag == Tag::Tensor && !(value.as_tensor.unsafeGetTensorImpl()->flags & kConstantTensor);
-    case 'L': return tag == Tag::TensorList;
-    case 'Q': return tag == Tag::OptionalTensorList;
+    case 'T':
+      return tag == Tag::Tensor;
+    case 'O':
+      return tag == Tag::Tensor && !(value.as_tensor.unsafeGetTensorImpl()->flags & kConstantTensor);
+    case 'L':
+      return tag == Tag::TensorList;
+    case 'Q':
+      return tag == Tag::OptionalTensorList;
     case 'S':
     case 'F':
     case 'N':
-    case 'n': return value.is_number();
+    case 'n':
+      return value.is_number();
     case 'I':
-    case 'B': return tag == Tag::Int || tag == Tag::Bool;
+    case 'B':
+      return tag == Tag::Int || tag == Tag::Bool;
     case 'E':
     case 'Y':
-    case 'M': return tag == Tag::Int;
-    case 'J': return tag == Tag::IntList;
-    case 'D': return tag == Tag::DoubleList;
-    case 'C': return tag == Tag::BoolList;
-    case 'Z': return tag == Tag::String;
-    case 'G': return true;
-    default: return false;
+    case 'M':
+      return tag == Tag::Int;
+    case 'J':
+      return tag == Tag::IntList;
+    case 'D':
+      return tag == Tag::DoubleList;
+    case 'C':
+      return tag == Tag::BoolList;
+    case 'Z':
+      return tag == Tag::String;
+    case 'G':
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -528,7 +576,8 @@ Status MethodLoader::check_arguments(size_t index, const Kernel& kernel, const I
   for (size_t k = 0; k < expected; ++k) {
     if (fits(kernel.signature[k], *instruction.args[k])) continue;
     const char letter[2] = {kernel.signature[k], '\0'};
-    return fail(Status::InvalidProgram, "instruction {} passes a {} as argument {} of {}, which takes it as {}", index,
+    return fail(Status::InvalidProgram,
+                "instruction {} passes a {} as argument {} of {}, which takes it as {}", index,
                 tag_name(instruction.args[k]->tag), k, kernel.name, letter);
   }
   return Status::Ok;
@@ -592,7 +641,8 @@ Status MethodLoader::load_state() {
         one = {info.name, values_[i].as_tensor, 0, place.data_index != 0};
         if (one.has_initial &&
             !constant_place(program::kMutableSegments, place.data_index, info.nbytes, &one.initial_offset)) {
-          return fail(Status::InvalidProgram, "the initial value of tensor {} lies outside the file's data", i);
+          return fail(Status::InvalidProgram, "the initial value of tensor {} lies outside the file's data",
+                      i);
         }
         if (!memory_->arenas[place.memory_id - 1].holds_state) {
           if (const Status status = method_->reset_state(next, message_); status != Status::Ok) return status;

@@ -38,7 +38,8 @@ Program::Program() : loader_(nullptr), data_(nullptr), size_(0), segment_base_(0
 Status Program::load(DataLoader& loader, Message* message) {
   const size_t head_size = loader.size < kHeadBytes ? static_cast<size_t>(loader.size) : kHeadBytes;
   if (head_size < 8) {
-    return fail(message, Status::InvalidProgram, "the file has {} bytes; the smallest program has more", loader.size);
+    return fail(message, Status::InvalidProgram, "the file has {} bytes; the smallest program has more",
+                loader.size);
   }
   const uint8_t* head = static_cast<const uint8_t*>(loader.load(&loader, 0, head_size));
   if (!head) return fail(message, Status::AccessFailed, "the first {} bytes cannot be read", head_size);
@@ -55,14 +56,16 @@ Status Program::load(DataLoader& loader, Message* message) {
   if (head_size >= 32 && memcmp(head + 8, "eh00", 4) == 0) {
     const uint32_t header_length = at<uint32_t>(head, 12);
     if (header_length < 24) {
-      return fail(message, Status::InvalidProgram, "the header has {} bytes, at least 24 are needed", header_length);
+      return fail(message, Status::InvalidProgram, "the header has {} bytes, at least 24 are needed",
+                  header_length);
     }
     program_size = at<uint64_t>(head, 16);
     segment_base_ = at<uint64_t>(head, 24);
     const uint64_t segment_bytes = header_length >= 32 && head_size >= 40 ? at<uint64_t>(head, 32) : 0;
     if (program_size > loader.size) {
-      return fail(message, Status::InvalidProgram, "the program part has {} bytes, the file only {}: it is truncated",
-                  program_size, loader.size);
+      return fail(message, Status::InvalidProgram,
+                  "the program part has {} bytes, the file only {}: it is truncated", program_size,
+                  loader.size);
     }
     if (segment_base_ > loader.size || segment_bytes > loader.size - segment_base_) {
       return fail(message, Status::InvalidProgram,
@@ -76,7 +79,8 @@ Status Program::load(DataLoader& loader, Message* message) {
     return fail(message, Status::InvalidProgram, "a program part of {} bytes is not possible", program_size);
   }
   const void* data = loader.load(&loader, 0, static_cast<size_t>(program_size));
-  if (!data) return fail(message, Status::AccessFailed, "the program part of {} bytes cannot be read", program_size);
+  if (!data)
+    return fail(message, Status::AccessFailed, "the program part of {} bytes cannot be read", program_size);
   loader_ = &loader;
   data_ = static_cast<const uint8_t*>(data);
   size_ = static_cast<size_t>(program_size);
@@ -91,7 +95,8 @@ Status Program::load(DataLoader& loader, Message* message) {
     data_ = nullptr;
     size_ = 0;
     if (!damaged) {
-      return fail(message, Status::NotSupported, "the program has schema version {}; this runtime reads 0", version);
+      return fail(message, Status::NotSupported, "the program has schema version {}; this runtime reads 0",
+                  version);
     }
     return fail(message, Status::InvalidProgram, "the list of methods is damaged");
   }
@@ -134,7 +139,8 @@ Status Program::named_data(const char* key, ArrayRef<uint8_t>& bytes) const {
     const char* name = entry.string(schema::named::kKey);
     if (!name || strcmp(name, key) != 0) continue;
     uint64_t offset, size;
-    if (!segment(entry.u32(schema::named::kSegment), &offset, &size) || size > SIZE_MAX) return Status::InvalidProgram;
+    if (!segment(entry.u32(schema::named::kSegment), &offset, &size) || size > SIZE_MAX)
+      return Status::InvalidProgram;
     const void* data = loader_->load(loader_, offset, static_cast<size_t>(size));
     if (!data) return Status::AccessFailed;
     bytes = {static_cast<const uint8_t*>(data), static_cast<size_t>(size)};
@@ -146,8 +152,9 @@ Status Program::named_data(const char* key, ArrayRef<uint8_t>& bytes) const {
 namespace {
 
 // Sum of what the file says about one arena list; damage reads as zero.
-constexpr Tag kTags[] = {Tag::None,   Tag::None,    Tag::Int,        Tag::Bool,     Tag::Double,     Tag::Tensor,
-                         Tag::String, Tag::IntList, Tag::DoubleList, Tag::BoolList, Tag::TensorList, Tag::OptionalTensorList};
+constexpr Tag kTags[] = {Tag::None,       Tag::None,     Tag::Int,        Tag::Bool,
+                         Tag::Double,     Tag::Tensor,   Tag::String,     Tag::IntList,
+                         Tag::DoubleList, Tag::BoolList, Tag::TensorList, Tag::OptionalTensorList};
 
 }  // namespace
 
@@ -204,7 +211,8 @@ Tag MethodMeta::tag(bool input, size_t index, size_t* value) const {
   const Vector list = walk.plan.vector(input ? schema::plan::kInputs : schema::plan::kOutputs, 4);
   if (index >= list.count) return Tag::None;
   *value = list.get<uint32_t>(index);
-  return plan_tag(walk.plan.element(walk.plan.vector(schema::plan::kValues, 4), *value).u8(schema::value::kType));
+  return plan_tag(
+      walk.plan.element(walk.plan.vector(schema::plan::kValues, 4), *value).u8(schema::value::kType));
 }
 
 Tag MethodMeta::input_tag(size_t index) const {

@@ -48,7 +48,7 @@ enum Type : uint8_t {
   TensorList = 10,
   OptionalTensorList = 11,
 };
-}
+}  // namespace value
 namespace tensor {
 enum : unsigned {
   kScalarType = 0,
@@ -77,7 +77,7 @@ enum : unsigned { kInstructions = 2 };
 namespace instruction {
 enum : unsigned { kType = 0, kContent = 1 };
 enum Type : uint8_t { Kernel = 1, Delegate = 2, Move = 3, JumpFalse = 4, Free = 5 };
-}
+}  // namespace instruction
 // KernelCall, DelegateCall, MoveCall, JumpFalseCall: what, then with what.
 namespace call {
 enum : unsigned { kIndex = 0, kArgs = 1, kTo = 1 };

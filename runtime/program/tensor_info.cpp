@@ -39,7 +39,8 @@ const char* read_tensor(const flatbuffer::Table& table, TensorInfo& info, Tensor
     info.sizes[d] = sizes.get<int32_t>(d);
     info.dim_order[d] = order.get<uint8_t>(d);
     if (info.sizes[d] < 0) return "has a negative size";
-    if (info.dim_order[d] >= sizes.count || (seen >> info.dim_order[d] & 1u)) return "has a dim order that is no permutation";
+    if (info.dim_order[d] >= sizes.count || (seen >> info.dim_order[d] & 1u))
+      return "has a dim order that is no permutation";
     seen |= 1u << info.dim_order[d];
   }
   if (!tensor_bytes(info.sizes, info.dim, item, &info.nbytes)) return "is larger than memory can be";
@@ -47,7 +48,8 @@ const char* read_tensor(const flatbuffer::Table& table, TensorInfo& info, Tensor
   const flatbuffer::Table where = table.table(tensor::kAllocation);
   place.data_index = table.u32(tensor::kDataIndex);
   place.memory_id = where.u32(allocation::kMemoryId);
-  place.offset = where.u32(allocation::kOffsetLow) | static_cast<uint64_t>(where.u32(allocation::kOffsetHigh)) << 32;
+  place.offset = where.u32(allocation::kOffsetLow) | static_cast<uint64_t>(where.u32(allocation::kOffsetHigh))
+                                                         << 32;
   if (where.present() && place.memory_id == 0) return "is planned in memory 0, which is reserved";
   info.planned = place.memory_id != 0;
 

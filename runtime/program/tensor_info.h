@@ -9,11 +9,11 @@ namespace penlight {
 
 // What the file says of a tensor beyond TensorInfo.
 struct TensorPlace {
-  uint32_t data_index;    // of its bytes in the constant or mutable segment; 0: none
-  uint32_t memory_id;     // 1-based; 0: not planned
-  uint64_t offset;        // in that arena
-  bool external;          // its bytes come from a data map, by name
-  bool in_state;          // it is state, or shares the bytes of state
+  uint32_t data_index;  // of its bytes in the constant or mutable segment; 0: none
+  uint32_t memory_id;   // 1-based; 0: not planned
+  uint64_t offset;      // in that arena
+  bool external;        // its bytes come from a data map, by name
+  bool in_state;        // it is state, or shares the bytes of state
 };
 
 // Null when the table makes sense, else what is wrong with it.

@@ -23,22 +23,22 @@ template <class T>
 struct ArgumentOf;
 
 // How one argument type is read from a Value, and the letter it is checked by.
-#define PENLIGHT_ARGUMENT(cpp_type, char_code, expression)            \
-  template <>                                                         \
-  struct ArgumentOf<cpp_type> {                                       \
-    static constexpr char letter = char_code;                         \
-    static cpp_type get(const Value& value) { return expression; }    \
+#define PENLIGHT_ARGUMENT(cpp_type, char_code, expression)         \
+  template <>                                                      \
+  struct ArgumentOf<cpp_type> {                                    \
+    static constexpr char letter = char_code;                      \
+    static cpp_type get(const Value& value) { return expression; } \
   };
 // The same, and its optional form under the lower-case letter.
-#define PENLIGHT_ARGUMENT_AND_OPTIONAL(cpp_type, char_code, expression)        \
-  PENLIGHT_ARGUMENT(cpp_type, char_code, expression)                           \
-  template <>                                                                  \
-  struct ArgumentOf<Optional<cpp_type>> {                                      \
-    static constexpr char letter = char_code + ('a' - 'A');                    \
-    static Optional<cpp_type> get(const Value& value) {                        \
-      if (value.is_none()) return nullopt;                                     \
-      return Optional<cpp_type>(expression);                                   \
-    }                                                                          \
+#define PENLIGHT_ARGUMENT_AND_OPTIONAL(cpp_type, char_code, expression) \
+  PENLIGHT_ARGUMENT(cpp_type, char_code, expression)                    \
+  template <>                                                           \
+  struct ArgumentOf<Optional<cpp_type>> {                               \
+    static constexpr char letter = char_code + ('a' - 'A');             \
+    static Optional<cpp_type> get(const Value& value) {                 \
+      if (value.is_none()) return nullopt;                              \
+      return Optional<cpp_type>(expression);                            \
+    }                                                                   \
   };
 
 PENLIGHT_ARGUMENT_AND_OPTIONAL(Tensor, 'T', value.as_tensor)

@@ -14,7 +14,8 @@ namespace penlight {
 class ArenaAllocator {
  public:
   ArenaAllocator() : base_(nullptr), size_(0), used_(0), peak_(0) {}
-  ArenaAllocator(void* base, size_t size) : base_(static_cast<uint8_t*>(base)), size_(size), used_(0), peak_(0) {}
+  ArenaAllocator(void* base, size_t size)
+      : base_(static_cast<uint8_t*>(base)), size_(size), used_(0), peak_(0) {}
 
   // Null when the region has not `bytes` left. `alignment` is a power of two.
   void* allocate(size_t bytes, size_t alignment = 16);

@@ -18,11 +18,11 @@ class Program;
 struct TensorInfo {
   ScalarType dtype;
   Dynamism dynamism;
-  bool planned;   // its memory is in an arena
+  bool planned;  // its memory is in an arena
   uint32_t dim;
   int32_t sizes[kMaxDim];  // upper bounds when dynamic
   uint8_t dim_order[kMaxDim];
-  size_t nbytes;  // at the upper bound
+  size_t nbytes;     // at the upper bound
   const char* name;  // fully qualified name of state; null when the file has none
 };
 

@@ -20,7 +20,7 @@ class KernelContext;
 using BoxedKernel = void (*)(KernelContext& ctx, Value** args);
 
 struct Kernel {
-  const char* name;       // "aten::add.out"
+  const char* name;  // "aten::add.out"
   BoxedKernel call;
   const char* signature;  // one letter an argument (boxing.h), for verification
   const char* key;        // "v1/6;0,1|6;0,1" or null: any dtype and dim order

@@ -52,7 +52,8 @@ inline bool is_floating(ScalarType type) {
 }
 
 inline bool is_complex(ScalarType type) {
-  return type == ScalarType::ComplexHalf || type == ScalarType::ComplexFloat || type == ScalarType::ComplexDouble;
+  return type == ScalarType::ComplexHalf || type == ScalarType::ComplexFloat ||
+         type == ScalarType::ComplexDouble;
 }
 
 // Integers, without bool.
@@ -64,10 +65,10 @@ inline bool is_integral(ScalarType type) {
 // The ScalarType of a C++ type, for data_ptr<T>() and dispatch.
 template <class T>
 struct ScalarTypeOf;
-#define PENLIGHT_SCALAR_TYPE(cpp_type, name)                 \
-  template <>                                                \
-  struct ScalarTypeOf<cpp_type> {                            \
-    static constexpr ScalarType value = ScalarType::name;    \
+#define PENLIGHT_SCALAR_TYPE(cpp_type, name)              \
+  template <>                                             \
+  struct ScalarTypeOf<cpp_type> {                         \
+    static constexpr ScalarType value = ScalarType::name; \
   };
 PENLIGHT_SCALAR_TYPE(uint8_t, Byte)
 PENLIGHT_SCALAR_TYPE(int8_t, Char)

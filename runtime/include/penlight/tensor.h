@@ -53,7 +53,9 @@ class Tensor {
 
   SizesRef sizes() const { return {impl_->sizes, impl_->dim}; }
   SizesRef strides() const { return {impl_->strides, impl_->dim}; }
-  ArrayRef<uint8_t> dim_order() const { return {impl_->dim_order, impl_->dim_order ? impl_->dim : size_t{0}}; }
+  ArrayRef<uint8_t> dim_order() const {
+    return {impl_->dim_order, impl_->dim_order ? impl_->dim : size_t{0}};
+  }
 
   // A negative dimension counts from the end. Not checked: see in_range_dim().
   dim_t size(dim_t d) const { return impl_->sizes[d < 0 ? d + impl_->dim : d]; }
