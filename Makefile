@@ -79,7 +79,7 @@ native: $(READY)
 demo: build models ## compile a pretrained network and recognise a photo with it
 	@$(PY) examples/01_photo.py
 
-test: build ## Python tests without the slow ones, then the C++ tests
+test: build models ## Python tests without the slow ones, then the C++ tests
 	@failed=0; $(PY) -m pytest $(PYTEST) -m "not slow" || failed=1; \
 	$(MAKE) --no-print-directory ctest || failed=1; exit $$failed
 
