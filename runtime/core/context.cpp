@@ -44,9 +44,12 @@ const char* obstacle(const TensorImpl& impl, SizesRef sizes) {
   const size_t item = element_size(impl.dtype);
   size_t capacity = item == 0 ? 0 : impl.capacity / item;
   size_t numel = 1;
+  bool empty = false;
   for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] < 0) return "cannot have a negative size";
-    if (sizes[d] == 0) return nullptr;
+    empty |= sizes[d] == 0;
+  }
+  for (size_t d = 0; d < sizes.size() && !empty; ++d) {
     if (static_cast<size_t>(sizes[d]) > capacity / numel) return "has too little memory";
     numel *= static_cast<size_t>(sizes[d]);
   }

@@ -258,11 +258,10 @@ Status Method::run_kernel(size_t index, Message* message) {
     tracer_->end(tracer_, event, context_.status());
   }
   while (context_.status() == Status::Declined) {
-    char name[128], key[512];
+    char name[128], buffer[512];
     instruction_name(index, name, sizeof name);
-    const Kernel* kernel =
-        registry_->find(name, specialisation_key(instruction.args, instruction.arg_count, key, sizeof key),
-                        ++instruction.choice);
+    const char* key = specialisation_key(instruction.args, instruction.arg_count, buffer, sizeof buffer);
+    const Kernel* kernel = registry_->find(name, key, ++instruction.choice);
     if (!kernel) {
       instruction.choice = 0;
       const Kernel* first = registry_->find(name, key);
