@@ -137,6 +137,10 @@ class _Run:
         if op == "aten::_local_scalar_dense":
             self.values[args[1]] = self.values[args[0]].read().item()
             return
+        if op == "dim_order_ops::_to_dim_order_copy.out":  # torch declares it, but runs it only while tracing
+            out = self.values[args[3]]
+            out.write(self.values[args[0]].read().to(getattr(torch, out.spec.dtype.name)))
+            return
         namespace, _, rest = op.partition("::")
         name, _, overload = rest.partition(".")
         target = getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
