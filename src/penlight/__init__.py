@@ -31,7 +31,6 @@ _HOMES = {
     "emit": "penlight.pipeline",
     "export": "penlight.pipeline",
     "load": "penlight.runtime",
-    "lower": "penlight.pipeline",
     "plan_memory": "penlight.pipeline",
     "to_edge": "penlight.pipeline",
 }
