@@ -22,7 +22,7 @@ PYTHON_LAYERS = [
         "errors",
         "ir",
         "program",
-        "ops",
+        "kernels",
         "passes",
         "dialects",
         "quant",
@@ -31,7 +31,7 @@ PYTHON_LAYERS = [
         "memory",
         "emit",
     ),
-    *("pipeline", "backends", "build", "runtime", "device", "devtools", "cli"),
+    *("pipeline", "backends", "build", "runtime", "ops", "device", "devtools", "cli"),
 ]
 CPP_LAYERS = ["core", "program", "kernel", "backend", "exec", "trace", "platform", "hosted"]
 

@@ -34,7 +34,7 @@ _HOMES = {
     "plan_memory": "penlight.pipeline",
     "to_edge": "penlight.pipeline",
 }
-_MODULES = ("errors", "ops", "passes", "runtime")
+_MODULES = ("errors", "kernels", "passes", "runtime")
 
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604
 

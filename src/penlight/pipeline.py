@@ -27,9 +27,9 @@ from penlight.flatten import flatten
 from penlight.flatten.kernels import check_kernels
 from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
 from penlight.ir.plan import PlanProgram
+from penlight.kernels.table import default_table
 from penlight.memory import Algorithm, elide_views, greedy
 from penlight.memory.planner import plan_memory as place_buffers
-from penlight.ops.table import default_table
 from penlight.passes import recipes
 from penlight.passes.base import Pass, Report, count_nodes, remove_dead, run
 from penlight.passes.decompose import decompose

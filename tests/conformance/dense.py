@@ -12,7 +12,7 @@ import torch
 from op_case import CUBE, EMPTY, F32, FLOATS, IMAGE, INDEX, INTS, MAT, REAL, VEC, In, Op, Raw
 
 from penlight.dialects.penlight_ops import twins
-from penlight.ops.table import default_table
+from penlight.kernels.table import default_table
 
 # torch knows the composites that stay whole only after they were asked for.
 twins(default_table(), ("portable",))

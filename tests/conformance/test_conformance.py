@@ -15,8 +15,8 @@ from compare import assert_matches
 from op_case import Case, Op, cases
 from run_op import overload_of, run_op
 
-from penlight.ops.out_variants import by_naming_rule, out_variant
-from penlight.ops.table import default_table
+from penlight.kernels.out_variants import by_naming_rule, out_variant
+from penlight.kernels.table import default_table
 
 TABLES = ("elementwise", "dense", "reduce", "index")
 ROWS: list[Op] = []

@@ -9,7 +9,7 @@ import pytest
 
 from penlight.errors import InvalidInput
 from penlight.ir.dtypes import DType
-from penlight.ops.table import OpTable, default_table, parse_dtypes, parse_row
+from penlight.kernels.table import OpTable, default_table, parse_dtypes, parse_row
 
 
 def test_expressions() -> None:
@@ -51,5 +51,5 @@ def test_the_table_itself() -> None:
 
 
 def test_needs_no_torch() -> None:
-    code = "import sys, penlight.ops.table, penlight.program; assert 'torch' not in sys.modules"
+    code = "import sys, penlight.kernels.table, penlight.program; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

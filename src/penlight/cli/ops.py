@@ -28,7 +28,7 @@ def ops(
 
 
 def _rows() -> list[dict[str, Any]]:
-    from penlight.ops.table import default_table
+    from penlight.kernels.table import default_table
 
     merged: dict[str, dict[str, Any]] = {}
     for row in default_table():
@@ -38,7 +38,7 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def _dtypes(sets: Any) -> str:
-    from penlight.ops.table import DTYPE_SETS
+    from penlight.kernels.table import DTYPE_SETS
 
     def text(dtypes: frozenset[Any]) -> str:
         for name in ("all", "real", "float", "int", "index", "bool"):

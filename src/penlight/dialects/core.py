@@ -18,8 +18,8 @@ from torch._ops import OpOverload
 
 from penlight.dialects.penlight_ops import twins
 from penlight.dialects.recurrent import has_projections, unroll_lstm
-from penlight.ops.out_variants import by_naming_rule, out_variant
-from penlight.ops.table import OpTable
+from penlight.kernels.out_variants import by_naming_rule, out_variant
+from penlight.kernels.table import OpTable
 
 aten = torch.ops.aten
 

@@ -22,7 +22,7 @@ from penlight.errors import IllegalGraph
 from penlight.ir.dtypes import DType
 from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
 from penlight.ir.source import describe
-from penlight.ops.prims import NAMED_PRIMS, PYTHON_PRIMS
+from penlight.kernels.prims import NAMED_PRIMS, PYTHON_PRIMS
 
 CONTROL_FLOW = ("cond", "map_impl", "scan", "while_loop")
 

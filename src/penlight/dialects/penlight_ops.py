@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from penlight.ops.table import OpTable
+from penlight.kernels.table import OpTable
 
 aten = torch.ops.aten
 NAMESPACE = "penlight"

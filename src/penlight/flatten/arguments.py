@@ -11,7 +11,7 @@ from torch.fx import Node
 from penlight.errors import NotSupported
 from penlight.ir.dtypes import DType
 from penlight.ir.plan import BoolList, DoubleList, Number, NumberList, TensorList, TensorValue, Text, Value
-from penlight.ops.out_variants import Parameter
+from penlight.kernels.out_variants import Parameter
 
 # torch.memory_format and torch.layout by their numbers in the C++ enums, as programs carry them.
 _MEMORY_FORMATS = {

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from penlight.errors import NoKernel
 from penlight.ir.plan import KernelCall, PlanProgram, tensors_in
-from penlight.ops.prims import PRIMS
-from penlight.ops.table import OpRow, OpTable
+from penlight.kernels.prims import PRIMS
+from penlight.kernels.table import OpRow, OpTable
 
 
 def check_kernels(program: PlanProgram, table: OpTable, libraries: Sequence[str]) -> None:

@@ -37,7 +37,7 @@ from penlight.ir.plan import (
     View,
 )
 from penlight.ir.source import Source, describe, source_of
-from penlight.ops.out_variants import (
+from penlight.kernels.out_variants import (
     OutVariant,
     by_naming_rule,
     out_variant,
@@ -45,7 +45,7 @@ from penlight.ops.out_variants import (
     program_name,
     view_twin,
 )
-from penlight.ops.prims import NAMED_PRIMS, PRIMS, PYTHON_PRIMS
+from penlight.kernels.prims import NAMED_PRIMS, PRIMS, PYTHON_PRIMS
 
 # What an environment maps a node to: one value, or those of an operator with several results.
 Result = Value | list[Value]

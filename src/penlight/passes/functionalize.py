@@ -24,7 +24,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
-from penlight.ops.out_variants import parameters_of
+from penlight.kernels.out_variants import parameters_of
 
 aten = torch.ops.aten
 

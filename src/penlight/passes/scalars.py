@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
-from penlight.ops.out_variants import out_variant
+from penlight.kernels.out_variants import out_variant
 
 aten = torch.ops.aten
 
