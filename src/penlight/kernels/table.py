@@ -8,7 +8,7 @@ by its header. No torch here: a build from a list of operators needs none.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ class OpRow:
     dtypes: Mapping[str, frozenset[DType]] = field(default_factory=lambda: {"rest": DTYPE_SETS["all"]})
     inplace: tuple[str, ...] = ()
     schema: str | None = None
+    every_target: bool = False  # the user's own: there whatever libraries a target names
 
     def takes(self, argument: str, dtype: DType) -> bool:
         allowed = self.dtypes.get(argument)
@@ -83,12 +84,12 @@ class OpTable:
             self._rows.setdefault(row.op, []).append(row)
 
     def rows(self, op: str, libraries: Iterable[str] | None = None) -> list[OpRow]:
-        """Kernels of `op` in any of `libraries` (all when None), in file order."""
+        """Kernels of `op` in any of `libraries` (all when None) and the user's own, in order."""
         found = self._rows.get(op, [])
         if libraries is None:
             return list(found)
         chosen = set(libraries)
-        return [row for row in found if chosen.intersection(row.libraries)]
+        return [row for row in found if row.every_target or chosen.intersection(row.libraries)]
 
     def names(self) -> list[str]:
         return list(self._rows)
@@ -96,9 +97,9 @@ class OpTable:
     def libraries(self) -> list[str]:
         return list(dict.fromkeys(library for row in self for library in row.libraries))
 
-    def with_rows(self, rows: Iterable[OpRow]) -> OpTable:
-        """This table and more rows, for example of the user's own operators."""
-        return OpTable([*self, *rows])
+    def with_rows(self, rows: Iterable[OpRow], *, first: bool = False) -> OpTable:
+        """This table and more rows, asked after those it has or before them."""
+        return OpTable([*rows, *self] if first else [*self, *rows])
 
     def __contains__(self, op: object) -> bool:
         return op in self._rows
@@ -150,6 +151,37 @@ def table_path() -> Path:
 
 
 @lru_cache(maxsize=1)
-def default_table() -> OpTable:
+def own_table() -> OpTable:
     """Penlight's own kernels."""
     return read_table(table_path())
+
+
+_registered: dict[str, tuple[OpRow, ...]] = {}
+_default: OpTable | None = None
+
+
+def register_rows(rows: Iterable[OpRow], *, library: str) -> None:
+    """Add the kernels of a user's library, for this process; they count for every target.
+
+    They are asked before Penlight's own. Registering a library of the same name again replaces its
+    rows, so that a file can be loaded twice, or changed and loaded again; no rows remove it.
+
+    Args:
+        rows: one for each kernel. `libraries` and `every_target` of each are set here.
+        library: the library's name, which is its key.
+    """
+    global _default
+    found = tuple(replace(row, libraries=(library,), every_target=True) for row in rows)
+    _registered.pop(library, None)
+    if found:
+        _registered[library] = found
+    _default = None
+
+
+def default_table() -> OpTable:
+    """Every kernel this process knows: of the user's libraries, then Penlight's own."""
+    global _default
+    if _default is None:
+        users = [row for rows in _registered.values() for row in rows]
+        _default = own_table().with_rows(users, first=True) if users else own_table()
+    return _default
