@@ -28,9 +28,8 @@ bool read_axis_argument(KernelContext& ctx, const char* name, ArrayRef<int64_t> 
   }
   const int64_t given = list[list.size() == 1 ? 0 : static_cast<size_t>(d)];
   value = static_cast<dim_t>(given);
-  constexpr int64_t kMost = 1 << 30;  // products with sizes, which have 31 bits, fit
-  if (given >= lowest && given <= kMost) return true;
-  ctx.fail(Status::InvalidArgument, "{} is {}, possible are {} to {}", name, given, lowest, kMost);
+  if (given >= lowest && given <= kLargestArgument) return true;
+  ctx.fail(Status::InvalidArgument, "{} is {}, possible are {} to {}", name, given, lowest, kLargestArgument);
   return false;
 }
 

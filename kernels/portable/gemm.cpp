@@ -105,7 +105,6 @@ namespace {
 // Rows contiguous along k: four by four at a time, transposed in registers.
 template <class S>
 inline void transpose_4x4(const S* from, dim_t stride, float* to, dim_t width) {
-  typedef int32_t Lanes __attribute__((vector_size(16)));
   const Vector<float> r0 = load_vector_as<S, float>(from), r1 = load_vector_as<S, float>(from + stride);
   const Vector<float> r2 = load_vector_as<S, float>(from + 2 * stride);
   const Vector<float> r3 = load_vector_as<S, float>(from + 3 * stride);
@@ -119,6 +118,7 @@ inline void transpose_4x4(const S* from, dim_t stride, float* to, dim_t width) {
   store_vector(to + 2 * width, __builtin_shufflevector(t1, t3, 0, 1, 4, 5));
   store_vector(to + 3 * width, __builtin_shufflevector(t1, t3, 2, 3, 6, 7));
 #else
+  typedef int32_t Lanes __attribute__((vector_size(16)));
   const Lanes low{0, 4, 1, 5}, high{2, 6, 3, 7}, first{0, 1, 4, 5}, last{2, 3, 6, 7};
   const Vector<float> t0 = __builtin_shuffle(r0, r1, low), t1 = __builtin_shuffle(r0, r1, high);
   const Vector<float> t2 = __builtin_shuffle(r2, r3, low), t3 = __builtin_shuffle(r2, r3, high);

@@ -48,7 +48,7 @@ struct Any {
   }
   template <class C>
   static C apply(C a, C b) {
-    return (a != C(0)) | (b != C(0)) ? C(1) : C(0);
+    return static_cast<C>((a != C(0)) | (b != C(0)));
   }
 };
 
@@ -59,7 +59,7 @@ struct All {
   }
   template <class C>
   static C apply(C a, C b) {
-    return (a != C(0)) & (b != C(0)) ? C(1) : C(0);
+    return static_cast<C>((a != C(0)) & (b != C(0)));
   }
 };
 
