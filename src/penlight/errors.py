@@ -58,6 +58,12 @@ class InvalidPlan(PenlightError):
     """A memory plan lets two live tensors share bytes, or leaves one without."""
 
 
+class InvalidTable(PenlightError, ValueError):
+    """YAML files of operators, or the kernel sources they name, do not hold together; lists every fault."""
+
+    faults: tuple[object, ...] = ()
+
+
 class FileMissing(PenlightError, FileNotFoundError):
     """There is no file at the path that was given."""
 
@@ -102,3 +108,18 @@ class OutOfMemory(PenlightError, MemoryError):
 
 class RuntimeFailure(PenlightError, RuntimeError):
     """A kernel or delegate failed while a method ran."""
+
+
+class TargetNotFound(PenlightError, KeyError):
+    """No machine of that name to compile for; offers the nearest ones."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
+
+
+class NoToolchain(PenlightError):
+    """No compiler for a target; says what to install."""
+
+
+class BuildFailed(PenlightError):
+    """A compiler, linker or CMake refused; holds what it said."""
