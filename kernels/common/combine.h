@@ -71,12 +71,16 @@ void combine_row(Combine op, char* to, dim_t to_stride, const char* from, dim_t 
 
 }  // namespace detail
 
+PENLIGHT_BY_DTYPES_BEGIN
+
 // Null, with the failure recorded, for a dtype that nothing is computed in.
 inline CombineRow combine_row_for(KernelContext& ctx, ScalarType type) {
   CombineRow row = nullptr;
   dispatch<RealBool>(ctx, type, [&](auto tag) { row = detail::combine_row<typename decltype(tag)::type>; });
   return row;
 }
+
+PENLIGHT_BY_DTYPES_END
 
 // The same for two views of equal sizes.
 inline void combine_views(CombineRow row, Combine op, const View& to, const View& from) {

@@ -26,14 +26,16 @@ ScalarType scalar_dtype(const Scalar& scalar) {
 // `from` in steps of `stride` elements, as `count` elements of a compute type.
 void load(int compute, void* to, ScalarType type, const void* from, dim_t stride, dim_t count) {
   if (compute == kFloat) load_block(static_cast<float*>(to), type, from, stride, count);
-  if (compute == kDouble) load_block(static_cast<double*>(to), type, from, stride, count);
-  if (compute == kInt) load_block(static_cast<int64_t*>(to), type, from, stride, count);
+  if (kDoubleSelected && compute == kDouble) load_block(static_cast<double*>(to), type, from, stride, count);
+  if (kIntegerSelected && compute == kInt) load_block(static_cast<int64_t*>(to), type, from, stride, count);
 }
 
 void store(int compute, ScalarType type, void* to, dim_t stride, const void* from, dim_t count) {
   if (compute == kFloat) store_block(type, to, stride, static_cast<const float*>(from), count);
-  if (compute == kDouble) store_block(type, to, stride, static_cast<const double*>(from), count);
-  if (compute == kInt) store_block(type, to, stride, static_cast<const int64_t*>(from), count);
+  if (kDoubleSelected && compute == kDouble)
+    store_block(type, to, stride, static_cast<const double*>(from), count);
+  if (kIntegerSelected && compute == kInt)
+    store_block(type, to, stride, static_cast<const int64_t*>(from), count);
 }
 
 struct Buffer {
@@ -109,7 +111,7 @@ struct Run {
       Buffer& made = buffers[kMaxOperands];
       loop(functor, in, made.bytes, some);
       char* here = to + done * stride[0] * out_item;
-      if (op.predicate) {
+      if (kIntegerSelected && op.predicate) {
         int64_t wide[kBlock];
         for (dim_t i = 0; i < some; ++i) wide[i] = made.bytes[i];
         store(kInt, out_dtype, here, stride[0], wide, some);

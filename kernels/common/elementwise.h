@@ -123,27 +123,26 @@ struct BlockOf<F, C, Indices<I...>> {
   }
 };
 
-constexpr bool any_selected(ScalarType a, ScalarType b, ScalarType c) {
-  return dtype_selected(a) || dtype_selected(b) || dtype_selected(c);
-}
+PENLIGHT_BY_DTYPES_BEGIN
 
 template <Domain domain, class F, size_t operands>
 constexpr ElementwiseOp make_op(uint8_t promote_first, uint8_t promote_count) {
   using Positions = typename MakeIndices<operands>::type;
   ElementwiseOp op{};
   if constexpr (domain != Domain::Integral) {
-    if constexpr (any_selected(ScalarType::Float, ScalarType::Half, ScalarType::BFloat16)) {
+    // Functions of floats take integers as float.
+    if constexpr (kFloatSelected || (domain == Domain::Floating && kIntegerSelected)) {
       using Block = BlockOf<F, float, Positions>;
       op.loops[0] = Block::loop;
       op.predicate = same_type<typename Block::Result, bool>;
     }
-    if constexpr (dtype_selected(ScalarType::Double)) {
+    if constexpr (kDoubleSelected) {
       using Block = BlockOf<F, double, Positions>;
       op.loops[1] = Block::loop;
       op.predicate = same_type<typename Block::Result, bool>;
     }
   }
-  if constexpr (domain != Domain::Floating) {
+  if constexpr (domain != Domain::Floating && kIntegerSelected) {
     using Block = BlockOf<F, int64_t, Positions>;
     op.loops[2] = Block::loop;
     op.predicate = same_type<typename Block::Result, bool>;
@@ -158,7 +157,11 @@ constexpr ElementwiseOp make_op(uint8_t promote_first, uint8_t promote_count) {
 template <Domain domain, class F, size_t operands, int promote_first, int promote_count>
 constexpr ElementwiseOp op_of = make_op<domain, F, operands>(promote_first, promote_count);
 
+PENLIGHT_BY_DTYPES_END
+
 }  // namespace detail
+
+PENLIGHT_BY_DTYPES_BEGIN
 
 // Computes `out` from operands that are Tensors or Scalars. Only the dtypes of
 // `promote_count` operands from `promote_first` on decide the compute type; the
@@ -210,5 +213,7 @@ Tensor& map_small(KernelContext& ctx, const F& functor, Tensor& out, const Tenso
   }
   return map<domain>(ctx, functor, out, a, b);
 }
+
+PENLIGHT_BY_DTYPES_END
 
 }  // namespace penlight

@@ -212,21 +212,28 @@ class ReduceLoop {
   DimList outer_, inner_;  // of the results, of the elements that make up each
 };
 
+PENLIGHT_BY_DTYPES_BEGIN
+
 // Calls body(TypeTag<C>{}) with the type that `type` is computed in.
 template <class Body>
 inline bool dispatch_compute(KernelContext& ctx, ScalarType type, Body&& body) {
-  if (type == ScalarType::Double) {
-    if constexpr (dtype_selected(ScalarType::Double)) body(TypeTag<double>{});
-  } else if (is_floating(type)) {
-    body(TypeTag<float>{});
-  } else if (type == ScalarType::Bool || (type >= ScalarType::Byte && type <= ScalarType::Long)) {
-    body(TypeTag<int64_t>{});
-  } else {
-    ctx.fail(Status::NotSupported, "element type {} is not supported here", dtype_name(type));
-    return false;
+  const bool integer = type == ScalarType::Bool || (type >= ScalarType::Byte && type <= ScalarType::Long);
+  if constexpr (kDoubleSelected) {
+    if (type == ScalarType::Double) return body(TypeTag<double>{}), true;
   }
-  return true;
+  if constexpr (kFloatSelected) {
+    if (is_floating(type) && type != ScalarType::Double) return body(TypeTag<float>{}), true;
+  }
+  if constexpr (kIntegerSelected) {
+    if (integer) return body(TypeTag<int64_t>{}), true;
+  }
+  (void)body;
+  (void)integer;
+  ctx.fail(Status::NotSupported, "element type {} is not supported here", dtype_name(type));
+  return false;
 }
+
+PENLIGHT_BY_DTYPES_END
 
 namespace detail {
 

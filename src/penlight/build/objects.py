@@ -1,0 +1,125 @@
+"""Objects, compiled in parallel and kept by content.
+
+An object is found again by everything it depends on: the compiler and its flags,
+the file, and every file of ours that it includes. Two builds of different models
+share what they have in common, and a build that changes nothing compiles nothing.
+The store is in the user's cache folder, or where PENLIGHT_CACHE says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from penlight.build.sources import SourceTree
+from penlight.build.toolchain import Toolchain
+
+_LIMIT = 512 << 20  # bytes; the oldest objects beyond it are dropped
+_FORMAT = "1"  # a change of what is stored forgets what was
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One file to compile."""
+
+    source: Path
+    defines: tuple[str, ...] = ()
+    includes: tuple[Path, ...] = ()
+    optimize: str = "-Os"
+    also: tuple[Path, ...] = ()  # files the compiler reads beside those that are included
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Objects in the order of their units, and how much there was to do."""
+
+    objects: list[Path]
+    made: int
+
+
+def compile_units(
+    toolchain: Toolchain, tree: SourceTree, units: Sequence[Unit], *, jobs: int | None = None
+) -> Compiled:
+    """Compile what the store does not have.
+
+    Raises:
+        BuildFailed: of the first file, in their order, that does not compile.
+    """
+    store = _store()
+    digests: dict[Path, bytes] = {}
+    paths = [store / f"{_key(toolchain, tree, unit, digests)}.o" for unit in units]
+    missing = {path: unit for path, unit in zip(paths, units, strict=True) if not path.exists()}
+    if missing:
+        with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+            waiting = [pool.submit(_compile, toolchain, unit, path) for path, unit in missing.items()]
+            try:
+                for done in waiting:
+                    done.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        _drop_oldest(store)
+    now = time.time()
+    for path in paths:
+        os.utime(path, (now, now))
+    return Compiled(paths, len(missing))
+
+
+def _compile(toolchain: Toolchain, unit: Unit, path: Path) -> None:
+    part = path.with_name(f"{path.stem}.{os.getpid()}.part.o")  # whole files only, whoever else builds
+    try:
+        toolchain.compile(
+            unit.source, part, defines=unit.defines, includes=unit.includes, optimize=unit.optimize
+        )
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def cache_folder() -> Path:
+    """Penlight's folder for what can be made again."""
+    given = os.environ.get("PENLIGHT_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penlight"
+
+
+def _store() -> Path:
+    store = cache_folder() / "objects"
+    store.mkdir(parents=True, exist_ok=True)
+    return store
+
+
+def _key(toolchain: Toolchain, tree: SourceTree, unit: Unit, digests: dict[Path, bytes]) -> str:
+    key = hashlib.blake2b(digest_size=20)
+    flags = [_FORMAT, toolchain.key, str(toolchain.target), unit.optimize, *unit.defines]
+    key.update("\0".join(flags).encode())
+    for path in (*tree.closure(unit.source), *(file.resolve() for file in unit.also)):
+        if path not in digests:
+            digests[path] = hashlib.blake2b(path.read_bytes(), digest_size=20).digest()
+        # Names as the tree has them: another checkout with the same files shares objects. A file of
+        # the user's own keeps its place, which messages of its kernels name.
+        name = path.relative_to(tree.root) if path.is_relative_to(tree.root) else path
+        key.update(f"\0{name}\0".encode() + digests[path])
+    return key.hexdigest()
+
+
+def _drop_oldest(store: Path) -> None:
+    files = []
+    for path in store.glob("*.o"):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue  # another build's
+        files.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files)[: -1 if files else None]:
+        if total <= _LIMIT:
+            break
+        path.unlink(missing_ok=True)
+        total -= size

@@ -1,0 +1,226 @@
+"""What programs need of a binary: operators, the dtypes each is used with, backends.
+
+Read from .pte files, from lists of operators and from YAML, and joined. A kernel
+file is compiled for the dtypes that are collected here and for no others, so an
+instruction counts with everything its kernel may come to compute in: the dtypes
+of its tensors, what two of them promote to, and float32 where a floating scalar
+meets integers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penlight.errors import InvalidInput
+from penlight.ir.dtypes import DType
+from penlight.kernels.prims import PRIMS
+from penlight.kernels.table import DTYPE_SETS, parse_dtypes
+from penlight.program import Contents, read
+from penlight.program.structs import (
+    DelegateCall,
+    Double,
+    KernelCall,
+    Method,
+    OptionalTensorList,
+    Tensor,
+    TensorList,
+    Value,
+)
+
+ALL_DTYPES = DTYPE_SETS["all"]
+_INTEGERS = DTYPE_SETS["int"] | DTYPE_SETS["bool"]
+
+
+@dataclass
+class Use:
+    """How one operator is used."""
+
+    dtypes: set[DType] = field(default_factory=set)
+    # Dim orders and dtypes of the tensors of a call, as the keys of specialised kernels spell them.
+    keys: set[str] = field(default_factory=set)
+    needed_by: list[str] = field(default_factory=list)  # "model.pte, method forward"
+
+    def join(self, other: Use) -> None:
+        self.dtypes |= other.dtypes
+        self.keys |= other.keys
+        self.needed_by += [name for name in other.needed_by if name not in self.needed_by]
+
+
+@dataclass
+class Selection:
+    """Operators and backends, with who needs them."""
+
+    operators: dict[str, Use] = field(default_factory=dict)
+    backends: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, operator: str, use: Use) -> None:
+        self.operators.setdefault(operator, Use()).join(use)
+
+    def join(self, other: Selection) -> None:
+        for operator, use in other.operators.items():
+            self.add(operator, use)
+        for backend, needed_by in other.backends.items():
+            listed = self.backends.setdefault(backend, [])
+            listed += [name for name in needed_by if name not in listed]
+
+    def every_dtype(self) -> Selection:
+        """The same operators with dtype selection off."""
+        wide = Selection(backends=dict(self.backends))
+        for operator, use in self.operators.items():
+            wide.add(operator, Use(set(ALL_DTYPES), set(use.keys), list(use.needed_by)))
+        return wide
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Rows that select_from_yaml() reads."""
+        return [
+            {"op": operator, "dtypes": "+".join(dtype.name for dtype in sorted(use.dtypes))}
+            for operator, use in sorted(self.operators.items())
+        ]
+
+
+def select_from_models(paths: Iterable[str | os.PathLike[str]]) -> Selection:
+    """The union of what .pte files need.
+
+    Raises:
+        InvalidProgram: a file is damaged or no program.
+    """
+    selection = Selection()
+    for path in paths:
+        selection.join(select_from_contents(read(path), Path(path).name))
+    return selection
+
+
+def select_from_contents(contents: Contents, name: str) -> Selection:
+    """What one program needs; `name` is for messages."""
+    selection = Selection()
+    for method in contents.methods:
+        where = f"{name}, method {method.name}"
+        for instruction in method.instructions:
+            if isinstance(instruction, KernelCall):
+                operator = str(method.operators[instruction.op])
+                if operator not in PRIMS:
+                    tensors = list(_tensors(method, instruction.args))
+                    use = Use(_dtypes_of_call(method, instruction, tensors), {key_of(tensors)}, [where])
+                    selection.add(operator, use)
+            elif isinstance(instruction, DelegateCall):
+                backend = method.delegates[instruction.delegate].backend
+                selection.join(Selection(backends={backend: [where]}))
+    return selection
+
+
+def key_of(tensors: Iterable[Tensor]) -> str:
+    """Dtypes and dim orders of a call's tensors: `v1/6;0,1|6;0,1`."""
+    return "v1/" + "|".join(
+        f"{int(tensor.dtype)};{','.join(map(str, tensor.dim_order))}" for tensor in tensors
+    )
+
+
+def _tensors(method: Method, args: Iterable[int]) -> Iterator[Tensor]:
+    for index in args:
+        value: Value = method.values[index]
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (TensorList, OptionalTensorList)):
+            yield from _tensors(method, (item for item in value.items if item >= 0))
+
+
+def _dtypes_of_call(method: Method, call: KernelCall, tensors: list[Tensor]) -> set[DType]:
+    dtypes = {tensor.dtype for tensor in tensors}
+    dtypes |= {promote(a, b) for a in dtypes for b in dtypes}
+    if dtypes & _INTEGERS and any(isinstance(method.values[index], Double) for index in call.args):
+        dtypes.add(DType.float32)
+    return dtypes
+
+
+def promote(a: DType, b: DType) -> DType:
+    """What tensors of two dtypes are computed in together."""
+
+    def kind(dtype: DType) -> int:
+        return 0 if dtype is DType.bool else 2 if dtype in DTYPE_SETS["float"] else 1
+
+    if kind(a) != kind(b):
+        return a if kind(a) > kind(b) else b
+    if a is b or a.itemsize != b.itemsize:
+        return a if a.itemsize >= b.itemsize else b
+    if kind(a) == 2:
+        return DType.float32  # float16 and bfloat16
+    return DType.int16 if a.itemsize == 1 else a
+
+
+def select_from_list(operators: Iterable[str]) -> Selection:
+    """Operators by name, `aten::add.out`, or with dtypes, `aten::add.out=float32+int64`."""
+    selection = Selection()
+    for text in operators:
+        operator, _, dtypes = text.strip().partition("=")
+        selection.add(operator.strip(), Use(_parse(dtypes, text), needed_by=["--ops"]))
+    return selection
+
+
+def select_from_yaml(path: Path) -> Selection:
+    """Operators from a YAML file.
+
+    A list of names or of rows `{op: aten::add.out, dtypes: float32+int64}`, as `penlight build --list`
+    prints it; or ExecuTorch's selected_operators.yaml, with `operators` and `et_kernel_metadata`.
+    """
+    import yaml
+
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}", got=error.strerror) from error
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"{path} is not YAML", got=str(error)) from error
+    rows = list(_rows(document)) if isinstance(document, (list, Mapping)) else []
+    if not rows:
+        raise InvalidInput(
+            f"{path} names no operators",
+            got=type(document).__name__,
+            do="write a list of names such as aten::add.out, or of {op: NAME, dtypes: float32}",
+        )
+    selection = Selection()
+    for operator, dtypes in rows:
+        selection.add(operator, Use(dtypes, needed_by=[path.name]))
+    return selection
+
+
+def _rows(document: Any) -> Iterator[tuple[str, set[DType]]]:
+    if isinstance(document, Mapping):
+        metadata = document.get("et_kernel_metadata") or {}
+        for name in {**(document.get("operators") or {}), **metadata}:
+            keys = metadata.get(name) or ["default"]
+            yield str(name), set().union(*(_dtypes_of_key(str(key), str(name)) for key in keys))
+        return
+    for row in document:
+        if isinstance(row, str):
+            yield row, set(ALL_DTYPES)
+        elif isinstance(row, Mapping) and "op" in row:
+            dtypes = row.get("dtypes", "all")
+            text = "+".join(map(str, dtypes)) if isinstance(dtypes, list) else str(dtypes)
+            yield str(row["op"]), _parse(text, str(row))
+        else:
+            raise InvalidInput(
+                "a row of selected operators is a name or {op: NAME, dtypes: ...}", got=str(row)
+            )
+
+
+def _dtypes_of_key(key: str, operator: str) -> set[DType]:
+    if key == "default":
+        return set(ALL_DTYPES)
+    try:
+        found = {DType(int(part.partition(";")[0])) for part in key.removeprefix("v1/").split("|")}
+    except ValueError:
+        raise InvalidInput(
+            f"{operator} has a key that cannot be read", got=key, do="keys look like v1/6;0,1|6;0,1"
+        ) from None
+    return found | {promote(a, b) for a in found for b in found}
+
+
+def _parse(text: str, where: str) -> set[DType]:
+    try:
+        return set(parse_dtypes(text)) if text.strip() else set(ALL_DTYPES)
+    except InvalidInput as error:
+        raise InvalidInput(error.what, where=where, got=error.got, do=error.do) from error
