@@ -33,7 +33,7 @@ PYTHON_LAYERS = [
     ),
     *("pipeline", "backends", "build", "runtime", "ops", "device", "devtools", "cli"),
 ]
-CPP_LAYERS = ["core", "program", "kernel", "backend", "exec", "trace", "platform", "hosted"]
+CPP_LAYERS = ["core", "plugin", "program", "kernel", "backend", "exec", "trace", "platform", "hosted"]
 
 # What the runtime asks of the C library; a bare-metal program brings its own.
 CORE_SYMBOLS = {"memcpy", "memmove", "memset", "memcmp", "strlen", "strcmp", "_GLOBAL_OFFSET_TABLE_"}

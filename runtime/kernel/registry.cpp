@@ -1,3 +1,4 @@
+#include <penlight/library.h>
 #include <penlight/registry.h>
 #include <string.h>
 
@@ -39,9 +40,8 @@ bool same_key(const char* a, const char* b) { return a == b || (a && b && strcmp
 }  // namespace
 
 Status KernelRegistry::add(KernelLibrary& library, Message* message) {
-  KernelLibrary** last = &first_;
-  for (; *last; last = &(*last)->next) {
-    KernelLibrary& other = **last;
+  for (const KernelLibrary* known = first_; known; known = known->next) {
+    const KernelLibrary& other = *known;
     if (&other == &library) return Status::Ok;
     if (strcmp(other.name, library.name) != 0) continue;
     for (size_t i = 0; i < library.count; ++i) {
@@ -59,9 +59,15 @@ Status KernelRegistry::add(KernelLibrary& library, Message* message) {
       return Status::InvalidState;
     }
   }
+  append(library);
+  return Status::Ok;
+}
+
+void KernelRegistry::append(KernelLibrary& library) {
+  KernelLibrary** last = &first_;
+  while (*last) last = &(*last)->next;
   library.next = nullptr;
   *last = &library;
-  return Status::Ok;
 }
 
 const Kernel* KernelRegistry::find(const char* name, const char* key, size_t skip) const {
@@ -84,9 +90,14 @@ const Kernel* KernelRegistry::find(const char* name, const char* key, size_t ski
   return found;
 }
 
-KernelRegistry& default_registry() {
-  static KernelRegistry registry;
-  return registry;
+namespace {
+KernelRegistry shared;  // constant-initialised: there before any static constructor runs
 }
+
+KernelRegistry& default_registry() { return shared; }
+
+// Two kernels for one key are both kept, and the first one linked is asked first:
+// nobody could be told of it yet. A registry that is made of this one refuses.
+void detail::join(OperatorRecord& record) { shared.append(record.library); }
 
 }  // namespace penlight

@@ -20,7 +20,15 @@ namespace penlight {
 namespace detail {
 
 template <class T>
-struct ArgumentOf;
+constexpr bool kNever = false;
+
+template <class T>
+struct ArgumentOf {
+  static_assert(kNever<T>,
+                "a kernel cannot have a parameter of this type: penlight/boxing.h lists those it can");
+  static constexpr char letter = '?';
+  static T get(const Value&);
+};
 
 // How one argument type is read from a Value, and the letter it is checked by.
 #define PENLIGHT_ARGUMENT(cpp_type, char_code, expression)         \
@@ -78,30 +86,47 @@ struct MakeIndices<0, I...> {
   using type = Indices<I...>;
 };
 
-template <auto function>
-struct Boxing;
+// What a kernel is called with first, made for one call; headers for kernels of other
+// projects add their own kinds of context here.
+template <class T>
+struct ContextOf {
+  static constexpr bool is_context = false;
+};
+template <>
+struct ContextOf<KernelContext&> {
+  static constexpr bool is_context = true;
+  KernelContext& context;
+};
 
-template <class Result, class... Args, Result (*function)(KernelContext&, Args...)>
-struct Boxing<function> {
-  static constexpr char letters[] = {ArgumentOf<Args>::letter..., '\0'};
+template <class Function>
+struct FunctionOf;
+template <class Result_, class First_, class... Rest>
+struct FunctionOf<Result_ (*)(First_, Rest...)> {
+  using Result = Result_;
+  using First = First_;
+  static_assert(ContextOf<First>::is_context, "the first parameter of a kernel is KernelContext&");
+  static constexpr char letters[] = {ArgumentOf<Rest>::letter..., '\0'};
 
-  static void call(KernelContext& ctx, Value** args) {
-    unpack(ctx, args, typename MakeIndices<sizeof...(Args)>::type{});
-  }
-
-  template <size_t... I>
+  template <auto function, size_t... I>
   static void unpack(KernelContext& ctx, Value** args, Indices<I...>) {
     (void)args;
-    function(ctx, ArgumentOf<Args>::get(*args[I])...);
+    ContextOf<First> first{ctx};
+    function(first.context, ArgumentOf<Rest>::get(*args[I])...);
+  }
+  template <auto function>
+  static void call(KernelContext& ctx, Value** args) {
+    unpack<function>(ctx, args, typename MakeIndices<sizeof...(Rest)>::type{});
   }
 };
+template <class Result, class... Args>
+struct FunctionOf<Result (*)(Args...) noexcept> : FunctionOf<Result (*)(Args...)> {};
 
 }  // namespace detail
 
 template <auto function>
-constexpr BoxedKernel boxed = &detail::Boxing<function>::call;
+constexpr BoxedKernel boxed = &detail::FunctionOf<decltype(function)>::template call<function>;
 
 template <auto function>
-constexpr const char* signature = detail::Boxing<function>::letters;
+constexpr const char* signature = detail::FunctionOf<decltype(function)>::letters;
 
 }  // namespace penlight

@@ -44,6 +44,9 @@ class KernelRegistry {
   // holds a kernel for the same operator and key: the message names both.
   Status add(KernelLibrary& library, Message* message = nullptr);
 
+  // The same without asking whether it fits with the others.
+  void append(KernelLibrary& library);
+
   // The kernel number `skip` (from 0, in order of preference) that fits `name`
   // and `key`; null when there is none. `key` is null when nothing is known of
   // the arguments.
