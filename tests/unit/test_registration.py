@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from penlight.build import registration
-from penlight.build.registration import TableError, generate
+from penlight.build.registration import generate, own_library
+from penlight.errors import InvalidTable
+from penlight.kernels.table import own_table
 
+OPS = Path(registration.__file__).parents[3] / "kernels" / "ops.yaml"
 KERNELS = """\
 #include <penlight/kernel.h>
 
@@ -69,7 +72,7 @@ def test_table_is_sorted_and_declares_what_files_define(tree: Path) -> None:
     )
     assert '"kernels/portable/sample.cpp"}' in text
     assert "aten::other.out" not in text
-    assert 'KernelLibrary portable_library = {"portable", kKernels, 2, true, nullptr};' in text
+    assert 'KernelLibrary portable_library = {"portable", kPortableKernels, 2, true, nullptr};' in text
 
 
 def test_what_kernels_share_is_not_a_kernel(tree: Path) -> None:
@@ -88,30 +91,39 @@ def test_unchanged_table_keeps_its_time_stamp(tree: Path) -> None:
 def refusal(tree: Path, *, rows: str = ROWS, kernels: str = KERNELS) -> str:
     (tree / "kernels" / "ops.yaml").write_text(rows)
     (tree / "kernels" / "portable" / "sample.cpp").write_text(kernels)
-    with pytest.raises(TableError) as caught:
+    with pytest.raises(InvalidTable) as caught:
         table(tree)
     assert not (tree / "table.cpp").exists()
-    return str(caught.value)
+    return "\n".join(str(fault).replace(f"{tree}/", "") for fault in caught.value.faults)
 
 
-def test_row_without_kernel_says_where_one_is_expected(tree: Path) -> None:
-    text = refusal(tree, rows=ROWS + '- {op: "aten::abs.out", kernel: abs_out}\n')
+def test_row_without_kernel_says_what_is_expected(tree: Path) -> None:
+    text = refusal(tree, rows=ROWS + '- {op: "aten::relu6.out", kernel: relu6_out}\n')
     assert text == (
-        "aten::abs.out: no kernel abs_out in kernels/portable/*.cpp "
-        "(expected `Tensor& abs_out(KernelContext& ctx, ...) {` at the start of a line)"
+        "kernels/ops.yaml:4:8: aten::relu6.out: no kernel relu6_out in the sources; "
+        "did you mean 'penlight::portable::relu_out'?\n"
+        "  expected Tensor& relu6_out(KernelContext& ctx, ...)"
     )
 
 
-def test_two_rows_of_one_operator(tree: Path) -> None:
+def test_two_rows_of_one_operator_name_both_places(tree: Path) -> None:
     text = refusal(tree, rows=ROWS + '- {op: "aten::relu.out", kernel: relu_out}\n')
-    assert text == "aten::relu.out has two rows in library portable"
+    assert text == (
+        "kernels/ops.yaml:4:8: aten::relu.out has a row already in library portable; "
+        "first in kernels/ops.yaml:2:8"
+    )
 
 
 def test_kernel_defined_twice_names_both_places(tree: Path) -> None:
-    again = "Tensor& relu_out(KernelContext& ctx, Tensor& out) {\n}\n\n}  // namespace penlight::portable\n"
+    again = (
+        "Tensor& relu_out(KernelContext& ctx, Tensor& out) {\n}\n\n"
+        "Tensor& relu_out(KernelContext& ctx, const Tensor& x, Tensor& out) {\n}\n\n"
+        "}  // namespace penlight::portable\n"
+    )
     text = refusal(tree, kernels=KERNELS.replace("}  // namespace penlight::portable\n", again))
     assert text == (
-        "kernel relu_out is defined twice: kernels/portable/sample.cpp:15 and kernels/portable/sample.cpp:24"
+        "kernels/portable/sample.cpp:24: kernel penlight::portable::relu_out is defined twice; "
+        "first in kernels/portable/sample.cpp:15 (give overloads names of their own)"
     )
 
 
@@ -127,12 +139,16 @@ def test_kernel_outside_its_namespace(tree: Path) -> None:
 
 def test_all_faults_are_told_at_once(tree: Path) -> None:
     text = refusal(tree, rows='- {op: "aten::abs.out", kernel: abs_out}\n')
-    assert len(text.splitlines()) == 3
+    places = [line.split(": ")[0] for line in text.splitlines() if not line.startswith(" ")]
+    assert places == ["kernels/ops.yaml:1:8", *(f"kernels/portable/sample.cpp:{line}" for line in (15, 20))]
 
 
 def test_broken_yaml(tree: Path) -> None:
-    assert refusal(tree, rows="- {op: [").startswith("ops.yaml is not YAML: ")
-    assert "needs `op` and `kernel`" in refusal(tree, rows='- {op: "aten::abs.out"}\n')
+    text = refusal(tree, rows="- {op: [")
+    assert text == "kernels/ops.yaml:2:1: is not YAML: did not find expected node content"
+    assert refusal(tree, rows="op: x") == (
+        "kernels/ops.yaml:1:1: the file must be a list of operators (`- op: ...`), not a mapping"
+    )
 
 
 def test_script_needs_no_package(tree: Path) -> None:
@@ -144,11 +160,16 @@ def test_script_needs_no_package(tree: Path) -> None:
     (tree / "kernels" / "ops.yaml").write_text('- {op: "aten::abs.out", kernel: abs_out}\n')
     done = subprocess.run([*script, "-o", str(output)], capture_output=True, text=True, cwd=tree)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: aten::abs.out: no kernel abs_out")
+    assert done.stderr.startswith(f"error: {tree}/kernels/ops.yaml:1:8: aten::abs.out: no kernel abs_out")
 
 
-def test_the_projects_own_table_is_complete() -> None:
-    ops = Path(registration.__file__).parents[3] / "kernels" / "ops.yaml"
-    definitions = registration.find_definitions(ops.parent / "portable")
-    _, faults = registration.match_rows(registration.read_rows(ops, "portable"), definitions, "portable")
-    assert faults == []
+@pytest.mark.parametrize("library", own_table().libraries())
+def test_the_projects_own_table_is_complete(library: str) -> None:
+    table, faults = own_library(OPS, library)
+    assert faults == [] and len(table.entries) > 0
+
+
+def test_a_table_of_some_operators_names_the_files_they_need() -> None:
+    table, _ = own_library(OPS, "portable", only={"aten::relu.out", "aten::softmax.int_out"})
+    assert [entry.op for entry in table.entries] == ["aten::relu.out"]
+    assert table.sources() == ["kernels/portable/activation.cpp"]

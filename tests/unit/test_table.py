@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from penlight.errors import InvalidInput
+from penlight.errors import InvalidInput, InvalidTable
 from penlight.ir.dtypes import DType
 from penlight.kernels.table import (
     OpRow,
@@ -15,7 +16,7 @@ from penlight.kernels.table import (
     default_table,
     own_table,
     parse_dtypes,
-    parse_row,
+    read_table,
     register_rows,
 )
 
@@ -27,26 +28,40 @@ def test_expressions() -> None:
         parse_dtypes("float+int65")
 
 
-def test_rest_stands_for_arguments_not_named() -> None:
-    row = parse_row({"op": "a::b.out", "kernel": "b_out", "dtypes": {"index": "index", "rest": "float"}})
+def table_of(folder: Path, text: str) -> OpTable:
+    (folder / "ops.yaml").write_text(text)
+    return read_table(folder / "ops.yaml")
+
+
+def test_rest_stands_for_arguments_not_named(tmp_path: Path) -> None:
+    table = table_of(tmp_path, '- {op: "a::b.out", kernel: b_out, dtypes: {index: index, rest: float}}')
+    (row,) = table.rows("a::b.out")
     assert row.takes("index", DType.int32) and not row.takes("index", DType.float32)
     assert row.takes("self", DType.float16) and not row.takes("out", DType.int32)
     assert row.libraries == ("portable",)
 
 
-def test_wrong_rows_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="unknown key"):
-        parse_row({"op": "a::b", "kernel": "b", "dtype": "all"})
-    with pytest.raises(InvalidInput, match="needs"):
-        parse_row({"op": "a::b"})
-
-
-def test_libraries_are_chosen() -> None:
-    rows = [
-        parse_row({"op": "a::b", "kernel": "b", "in": ["portable"]}),
-        parse_row({"op": "a::b", "kernel": "c", "in": ["fast"]}),
+def test_wrong_rows_are_refused_with_their_place(tmp_path: Path) -> None:
+    wrong = """\
+- {op: "a::b", kernel: b, dtype: all}
+- {op: "a::c", dtypes: all}
+- {op: c, kernel: c, dtypes: float+int65}
+- {op: "a::b", kernel: b2}
+"""
+    with pytest.raises(InvalidTable) as caught:
+        table_of(tmp_path, wrong)
+    assert [str(fault).split("ops.yaml:")[1].split(";")[0] for fault in caught.value.faults] == [
+        "1:27: unknown key 'dtype'",
+        "2:3: an entry with no `kernel`",
+        "3:8: operator 'c' has no namespace: write aten::c",
+        "3:30: unknown dtype or set of dtypes 'int65': use a set (float, int, real, bool, all, index) or a dtype",
+        "4:8: a::b has a row already in library portable",
     ]
-    table = OpTable(rows)
+
+
+def test_libraries_are_chosen(tmp_path: Path) -> None:
+    rows = '- {op: "a::b", kernel: b, in: [portable]}\n- {op: "a::b", kernel: c, in: [fast]}\n'
+    table = table_of(tmp_path, rows)
     assert [row.kernel for row in table.rows("a::b", ["fast"])] == ["c"]
     assert table.rows("a::c") == [] and "a::b" in table and len(table) == 2
 

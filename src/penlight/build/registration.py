@@ -1,166 +1,192 @@
-"""Write the registration table of a kernel library from kernels/ops.yaml.
+"""Write the C++ registration tables of kernel libraries: Penlight's own, and the user's.
 
-Stands alone: the build runs it as a script before the package exists, with
-nothing but the standard library and PyYAML::
+The build runs it as a script before the package is installed; it then takes the
+package from the tree it lies in, and needs nothing but PyYAML::
 
     python registration.py kernels/ops.yaml portable -o portable_table.cpp
 
-A kernel is found by its definition at the start of a line in a file of
-`kernels/<library>/`, inside `namespace penlight::<library>`::
-
-    Tensor& relu_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
-
-Templates, `static` functions and anonymous namespaces hold what kernels share,
-so they are passed over. The declaration in the table is the definition's own
-text, and boxing.h derives from its type how arguments are read and checked.
+A kernel of Penlight's is found by its definition in a file of `kernels/<library>/`,
+inside `namespace penlight::<library>`. The declaration in the table is the
+definition's own text, and boxing.h derives from its type how arguments are read and
+checked.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
+if __name__ == "__main__":
+    # Not the folder of this file, where modules may have the names of others.
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-_DEFINITION = re.compile(r"^(Tensor&|void) (\w+)\(\s*(KernelContext& [^;{]*?)\)\s*\{", re.MULTILINE)
-_NAMESPACE = re.compile(r"^(?:namespace\s*([\w:]*)\s*\{|\}\s*// namespace.*)", re.MULTILINE)
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-
-
-class TableError(Exception):
-    """ops.yaml and the kernel files do not fit together; one line for each fault."""
+from penlight.errors import InvalidInput, PenlightError, WriteFailed
+from penlight.kernels.bind import Entry, Table, bind
+from penlight.kernels.library import Schemas, find_duplicates, read_library, read_rows
+from penlight.kernels.merge import Merged, merge
+from penlight.kernels.places import Fault, Faults
+from penlight.kernels.rows import OpRow
+from penlight.kernels.sources import scan
 
 
 @dataclass(frozen=True)
-class Definition:
-    """A kernel as its source file defines it."""
+class LibraryFiles:
+    """What the user gives for one library."""
 
     name: str
-    declaration: str  # "Tensor& relu_out(KernelContext& ctx, ...)"
-    source: str  # "kernels/portable/activation.cpp"
-    line: int
+    files: tuple[Path, ...]
 
 
-def read_rows(ops: Path, library: str) -> list[dict[str, object]]:
-    """The rows of ops.yaml that are in `library`."""
-    try:
-        rows = yaml.safe_load(ops.read_text()) or []
-    except yaml.YAMLError as error:
-        raise TableError(f"{ops.name} is not YAML: {error}") from error
-    for row in rows:
-        if not isinstance(row, dict) or not row.get("op") or not row.get("kernel"):
-            raise TableError(f"{ops.name}: a row needs `op` and `kernel`, got {row}")
-    return [row for row in rows if library in row.get("in", ["portable"])]
+def own_library(ops: Path, library: str, *, only: Container[str] | None = None) -> tuple[Table, list[Fault]]:
+    """The table of one of Penlight's libraries, and what does not fit.
 
-
-def find_definitions(folder: Path) -> list[Definition]:
-    """Every kernel that the files of a library define, in order."""
-    root = folder.parent.parent
-    return [
-        found
-        for path in sorted(folder.glob("*.cpp"))
-        for found in _definitions_of(path, path.relative_to(root).as_posix(), folder.name)
-    ]
-
-
-def _definitions_of(path: Path, source: str, library: str) -> list[Definition]:
-    text = path.read_text()
-    # Where namespaces open and close; the innermost one decides.
-    scopes: list[tuple[int, str | None]] = [(m.start(), m[1]) for m in _NAMESPACE.finditer(text)]
-    found = []
-    for match in _DEFINITION.finditer(text):
-        stack: list[str] = []
-        for start, name in scopes:
-            if start > match.start():
-                break
-            if name is None:
-                if stack:
-                    stack.pop()
-            else:
-                stack.append(name)
-        before = text[: match.start()].rstrip()
-        if "" in stack or before.rsplit("\n", 1)[-1].lstrip().startswith("template"):
-            continue
-        line = text.count("\n", 0, match.start()) + 1
-        if "::".join(stack) != f"penlight::{library}":
-            raise TableError(f"{source}:{line}: {match[2]} is not in namespace penlight::{library}")
-        parameters = " ".join(_COMMENT.sub("", match[3]).split())
-        found.append(Definition(match[2], f"{match[1]} {match[2]}({parameters})", source, line))
-    return found
-
-
-def match_rows(
-    rows: list[dict[str, object]], definitions: list[Definition], library: str
-) -> tuple[list[tuple[str, Definition]], list[str]]:
-    """Pair each row's operator with its kernel, sorted by operator; and what does not fit."""
-    faults = []
-    kernels: dict[str, Definition] = {}
+    Args:
+        ops: kernels/ops.yaml; the library's folder lies beside it.
+        library: name of the library and of its folder.
+        only: operators to register; all when None.
+    """
+    faults = Faults()
+    rows = read_rows(ops, faults)
+    find_duplicates(rows, faults)
+    if faults.found:
+        return Table(library, []), faults.found
+    rows = [row for row in rows if library in row.libraries]
+    folder = ops.parent / library
+    definitions = scan(sorted(folder.glob("*.cpp")), faults, root=folder.parent.parent)
+    namespace = f"penlight::{library}"
     for definition in definitions:
-        first = kernels.setdefault(definition.name, definition)
-        if first is not definition:
-            faults.append(
-                f"kernel {definition.name} is defined twice: "
-                f"{first.source}:{first.line} and {definition.source}:{definition.line}"
-            )
-    table: dict[str, Definition] = {}
-    for row in rows:
-        op, kernel = str(row["op"]), str(row["kernel"])
-        if op in table:
-            faults.append(f"{op} has two rows in library {library}")
-        elif kernel in kernels:
-            table[op] = kernels[kernel]
-        else:
-            faults.append(
-                f"{op}: no kernel {kernel} in kernels/{library}/*.cpp "
-                f"(expected `Tensor& {kernel}(KernelContext& ctx, ...) {{` at the start of a line)"
-            )
-    named = {str(row["kernel"]) for row in rows}
+        if definition.namespace != namespace:
+            faults.add(definition.place, f"{definition.name} is not in namespace {namespace}")
+    named = {row.kernel for row in rows}
     for definition in definitions:
         if definition.name not in named:
-            faults.append(
-                f"{definition.source}:{definition.line}: no row of ops.yaml names {definition.name}"
+            faults.add(definition.place, f"no row of {ops.name} names {definition.name}")
+    chosen = [row for row in rows if only is None or row.op in only]
+    return bind(library, chosen, definitions, faults), faults.found
+
+
+def user_tables(
+    libraries: Sequence[LibraryFiles],
+    sources: Iterable[Path] | None = None,
+    *,
+    schemas: Schemas | None = None,
+    own: Mapping[str, OpRow] | None = None,
+    only: Container[str] | None = None,
+) -> tuple[list[Table], Merged, list[Fault]]:
+    """The tables of the user's libraries, in order of preference; each holds what is left for it.
+
+    Args:
+        libraries: their YAML files; the first is preferred.
+        sources: C++ files with their kernels; None when there are none, and kernels are declared as
+            their schemas ask.
+        schemas: knows the operators that files name without their schema.
+        own: Penlight's kernels by operator, which stand in for ExecuTorch's.
+        only: operators to register; all when None.
+
+    Returns: tables, who serves what, and warnings.
+
+    Raises:
+        InvalidTable: everything that is wrong, with its places.
+    """
+    faults = Faults()
+    read = []
+    for library in libraries:
+        if not library.name.isidentifier():
+            raise InvalidInput(
+                f"{library.name!r} cannot name a kernel library",
+                do="give it a name of letters, digits and _: NAME=functions.yaml",
             )
-    return sorted(table.items(), key=lambda item: item[0].encode()), faults
+        read.append(read_library(library.files, library.name, schemas=schemas))
+        faults.warnings += read[-1].warnings
+    definitions = None if sources is None else scan(sources, faults)
+    # Each library is checked in full; what another serves in its place need not be used.
+    for lib in read:
+        bind(lib.name, lib.rows, definitions, faults, own=own)
+    faults.check()
+    merged = merge(read, only=only)
+    tables = [bind(lib.name, merged.rows(lib.name), definitions, faults, own=own) for lib in read]
+    used = {entry.function for table in tables for entry in table.entries}
+    for definition in definitions or ():
+        if only is None and definition.qualified not in used:
+            faults.warn(definition.place, f"nothing registers kernel {definition.qualified}")
+    return tables, merged, faults.warnings
 
 
-def render(table: list[tuple[str, Definition]], library: str) -> str:
-    """The C++ source of the table."""
+def render(tables: Sequence[Table], origin: str) -> str:
+    """The C++ source of tables, from `origin`: the names of the files they were made of."""
+    names = ", ".join(table.name for table in tables)
     lines = [
-        f"// Kernel table of the {library} library: generated from kernels/ops.yaml by",
-        "// src/penlight/build/registration.py when the library is built.",
+        f"// Kernel table of {names}: generated by penlight/build/registration.py",
+        f"// from {origin}.",
         "#include <penlight/kernel.h>",
-        "#include <penlight/libraries.h>",
         "",
-        f"namespace penlight::{library} {{",
     ]
-    source = ""
-    for definition in sorted({d for _, d in table}, key=lambda d: (d.source, d.line)):
-        if definition.source != source:
-            source = definition.source
-            lines += ["", f"// {source}"]
-        lines.append(f"{definition.declaration};")
-    lines += ["", f"}}  // namespace penlight::{library}", "", "namespace penlight {"]
-    if table:
-        lines += ["namespace {", "", "const Kernel kKernels[] = {"]
-        for op, definition in table:
-            function = f"&{library}::{definition.name}"
-            lines.append(
-                f'    {{"{op}", boxed<{function}>, signature<{function}>, nullptr, "{definition.source}"}},'
-            )
-        lines += ["};", "", "}  // namespace"]
-    kernels = "kKernels" if table else "nullptr"
-    lines += [
-        "",
-        f'KernelLibrary {library}_library = {{"{library}", {kernels}, {len(table)}, true, nullptr}};',
-    ]
+    lines += _declarations([entry for table in tables for entry in table.entries])
+    lines += ["namespace penlight {"]
+    for table in tables:
+        # Constants have internal linkage unless they are declared first.
+        lines += ["", f"extern KernelLibrary {table.name}_library;"]
+        if table.entries:
+            lines += ["", f"static const Kernel {_array(table)}[] = {{"]
+            lines += [_row(entry) for entry in table.entries]
+            lines += ["};"]
+        array = _array(table) if table.entries else "nullptr"
+        content = f'{{"{table.name}", {array}, {len(table.entries)}, true, nullptr}}'
+        lines += ["", f"KernelLibrary {table.name}_library = {content};"]
     return "\n".join([*lines, "", "}  // namespace penlight", ""])
 
 
-def generate(ops: Path, library: str, output: Path, *, unfinished: bool = False) -> list[str]:
-    """Write the table of one library; an unchanged table keeps its time stamp.
+def _declarations(entries: list[Entry]) -> list[str]:
+    """Every kernel once, by namespace, then by the file that defines it."""
+    spaces: dict[str, dict[str, dict[str, None]]] = {}
+    for entry in entries:
+        space = entry.function.rpartition("::")[0]
+        spaces.setdefault(space, {}).setdefault(entry.source or "", {})[entry.declaration] = None
+    lines = []
+    for space, sources in sorted(spaces.items()):
+        own = space == "penlight" or space.startswith("penlight::")
+        if space:
+            lines.append(f"namespace {space} {{")
+        if not own:
+            lines.append("using namespace penlight;")
+        for source, declarations in sorted(sources.items()):
+            lines += ["", *([f"// {source}"] if source else [])]
+            lines += [f"{declaration};" for declaration in declarations]
+        lines += ["", *([f"}}  // namespace {space}", ""] if space else [])]
+    return lines
+
+
+def _array(table: Table) -> str:
+    return "k" + "".join(part[:1].upper() + part[1:] for part in table.name.split("_")) + "Kernels"
+
+
+def _row(entry: Entry) -> str:
+    function = entry.function.removeprefix("penlight::")
+    function = f"&{function}" if function != entry.function else f"&::{function}"
+    key, source = (f'"{_escape(text)}"' if text else "nullptr" for text in (entry.key, entry.source))
+    return f'    {{"{entry.op}", boxed<{function}>, signature<{function}>, {key}, {source}}},'
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def write(text: str, output: Path) -> None:
+    """Write a table; an unchanged one keeps its time stamp, so that nothing is compiled again."""
+    try:
+        if output.exists() and output.read_text(encoding="utf-8") == text:
+            return
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise WriteFailed(f"cannot write {output}: {error.strerror}") from error
+
+
+def generate(ops: Path, library: str, output: Path, *, unfinished: bool = False) -> list[Fault]:
+    """Write the table of one of Penlight's libraries.
 
     Args:
         ops: kernels/ops.yaml; the library's folder lies beside it.
@@ -171,16 +197,13 @@ def generate(ops: Path, library: str, output: Path, *, unfinished: bool = False)
     Returns: what was left out.
 
     Raises:
-        TableError: names every row and every kernel that do not fit.
+        InvalidTable: names every row and every kernel that do not fit.
     """
-    table, faults = match_rows(read_rows(ops, library), find_definitions(ops.parent / library), library)
-    if faults and not unfinished:
-        raise TableError("\n".join(faults))
-    text = render(table, library)
-    if not output.exists() or output.read_text() != text:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(text)
-    return faults
+    table, found = own_library(ops, library)
+    if not unfinished:
+        Faults(found).check()
+    write(render([table], f"{ops.parent.name}/{ops.name}"), output)
+    return found
 
 
 def main() -> int:
@@ -194,12 +217,12 @@ def main() -> int:
     args = parser.parse_args()
     try:
         left_out = generate(args.ops, args.library, args.output, unfinished=args.unfinished)
-    except TableError as error:
-        for line in str(error).splitlines():
+    except PenlightError as error:
+        for line in getattr(error, "faults", ()) or [error]:
             print(f"error: {line}", file=sys.stderr)
         return 1
-    for line in left_out:
-        print(f"warning: {line}", file=sys.stderr)
+    for fault in left_out:
+        print(f"warning: {fault}", file=sys.stderr)
     return 0
 
 

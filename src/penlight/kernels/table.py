@@ -1,78 +1,31 @@
-"""The table of operators and kernels, read from kernels/ops.yaml.
+"""The table of operators and kernels: Penlight's own, from kernels/ops.yaml, and the user's libraries.
 
 The compiler's kernel check, code generation, selective build and the support
-page all ask this table; nothing else parses the file. Its format is described
-by its header. No torch here: a build from a list of operators needs none.
+page all ask this table. No torch here: a build from a list of operators needs none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-import yaml
+from penlight.kernels.library import find_duplicates, read_rows
+from penlight.kernels.places import Faults
+from penlight.kernels.rows import DTYPE_SETS, OpRow, parse_dtypes
 
-from penlight.errors import InvalidInput
-from penlight.ir.dtypes import DType
-
-_FLOAT = frozenset({DType.float16, DType.bfloat16, DType.float32, DType.float64})
-_INT = frozenset({DType.uint8, DType.int8, DType.int16, DType.int32, DType.int64})
-_BOOL = frozenset({DType.bool})
-
-DTYPE_SETS: Mapping[str, frozenset[DType]] = {
-    "float": _FLOAT,
-    "int": _INT,
-    "real": _FLOAT | _INT,
-    "bool": _BOOL,
-    "all": _FLOAT | _INT | _BOOL,
-    "index": frozenset({DType.int32, DType.int64}),
-}
-
-_KEYS = {"op", "kernel", "in", "dtypes", "inplace", "schema"}
-
-
-def parse_dtypes(expression: str) -> frozenset[DType]:
-    """The dtypes of an expression such as `float+int64`."""
-    found: set[DType] = set()
-    for word in expression.split("+"):
-        word = word.strip()
-        if word in DTYPE_SETS:
-            found |= DTYPE_SETS[word]
-        elif word in DType.__members__:
-            found.add(DType[word])
-        else:
-            raise InvalidInput(
-                f"unknown dtype or set of dtypes '{word}'",
-                got=expression,
-                do=f"use {', '.join(DTYPE_SETS)}, or a dtype by torch's name, joined with +",
-            )
-    return frozenset(found)
-
-
-@dataclass(frozen=True)
-class OpRow:
-    """One kernel of one operator.
-
-    `dtypes` maps an argument's name to what the kernel takes there; `rest`
-    stands for the tensor arguments that are not named.
-    """
-
-    op: str
-    kernel: str
-    libraries: tuple[str, ...] = ("portable",)
-    dtypes: Mapping[str, frozenset[DType]] = field(default_factory=lambda: {"rest": DTYPE_SETS["all"]})
-    inplace: tuple[str, ...] = ()
-    schema: str | None = None
-    every_target: bool = False  # the user's own: there whatever libraries a target names
-
-    def takes(self, argument: str, dtype: DType) -> bool:
-        allowed = self.dtypes.get(argument)
-        if allowed is None:
-            allowed = self.dtypes.get("rest", DTYPE_SETS["all"])
-        return dtype in allowed
+__all__ = [
+    "DTYPE_SETS",
+    "OpRow",
+    "OpTable",
+    "default_table",
+    "own_table",
+    "parse_dtypes",
+    "read_table",
+    "register_rows",
+    "table_path",
+]
 
 
 class OpTable:
@@ -112,36 +65,17 @@ class OpTable:
         return sum(len(rows) for rows in self._rows.values())
 
 
-def parse_row(entry: Mapping[str, Any]) -> OpRow:
-    """One entry of the YAML list."""
-    unknown = set(entry) - _KEYS
-    if unknown or "op" not in entry or "kernel" not in entry:
-        raise InvalidInput(
-            "a row of the operator table needs 'op' and 'kernel'"
-            if not unknown
-            else f"unknown key {sorted(unknown)} in a row of the operator table",
-            got=str(dict(entry)),
-            do=f"keys are {', '.join(sorted(_KEYS))}",
-        )
-    dtypes = entry.get("dtypes", "all")
-    if not isinstance(dtypes, Mapping):
-        dtypes = {"rest": dtypes}
-    inplace = entry.get("inplace", ())
-    return OpRow(
-        op=str(entry["op"]),
-        kernel=str(entry["kernel"]),
-        libraries=tuple(entry.get("in", ("portable",))),
-        dtypes={str(name): parse_dtypes(str(value)) for name, value in dtypes.items()},
-        inplace=(inplace,) if isinstance(inplace, str) else tuple(inplace),
-        schema=entry.get("schema"),
-    )
-
-
 def read_table(path: Path) -> OpTable:
-    """The table in a YAML file."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    entries = yaml.load(path.read_text(encoding="utf-8"), Loader=loader) or []
-    return OpTable(parse_row(entry) for entry in entries)
+    """The table in a YAML file.
+
+    Raises:
+        InvalidTable: everything that is wrong in it.
+    """
+    faults = Faults()
+    rows = read_rows(path, faults)
+    find_duplicates(rows, faults)
+    faults.check()
+    return OpTable(rows)
 
 
 def table_path() -> Path:

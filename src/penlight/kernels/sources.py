@@ -1,0 +1,250 @@
+"""Kernels in C++ files: found by their definitions, without a compiler.
+
+A kernel is a function of a named namespace, or of none, that returns its result or
+nothing and whose first parameter is the kernel context::
+
+    Tensor& relu_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
+
+Templates, `static` functions and anonymous namespaces hold what kernels share, so
+they are passed over. Types of ExecuTorch's are read as those of Penlight's that
+stand for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from penlight.errors import FileMissing
+from penlight.kernels.places import Faults, Place
+from penlight.kernels.schema import letter_of
+
+_CONTEXTS = {"KernelContext", "KernelRuntimeContext", "RuntimeContext"}
+
+# What can hide a brace or a semicolon, then those themselves.
+_TOKEN = re.compile(
+    r"""//[^\n]*|/\*.*?\*/                                  # comments
+      |^[ \t]*\#(?:[^\n]*\\\r?\n)*[^\n]*                    # a directive with its continued lines
+      |R"([^\s()\\]{0,16})\(.*?\)\1"                         # raw strings
+      |"(?:[^"\\\n]|\\.)*"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\.)*'
+      |[{};]""",
+    re.DOTALL | re.MULTILINE | re.VERBOSE,
+)
+_NAMESPACE = re.compile(r"(?:^|\s)namespace\s*((?:\w+(?:\s*::\s*(?:inline\s+)?\w+)*)?)\s*$")
+_FUNCTION = re.compile(r"(?:^|[\s&*>\]])(\w+)\s*$")
+_QUALIFIER = re.compile(r"(?:::)?\s*(?:\b\w+\s*::\s*)+(?=\w)")
+_ATTRIBUTE = re.compile(r"\[\[.*?\]\]|__attribute__\s*\(\(.*?\)\)|__declspec\s*\(.*?\)")
+_TRAILER = re.compile(r"(?:\bnoexcept|\boverride|\bfinal|\bconst)\s*$")
+
+# Other names of types that kernels take.
+_ALIASES = {
+    "optional": "Optional",
+    "string_view": "StringView",
+    "IntArrayRef": "ArrayRef<int64_t>",
+    "TensorOptList": "ArrayRef<Optional<Tensor>>",
+    **dict.fromkeys(_CONTEXTS, "KernelContext"),
+}
+# Type without const and & -> the schema's, by which it has its letter.
+_SCHEMA_TYPES = {
+    "Tensor": "Tensor",
+    "TensorList": "Tensor[]",
+    "ArrayRef<Tensor>": "Tensor[]",
+    "ArrayRef<Optional<Tensor>>": "Tensor?[]",
+    "Scalar": "Scalar",
+    "int64_t": "int",
+    "ArrayRef<int64_t>": "int[]",
+    "double": "float",
+    "ArrayRef<double>": "float[]",
+    "bool": "bool",
+    "ArrayRef<bool>": "bool[]",
+    "StringView": "str",
+    **{name: name for name in ("ScalarType", "Layout", "MemoryFormat", "Device", "Generator")},
+}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A kernel as its source file defines it.
+
+    `letters` has one for each argument, as in boxing.h; "." for a type that is not known.
+    `declaration` spells Penlight's types without a namespace.
+    """
+
+    namespace: str  # "mylib::native"
+    name: str
+    declaration: str  # "Tensor& relu_out(KernelContext& ctx, ...)"
+    letters: str
+    parameters: tuple[str, ...]  # names; "" where there is none
+    place: Place
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.namespace}::{self.name}" if self.namespace else self.name
+
+    @property
+    def source(self) -> str:
+        return self.place.file
+
+
+def scan(files: Iterable[Path], faults: Faults, *, root: Path | None = None) -> list[Definition]:
+    """Every kernel that the files define, in order. A name defined twice is a fault.
+
+    Args:
+        files: C++ sources.
+        faults: takes what is wrong.
+        root: files are named as seen from here, in messages and in the table.
+    """
+    found: dict[str, Definition] = {}
+    for path in files:
+        name = path.resolve().relative_to(root.resolve()).as_posix() if root else str(path)
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError as error:
+            raise FileMissing(f"there is no file {path}") from error
+        for definition in definitions_in(text, name):
+            first = found.setdefault(definition.qualified, definition)
+            # Branches of one #if may each define it.
+            same = first.source == definition.source and first.declaration == definition.declaration
+            if first is not definition and not same:
+                faults.add(
+                    definition.place,
+                    f"kernel {definition.qualified} is defined twice; first in {first.place}"
+                    + (" (give overloads names of their own)" if first.letters != definition.letters else ""),
+                )
+    return list(found.values())
+
+
+def definitions_in(text: str, source: str) -> Iterator[Definition]:
+    """The kernels that one file defines."""
+    # One entry for each open brace: a namespace's name ("" for extern "C"), or None for anything else.
+    scopes: list[str | None] = []
+    hidden = 0  # how many of them are no named namespace
+    head: list[tuple[int, str]] = []  # pieces of text since the last statement, with their places
+    at = 0
+    for token in _TOKEN.finditer(text):
+        kind = token[0]
+        if hidden == 0:
+            head.append((at, text[at : token.start()]))
+        at = token.end()
+        if kind == "{":
+            opened: str | None = None
+            if hidden == 0:
+                statement = "".join(piece for _, piece in head)
+                namespace = _NAMESPACE.search(statement)
+                if namespace is not None and namespace[1]:
+                    opened = re.sub(r"\s+|\binline\b", "", namespace[1])
+                elif re.search(r"\bextern\s*$", statement):
+                    opened = ""
+                elif namespace is None:
+                    here = "::".join(name for name in scopes if name)
+                    definition = _definition(statement, head, text, source, here)
+                    if definition is not None:
+                        yield definition
+            scopes.append(opened)
+            hidden += opened is None
+            head = []
+        elif kind == "}":
+            if scopes:
+                hidden -= scopes.pop() is None
+            head = []
+        elif kind == ";":
+            head = []
+        elif kind[0] in "\"'R" and hidden == 0:
+            head.append((token.start(), " "))
+
+
+def _definition(
+    statement: str, head: list[tuple[int, str]], text: str, source: str, namespace: str
+) -> Definition | None:
+    """The kernel that a statement before a `{` begins, if it begins one."""
+    body = _ATTRIBUTE.sub(lambda match: " " * len(match[0]), statement).rstrip()
+    while match := _TRAILER.search(body):
+        body = body[: match.start()].rstrip()
+    if not body.endswith(")"):
+        return None
+    depth, open_at = 0, len(body)
+    for index in range(len(body) - 1, -1, -1):
+        depth += (body[index] == ")") - (body[index] == "(")
+        if depth == 0:
+            open_at = index
+            break
+    name = _FUNCTION.search(body[:open_at])
+    if name is None:
+        return None
+    parameters = _split(body[open_at + 1 : -1])
+    # What a macro or a label before it leaves behind ends with ')' or ':'.
+    result = re.split(r"\)|(?<!:):(?!:)", body[: name.start(1)])[-1].strip()
+    if not parameters or not result or "template" in body[: name.start(1)].split():
+        return None
+    if {"static", "return", "else", "new"} & set(result.split()) or not re.search(r"\bvoid$|Tensor", result):
+        return None
+    types = [_parameter(parameter) for parameter in parameters]
+    if types[0][1] != "KernelContext":
+        return None
+    result = re.sub(r"\b(?:inline|extern|constexpr|PENLIGHT_\w+)\s+", "", result)
+    spelled = ["KernelContext& " + (types[0][3] or "ctx"), *(item[2] for item in types[1:])]
+    letters = "".join(_letter(written, core) for written, core, _, _ in types[1:])
+    return Definition(
+        namespace,
+        name[1],
+        f"{' '.join(_canonical(result).split())} {name[1]}({', '.join(spelled)})",
+        letters,
+        tuple(item[3] for item in types[1:]),
+        Place(source, text.count("\n", 0, _place(head, name.start(1))) + 1),
+    )
+
+
+def _place(head: list[tuple[int, str]], offset: int) -> int:
+    """Where in the file a character of a statement is."""
+    for start, piece in head:
+        if offset < len(piece):
+            return start + offset
+        offset -= len(piece)
+    return head[-1][0]
+
+
+def _split(parameters: str) -> list[str]:
+    """At commas that no bracket holds."""
+    parts, depth, start = [], 0, 0
+    for index, char in enumerate(parameters):
+        depth += (char in "<([{") - (char in ">)]}")
+        if char == "," and depth == 0:
+            parts.append(parameters[start:index])
+            start = index + 1
+    parts.append(parameters[start:])
+    return [" ".join(part.split()) for part in parts if part.strip()]
+
+
+def _parameter(parameter: str) -> tuple[bool, str, str, str]:
+    """Whether it is written through, its type without const and &, its text, its name."""
+    text = _canonical(parameter.split("=")[0].replace("&&", "&")).strip()
+    name = re.search(r"(?<=[\s&>*])(\w+)$", text)
+    if name is not None and name[1] not in ("const",) and _bare(text[: name.start()]):
+        type_, called = text[: name.start()].strip(), name[1]
+    else:
+        type_, called = text, ""
+    core = _bare(type_)
+    written = "&" in type_ and "const" not in re.split(r"<", type_)[0].split()
+    spelled = re.sub(r"\s*&\s*", "& ", type_).strip()
+    return written, core, f"{spelled} {called}".strip(), called
+
+
+def _canonical(text: str) -> str:
+    """Without namespaces, and by the names Penlight has for types."""
+    plain = _QUALIFIER.sub("", text)
+    return re.sub(r"\w+", lambda word: _ALIASES.get(word[0], word[0]), plain)
+
+
+def _bare(type_: str) -> str:
+    return re.sub(r"\bconst\b|\bvolatile\b|[&\s]", "", type_)
+
+
+def _letter(written: bool, core: str) -> str:
+    if core in _SCHEMA_TYPES:
+        return letter_of(_SCHEMA_TYPES[core], written=written)
+    inner = re.fullmatch(r"Optional<(.+)>", core)
+    if inner and inner[1] in _SCHEMA_TYPES:
+        return letter_of(_SCHEMA_TYPES[inner[1]] + "?")
+    return "."
