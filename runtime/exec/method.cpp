@@ -58,6 +58,7 @@ Status Method::load(const Program& program, const char* name, const MemoryManage
   while (strcmp(program.method_name(plan), name) != 0) ++plan;
   name_ = meta.name();
   context_ = KernelContext(memory.scratch, message);
+  context_.set_random(memory.random);
   const Status status = MethodLoader(program, plan, message)
                             .build(*this, memory, registry ? *registry : default_registry(), external);
   if (status != Status::Ok) {

@@ -334,6 +334,8 @@ pl_status pl_reset(pl_module* module, char* error, size_t error_size) {
   return penlight::hosted::failure_of(module->module, error, error_size);
 }
 
+void pl_seed(pl_module* module, uint64_t seed) { module->module.seed(seed); }
+
 pl_status pl_load_plugin(const char* path, char* error, size_t error_size) {
   if (dlopen(path, RTLD_NOW | RTLD_GLOBAL)) return report(Status::Ok, "", error, error_size);
   return report(Status::AccessFailed, dlerror(), error, error_size);

@@ -148,6 +148,8 @@ PL_API pl_status pl_trace_values(pl_method* method, pl_observer observer, void* 
 /* Operator or backend of an instruction. */
 PL_API void pl_instruction_name(const pl_method* method, uint64_t index, char* name, size_t size);
 
+/* Random operators of all methods begin anew, as determined by `seed` (0 when opened). */
+PL_API void pl_seed(pl_module* module, uint64_t seed);
 /* Kernels that are linked or were added by plug-ins, library by library. */
 PL_API uint64_t pl_operator_count(void);
 PL_API pl_status pl_describe_operator(uint64_t index, pl_operator* described);

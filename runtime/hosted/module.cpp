@@ -85,6 +85,7 @@ struct Module::Implementation {
   HeapScratch scratch;
   Array<SharedRegion> work, state_regions;  // by memory id
   bool measured = false;
+  RandomState random;
   Array<LoadedMethod*> methods;  // in the order of the program; null until prepared
   Array<StateTensor> state;      // of prepared methods, each once
   bool all_state = false;
@@ -194,7 +195,7 @@ Status Module::Implementation::load(LoadedMethod& loaded, const char* name, Mess
   }
   loaded.allocator = ArenaAllocator(loaded.memory.data(), loaded.memory.size());
   const MemoryManager manager{&loaded.allocator, loaded.arenas.data(), loaded.arenas.size(),
-                              scratch.source()};
+                              scratch.source(), &random};
   return loaded.method.load(program, name, manager, message, registry, data.empty() ? nullptr : &data);
 }
 
@@ -481,6 +482,10 @@ Status Module::set_tracer(const char* method, EventTracer* tracer) {
   if (!loaded) return status_;
   loaded->method.set_tracer(tracer);
   return Status::Ok;
+void Module::seed(uint64_t seed) {
+  if (impl_) impl_->random = {seed, 0};
+}
+
 }
 
 size_t Module::arena_bytes() const {

@@ -30,13 +30,14 @@ def assert_matches(case: Case, op: OpOverload, got: Any, want: Any) -> None:
             wider = None
         if wider is None:
             raise
-        types = [leaf.dtype for leaf in pytree.tree_leaves(want)]
+        types = [leaf.dtype for leaf in pytree.tree_leaves(want) if leaf is not None]
         rounded = [leaf.to(dtype) for leaf, dtype in zip(pytree.tree_leaves(wider), types, strict=True)]
         _assert_close(case, got, rounded)
 
 
 def _assert_close(case: Case, got: Any, want: Any) -> None:
-    actual, expected = pytree.tree_leaves(got), pytree.tree_leaves(want)
+    actual = pytree.tree_leaves(got)
+    expected = [leaf for leaf in pytree.tree_leaves(want) if leaf is not None]
     assert len(actual) == len(expected), f"{len(actual)} results, wanted {len(expected)}"
     for a, e in zip(actual, expected, strict=True):
         if not isinstance(e, torch.Tensor):

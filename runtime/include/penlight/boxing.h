@@ -7,6 +7,7 @@
 //   T Tensor      L Tensor[]        S Scalar   I int   J int[]    Z str
 //   O out Tensor  Q Tensor?[]       F float    D float[]          E ScalarType
 //   B bool        C bool[]          Y Layout   M MemoryFormat     G Device
+//   R Generator
 //
 // A lower-case letter is the optional form.
 #pragma once
@@ -64,6 +65,7 @@ PENLIGHT_ARGUMENT_AND_OPTIONAL(ScalarType, 'E', static_cast<ScalarType>(value.as
 PENLIGHT_ARGUMENT_AND_OPTIONAL(Layout, 'Y', static_cast<Layout>(value.as_int))
 PENLIGHT_ARGUMENT_AND_OPTIONAL(MemoryFormat, 'M', static_cast<MemoryFormat>(value.as_int))
 PENLIGHT_ARGUMENT_AND_OPTIONAL(Device, 'G', ((void)value, Device{}))
+PENLIGHT_ARGUMENT_AND_OPTIONAL(Generator, 'R', ((void)value, Generator{}))
 #undef PENLIGHT_ARGUMENT_AND_OPTIONAL
 #undef PENLIGHT_ARGUMENT
 

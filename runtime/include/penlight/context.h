@@ -46,6 +46,14 @@ struct ScratchSource {
   void* owner;
 };
 
+// Where a program stands in its random numbers: `calls` random operators have run
+// since it was seeded. What they give depends on nothing else, so a program that
+// is seeded alike and called alike gives the same on every machine.
+struct RandomState {
+  uint64_t seed = 0;
+  uint64_t calls = 0;
+};
+
 class KernelContext {
  public:
   using ResizeFn = bool (*)(KernelContext& ctx, Tensor& out, SizesRef sizes);
@@ -94,6 +102,11 @@ class KernelContext {
     return static_cast<T*>(allocate_scratch(count * sizeof(T), alignof(T) < 16 ? 16 : alignof(T)));
   }
 
+  // Shared by all methods of a program where their user gave one, else the caller's own.
+  RandomState& random() { return random_ ? *random_ : own_random_; }
+  // For the caller of a kernel; null for its own.
+  void set_random(RandomState* random) { random_ = random; }
+
   // For the caller of a kernel: whether the last call left nothing to deal with.
   bool done() const { return status_ == Status::Ok && !scratch_used_; }
   void set_message(Message* message) { message_ = message; }
@@ -112,6 +125,8 @@ class KernelContext {
   Message* message_;
   ScratchSource scratch_;
   bool scratch_used_;
+  RandomState* random_ = nullptr;
+  RandomState own_random_;
 };
 
 }  // namespace penlight

@@ -24,6 +24,8 @@ struct MemoryManager {
   size_t arena_count;
   // For kernels. `allocate` may be null: kernels that ask for scratch then fail.
   ScratchSource scratch;
+  // Of random operators, for methods that share it; null: the method has its own.
+  RandomState* random = nullptr;
 };
 
 // Scratch from a fixed region, for programs without a heap.

@@ -91,6 +91,9 @@ class Method {
   // Puts back the initial values.
   Status reset_state(Message* message);
 
+  // Random operators begin anew, as determined by `seed` (0 when never called).
+  void seed(uint64_t seed) { context_.random() = {seed, 0}; }
+
   void set_tracer(EventTracer* tracer) { tracer_ = tracer; }
   const char* name() const { return name_; }
 

@@ -148,6 +148,9 @@ class Module {
   Status reset_state();
 
   // Told of each instruction of a method; null to stop.
+  // Random operators of all methods begin anew, as determined by `seed` (0 when opened).
+  void seed(uint64_t seed);
+
   Status set_tracer(const char* method, EventTracer* tracer);
 
   // Bytes in use: planned regions, and what methods keep for themselves.

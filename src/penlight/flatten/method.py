@@ -19,6 +19,7 @@ from penlight.flatten.arguments import bind, to_value
 from penlight.flatten.delegates import delegate_call
 from penlight.flatten.shapes import Bounds, dim_order_of, dtype_of, expression, strides_of
 from penlight.flatten.structure import structure_json
+from penlight.ir.dtypes import DType
 from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
 from penlight.ir.plan import (
     Buffer,
@@ -328,7 +329,7 @@ class MethodFlattener:
             outs = [self.output(op, node, item, i, args) for i, item in enumerate(example)]
         else:
             outs = [self.output(op, node, example, None, args)]
-        tensors = [out for out in outs if out is not None]
+        tensors = [out or self.unused(node, i, outs) for i, out in enumerate(outs)]
         call = KernelCall(
             op=variant.op,
             args=[*args, *self.out_arguments(variant, tensors)],
@@ -356,6 +357,11 @@ class MethodFlattener:
         return out
 
     def order_of(
+    def unused(self, node: Node, index: int, outs: Sequence[TensorValue | None]) -> TensorValue:
+        """In the place of a result that was not asked for: kernels have an argument for each."""
+        dtype = next((out.dtype for out in outs if out is not None), DType.float32)
+        return self._make(f"{node.name}.{index}", dtype, (0,), (0,), (0,), Kind.ACTIVATION)
+
         self, op: OpOverload, node: Node, example: torch.Tensor, args: Sequence[Value]
     ) -> tuple[int, ...]:
         """Channels-last where torch says so and a tensor argument is that too, or the node asks for it.

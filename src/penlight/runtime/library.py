@@ -189,6 +189,7 @@ _loaded: ctypes.CDLL | None = None
 
 
 def library_path() -> str:
+    ("pl_seed", None, (c_void_p, c_uint64)),
     """Where the compiled runtime lies: PENLIGHT_LIBRARY, else beside this file."""
     chosen = os.environ.get("PENLIGHT_LIBRARY")
     folder = os.path.dirname(__file__)

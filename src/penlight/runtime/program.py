@@ -123,6 +123,17 @@ class LoadedProgram:
             status = self._library.pl_reset(self._handle, self._error, library.ERROR_SIZE)
             library.check(status, self._error, self._where)
 
+    def seed(self, seed: int) -> None:
+        """Let random operators of all methods begin anew.
+
+        A loaded program has seed 0. What it draws depends on the seed and on how many random
+        operators have run since, and is the same on every machine; it is not torch's sequence.
+        """
+        if not 0 <= seed < 1 << 64:
+            raise InvalidInput("a seed is a number of 64 bits", got=str(seed), do="give one from 0 to 2**64 - 1")
+        with self._lock:
+            self._library.pl_seed(self._handle, seed)
+
     def named_data(self, key: str) -> bytes | None:
         """Bytes that the file keeps under a name; None when there are none."""
         data, size = ctypes.c_void_p(), ctypes.c_uint64()

@@ -1,0 +1,150 @@
+// Random numbers: a counter-based generator.
+//
+// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
+// 1, 2, 3", SC 2011) is a keyed bijection of 128 bits. The key is the program's
+// seed; the upper half of the counter is the number of the call since seeding, the
+// lower half i / 2 for the element at place i in row-major order, which gets words
+// 0, 1 (i even) or 2, 3 (i odd) of the result, the first one in the low bits. So an
+// element depends on seed, call and place alone: not on layout, order or machine.
+// What is made from these bits uses arithmetic that IEEE 754 defines to the bit
+// (no functions of libm), and is compiled without fused multiplication.
+#pragma once
+
+#include <math.h>
+#include <penlight/context.h>
+#include <stdint.h>
+#include <string.h>
+
+namespace penlight {
+
+// The random bits of one call of an operator.
+class RandomBits {
+ public:
+  explicit RandomBits(RandomState& state) : seed_(state.seed), call_(state.calls++) {}
+
+  // Of the elements 2 * pair and 2 * pair + 1.
+  void at(uint64_t pair, uint64_t bits[2]) const {
+    uint32_t c[] = {low(pair), high(pair), low(call_), high(call_)};
+    uint32_t k0 = low(seed_), k1 = high(seed_);
+    for (int round = 0; round < 10; ++round) {
+      const uint64_t a = uint64_t{0xD2511F53u} * c[0], b = uint64_t{0xCD9E8D57u} * c[2];
+      c[0] = high(b) ^ c[1] ^ k0;
+      c[1] = low(b);
+      c[2] = high(a) ^ c[3] ^ k1;
+      c[3] = low(a);
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+    bits[0] = c[0] | static_cast<uint64_t>(c[1]) << 32;
+    bits[1] = c[2] | static_cast<uint64_t>(c[3]) << 32;
+  }
+
+  // Of `count` elements from `first` on.
+  void fill(uint64_t* to, uint64_t first, int count) const {
+    for (int i = 0; i < count;) {
+      uint64_t pair[2];
+      at((first + static_cast<uint64_t>(i)) / 2, pair);
+      int odd = static_cast<int>((first + static_cast<uint64_t>(i)) % 2);
+      for (; odd < 2 && i < count; ++odd) to[i++] = pair[odd];
+    }
+  }
+
+ private:
+  static uint32_t low(uint64_t x) { return static_cast<uint32_t>(x); }
+  static uint32_t high(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
+
+  uint64_t seed_, call_;
+};
+
+namespace random {
+
+// In [0, 1), a multiple of 2^-digits.
+inline double uniform(uint64_t bits, int digits = 53) {
+  return static_cast<double>(bits >> (64 - digits)) / static_cast<double>(uint64_t{1} << digits);
+}
+
+// In (0, 1), symmetric about one half.
+inline double uniform_inside(uint64_t bits) {
+  return (static_cast<double>(bits >> 12) + 0.5) / static_cast<double>(uint64_t{1} << 52);
+}
+
+// The natural logarithm of a positive, normal number, to about 1e-16 of its value:
+// x = m * 2^e with m near 1, and log m = 2 atanh((m - 1) / (m + 1)).
+inline double log(double x) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  int exponent = static_cast<int>(bits >> 52) - 1023;
+  bits = (bits & 0xfffffffffffffu) | 0x3ff0000000000000u;
+  double m;
+  memcpy(&m, &bits, sizeof m);
+  if (m > 1.4142135623730951) {
+    m *= 0.5;
+    ++exponent;
+  }
+  const double s = (m - 1) / (m + 1), square = s * s;
+  double sum = 0;
+  for (int k = 21; k >= 3; k -= 2) sum = (sum + 1.0 / k) * square;
+  return exponent * 0.6931471805599453 + 2 * (s + s * sum);
+}
+
+// (((c[7] x + c[6]) x + ...) x + c[0]
+inline double polynomial(const double (&c)[8], double x) {
+  double sum = c[7];
+  for (int k = 6; k >= 0; --k) sum = sum * x + c[k];
+  return sum;
+}
+
+// A number of the standard normal distribution: the quantile of a uniform one, to
+// about 1e-16 of its value (algorithm AS 241, Wichura, Applied Statistics 37, 1988).
+inline double normal(uint64_t bits) {
+  const double p = uniform_inside(bits), q = p - 0.5;
+  if (q >= -0.425 && q <= 0.425) {
+    constexpr double a[] = {3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427,
+                            13731.693765509461125, 45921.953931549871457, 67265.770927008700853,
+                            33430.575583588128105, 2509.0809287301226727};
+    constexpr double b[] = {1.0,
+                            42.313330701600911252,
+                            687.18700749205790830,
+                            5394.1960214247511077,
+                            21213.794301586595867,
+                            39307.895800092710610,
+                            28729.085735721942674,
+                            5226.4952788528545610};
+    const double r = 0.180625 - q * q;
+    return q * (polynomial(a, r) / polynomial(b, r));
+  }
+  const double tail = ::sqrt(-log(q < 0 ? p : 1 - p));
+  double value;
+  if (tail <= 5) {
+    constexpr double c[] = {1.42343711074968357734,   4.63033784615654529590,   5.76949722146069140550,
+                            3.64784832476320460504,   1.27045825245236838258,   0.241780725177450611770,
+                            0.0227238449892691845833, 7.74545014278341407640e-4};
+    constexpr double d[] = {1.0,
+                            2.05319162663775882187,
+                            1.67638483018380384940,
+                            0.689767334985100004550,
+                            0.148103976427480074590,
+                            0.0151986665636164571966,
+                            5.47593808499534494600e-4,
+                            1.05075007164441684324e-9};
+    value = polynomial(c, tail - 1.6) / polynomial(d, tail - 1.6);
+  } else {
+    constexpr double e[] = {6.65790464350110377720,    5.46378491116411436990,   1.78482653991729133580,
+                            0.296560571828504891230,   0.0265321895265761230930, 1.24266094738807843860e-3,
+                            2.71155556874348757815e-5, 2.01033439929228813265e-7};
+    constexpr double f[] = {1.0,
+                            0.599832206555887937690,
+                            0.136929880922735805310,
+                            0.0148753612908506148525,
+                            7.86869131145613259100e-4,
+                            1.84631831751005468180e-5,
+                            1.42151175831644588870e-7,
+                            2.04426310338993978564e-15};
+    value = polynomial(e, tail - 5) / polynomial(f, tail - 5);
+  }
+  return q < 0 ? -value : value;
+}
+
+}  // namespace random
+
+}  // namespace penlight

@@ -1,0 +1,360 @@
+// Random operators. kernels/common/random.h says which bits an element gets.
+#include "kernels/common/random.h"
+
+#include "kernels/common/checks.h"
+#include "kernels/common/elementwise.h"
+#include "kernels/common/strided.h"
+
+namespace penlight::portable {
+
+namespace {
+
+// out[i] = functor(bits of i, operand[i]); the operand (null: none) broadcasts to
+// out's sizes, which are set. Result is double, or int64_t where that is too narrow.
+template <class Result, class F>
+Tensor& draw(KernelContext& ctx, Tensor& out, const Tensor* a, const Tensor* b, F functor) {
+  constexpr dim_t kBlock = 64;
+  const RandomBits random(ctx.random());
+  const Tensor* const operands[] = {a, b};
+  StridedLoop loop(out.sizes());
+  loop.add(out);
+  for (const Tensor* operand : operands) operand ? loop.add(*operand) : loop.add(SizesRef(), SizesRef());
+  const dim_t item = static_cast<dim_t>(out.element_size()), step = loop.inner_stride(0);
+  uint64_t place = 0;
+  loop.for_each_row([&](const dim_t* offset, dim_t count) {
+    for (dim_t done = 0; done < count; done += kBlock) {
+      const int some = static_cast<int>(count - done < kBlock ? count - done : kBlock);
+      uint64_t bits[kBlock];
+      double in[2][kBlock] = {};
+      Result result[kBlock];
+      random.fill(bits, place, some);
+      place += static_cast<uint64_t>(some);
+      for (int k = 0; k < 2; ++k) {
+        if (!operands[k]) continue;
+        const dim_t at = offset[k + 1] + done * loop.inner_stride(k + 1);
+        const char* from = static_cast<const char*>(operands[k]->const_data_ptr());
+        load_block(in[k], operands[k]->scalar_type(),
+                   from + at * static_cast<dim_t>(operands[k]->element_size()), loop.inner_stride(k + 1),
+                   some);
+      }
+      for (int i = 0; i < some; ++i) result[i] = functor(bits[i], in[0][i], in[1][i]);
+      char* to = static_cast<char*>(out.data_ptr()) + (offset[0] + done * step) * item;
+      store_block(out.scalar_type(), to, step, result, some);
+    }
+  });
+  return out;
+}
+
+bool resize_to_list(KernelContext& ctx, Tensor& out, ArrayRef<int64_t> size) {
+  Shape shape;
+  if (size.size() > static_cast<size_t>(kMaxDim)) {
+    ctx.fail(Status::InvalidArgument, "{} dimensions, the limit is {}", size.size(), kMaxDim);
+    return false;
+  }
+  for (const int64_t s : size) shape.append(static_cast<dim_t>(s));
+  return ctx.resize(out, shape);
+}
+
+// As many digits as the dtype has, so that rounding never gives the upper end.
+int digits_of(ScalarType type) {
+  return type == ScalarType::Double ? 53 : type == ScalarType::Float ? 24 : type == ScalarType::Half ? 11 : 8;
+}
+
+Tensor& uniform(KernelContext& ctx, double from, double to, Tensor& out) {
+  if (!(from <= to) || !(to - from < HUGE_VAL)) {
+    ctx.fail(Status::InvalidArgument, "uniform: no finite interval between the limits");
+    return out;
+  }
+  const int digits = digits_of(out.scalar_type());
+  return draw<double>(ctx, out, nullptr, nullptr, [=](uint64_t bits, double, double) {
+    return from + random::uniform(bits, digits) * (to - from);
+  });
+}
+
+Tensor& normal(KernelContext& ctx, double mean, double deviation, Tensor& out) {
+  if (!(deviation >= 0)) {
+    ctx.fail(Status::InvalidArgument, "normal: the standard deviation is negative");
+    return out;
+  }
+  return draw<double>(ctx, out, nullptr, nullptr,
+                      [=](uint64_t bits, double, double) { return mean + deviation * random::normal(bits); });
+}
+
+// Integers of [low, high). 64 bits make the bias of the remainder too small to see.
+Tensor& integers(KernelContext& ctx, int64_t low, int64_t high, Tensor& out) {
+  if (low >= high) {
+    ctx.fail(Status::InvalidArgument, "random integers from {} up to, but not including, {}", low, high);
+    return out;
+  }
+  const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  return draw<int64_t>(ctx, out, nullptr, nullptr, [=](uint64_t bits, double, double) {
+    return static_cast<int64_t>(static_cast<uint64_t>(low) + bits % range);
+  });
+}
+
+// The largest integer up to which the dtype has all of them.
+int64_t integer_limit(ScalarType type) {
+  switch (type) {
+    case ScalarType::Bool:
+      return 1;
+    case ScalarType::Byte:
+      return UINT8_MAX;
+    case ScalarType::Char:
+      return INT8_MAX;
+    case ScalarType::Short:
+      return INT16_MAX;
+    case ScalarType::Int:
+      return INT32_MAX;
+    case ScalarType::Long:
+      return INT64_MAX;
+    default:
+      return int64_t{1} << digits_of(type);
+  }
+}
+
+// Each element is 1 with the probability `p` (null: `chance`).
+Tensor& bernoulli(KernelContext& ctx, const Tensor* p, double chance, Tensor& out) {
+  bool valid = p || (chance >= 0 && chance <= 1);
+  if (valid) {
+    draw<int64_t>(ctx, out, p, nullptr, [&](uint64_t bits, double here, double) {
+      if (!p) here = chance;
+      valid &= here >= 0 && here <= 1;
+      return static_cast<int64_t>(random::uniform(bits) < here);
+    });
+  }
+  if (!valid) ctx.fail(Status::KernelFailed, "a probability is not in [0, 1]");
+  return out;
+}
+
+// What is dropped is multiplied by 0, as in ATen: NaN stays.
+struct ScaleWhere {
+  double scale;
+  template <class T>
+  T operator()(T x, T kept) const {
+    return x * kept * static_cast<T>(scale);
+  }
+};
+
+}  // namespace
+
+Tensor& rand_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
+  return resize_to_list(ctx, out, size) ? uniform(ctx, 0, 1, out) : out;
+}
+
+Tensor& rand_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
+  return ctx.resize(out, self.sizes()) ? uniform(ctx, 0, 1, out) : out;
+}
+
+Tensor& uniform_out(KernelContext& ctx, const Tensor& self, double from, double to, Optional<Generator>,
+                    Tensor& out) {
+  return ctx.resize(out, self.sizes()) ? uniform(ctx, from, to, out) : out;
+}
+
+Tensor& prims_uniform_out(KernelContext& ctx, ArrayRef<int64_t> shape, const Scalar& low, const Scalar& high,
+                          ScalarType, Device, Optional<Generator>, Tensor& out) {
+  return resize_to_list(ctx, out, shape) ? uniform(ctx, low.to<double>(), high.to<double>(), out) : out;
+}
+
+Tensor& prims_normal_out(KernelContext& ctx, ArrayRef<int64_t> shape, const Scalar& mean, const Scalar& std,
+                         ScalarType, Device, bool, Optional<Generator>, Tensor& out) {
+  return resize_to_list(ctx, out, shape) ? normal(ctx, mean.to<double>(), std.to<double>(), out) : out;
+}
+
+Tensor& randn_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
+  return resize_to_list(ctx, out, size) ? normal(ctx, 0, 1, out) : out;
+}
+
+Tensor& randn_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
+  return ctx.resize(out, self.sizes()) ? normal(ctx, 0, 1, out) : out;
+}
+
+Tensor& normal_functional_out(KernelContext& ctx, const Tensor& self, double mean, double std,
+                              Optional<Generator>, Tensor& out) {
+  return ctx.resize(out, self.sizes()) ? normal(ctx, mean, std, out) : out;
+}
+
+Tensor& normal_float_float_out(KernelContext& ctx, double mean, double std, ArrayRef<int64_t> size,
+                               Optional<Generator>, Tensor& out) {
+  return resize_to_list(ctx, out, size) ? normal(ctx, mean, std, out) : out;
+}
+
+Tensor& normal_tensor_float_out(KernelContext& ctx, const Tensor& mean, double std, Optional<Generator>,
+                                Tensor& out) {
+  if (!(std >= 0)) {
+    ctx.fail(Status::InvalidArgument, "normal: the standard deviation is negative");
+    return out;
+  }
+  if (!ctx.resize(out, mean.sizes())) return out;
+  return draw<double>(ctx, out, &mean, nullptr,
+                      [=](uint64_t bits, double m, double) { return m + std * random::normal(bits); });
+}
+
+Tensor& normal_float_tensor_out(KernelContext& ctx, double mean, const Tensor& std, Optional<Generator>,
+                                Tensor& out) {
+  if (!ctx.resize(out, std.sizes())) return out;
+  return draw<double>(ctx, out, &std, nullptr,
+                      [=](uint64_t bits, double s, double) { return mean + s * random::normal(bits); });
+}
+
+Tensor& normal_tensor_tensor_out(KernelContext& ctx, const Tensor& mean, const Tensor& std,
+                                 Optional<Generator>, Tensor& out) {
+  Shape shape(mean.sizes());
+  if (!broadcast_into(ctx, shape, std.sizes()) || !ctx.resize(out, shape)) return out;
+  return draw<double>(ctx, out, &mean, &std,
+                      [](uint64_t bits, double m, double s) { return m + s * random::normal(bits); });
+}
+
+Tensor& exponential_out(KernelContext& ctx, const Tensor& self, double lambd, Optional<Generator>,
+                        Tensor& out) {
+  if (!(lambd > 0)) {
+    ctx.fail(Status::InvalidArgument, "exponential: the rate is not above 0");
+    return out;
+  }
+  if (!ctx.resize(out, self.sizes())) return out;
+  return draw<double>(ctx, out, nullptr, nullptr, [=](uint64_t bits, double, double) {
+    return -random::log(random::uniform_inside(bits)) / lambd;
+  });
+}
+
+Tensor& randint_out(KernelContext& ctx, int64_t high, ArrayRef<int64_t> size, Tensor& out) {
+  return resize_to_list(ctx, out, size) ? integers(ctx, 0, high, out) : out;
+}
+
+Tensor& randint_low_out(KernelContext& ctx, int64_t low, int64_t high, ArrayRef<int64_t> size, Tensor& out) {
+  return resize_to_list(ctx, out, size) ? integers(ctx, low, high, out) : out;
+}
+
+Tensor& randint_like_out(KernelContext& ctx, const Tensor& self, int64_t high, Optional<MemoryFormat>,
+                         Tensor& out) {
+  return ctx.resize(out, self.sizes()) ? integers(ctx, 0, high, out) : out;
+}
+
+Tensor& randint_like_low_dtype_out(KernelContext& ctx, const Tensor& self, int64_t low, int64_t high,
+                                   Optional<MemoryFormat>, Tensor& out) {
+  return ctx.resize(out, self.sizes()) ? integers(ctx, low, high, out) : out;
+}
+
+Tensor& random_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
+  if (!ctx.resize(out, self.sizes())) return out;
+  const int64_t limit = integer_limit(out.scalar_type());
+  return draw<int64_t>(ctx, out, nullptr, nullptr, [=](uint64_t bits, double, double) {
+    return static_cast<int64_t>(bits % (static_cast<uint64_t>(limit) + 1));
+  });
+}
+
+Tensor& random_to_out(KernelContext& ctx, const Tensor& self, int64_t to, Optional<Generator>, Tensor& out) {
+  return ctx.resize(out, self.sizes()) ? integers(ctx, 0, to, out) : out;
+}
+
+Tensor& random_from_out(KernelContext& ctx, const Tensor& self, int64_t from, Optional<int64_t> to,
+                        Optional<Generator>, Tensor& out) {
+  const int64_t limit = integer_limit(out.scalar_type());
+  const int64_t end = to ? *to : limit < INT64_MAX ? limit + 1 : limit;
+  return ctx.resize(out, self.sizes()) ? integers(ctx, from, end, out) : out;
+}
+
+Tensor& bernoulli_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
+  return ctx.resize(out, self.sizes()) ? bernoulli(ctx, &self, 0, out) : out;
+}
+
+Tensor& bernoulli_float_out(KernelContext& ctx, const Tensor& self, double p, Optional<Generator>,
+                            Tensor& out) {
+  return ctx.resize(out, self.sizes()) ? bernoulli(ctx, nullptr, p, out) : out;
+}
+
+Tensor& bernoulli_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& p, Optional<Generator>,
+                             Tensor& out) {
+  Shape shape(self.sizes());
+  if (!broadcast_into(ctx, shape, p.sizes()) || !ctx.resize(out, shape)) return out;
+  return bernoulli(ctx, &p, 0, out);
+}
+
+void native_dropout_out(KernelContext& ctx, const Tensor& input, double p, Optional<bool> train, Tensor& out,
+                        Tensor& mask) {
+  if (!ctx.resize(out, input.sizes()) || !ctx.resize(mask, input.sizes())) return;
+  const bool drops = train.value_or(true);
+  bernoulli(ctx, nullptr, drops ? 1 - p : 1, mask);
+  if (!ctx.ok()) return;
+  const double scale = !drops ? 1 : p == 1 ? 0 : 1 / (1 - p);
+  map<Domain::Floating>(ctx, ScaleWhere{scale}, out, input, mask);
+}
+
+// Each order with the same probability: Fisher and Yates, from the end.
+Tensor& randperm_out(KernelContext& ctx, int64_t n, Tensor& out) {
+  const dim_t sizes[] = {static_cast<dim_t>(n)};
+  if (n > integer_limit(out.scalar_type())) {
+    ctx.fail(Status::InvalidArgument, "{} numbers do not fit {}", n, dtype_name(out.scalar_type()));
+    return out;
+  }
+  if (!ctx.resize(out, SizesRef(sizes, 1))) return out;
+  const RandomBits random(ctx.random());
+  const dim_t item = static_cast<dim_t>(out.element_size()), step = out.stride(0) * item;
+  char* const at = static_cast<char*>(out.data_ptr());
+  for (int64_t i = 0; i < n; ++i) store_element(out.scalar_type(), at + i * step, i);
+  for (int64_t i = n - 1; i > 0; --i) {
+    uint64_t bits[2];
+    random.at(static_cast<uint64_t>(i), bits);
+    const int64_t other = static_cast<int64_t>(bits[0] % (static_cast<uint64_t>(i) + 1));
+    char kept[8];
+    memcpy(kept, at + i * step, out.element_size());
+    memmove(at + i * step, at + other * step, out.element_size());
+    memcpy(at + other * step, kept, out.element_size());
+  }
+  return out;
+}
+
+// Places drawn by weight, for each row of weights.
+Tensor& multinomial_out(KernelContext& ctx, const Tensor& self, int64_t num_samples, bool replacement,
+                        Optional<Generator>, Tensor& out) {
+  const int rank = static_cast<int>(self.dim());
+  if (!check(ctx, rank == 1 || rank == 2, "multinomial: weights have one or two dimensions")) return out;
+  const dim_t rows = rank == 2 ? self.size(0) : 1, places = self.size(rank - 1);
+  if (num_samples <= 0 || places == 0 || (!replacement && num_samples > places)) {
+    ctx.fail(Status::InvalidArgument, "{} samples of {} places", num_samples, places);
+    return out;
+  }
+  const dim_t sizes[] = {rows, static_cast<dim_t>(num_samples)};
+  if (!ctx.resize(out, SizesRef(sizes + 2 - rank, static_cast<size_t>(rank)))) return out;
+  double* const weights = ctx.allocate_scratch_array<double>(static_cast<size_t>(places));
+  if (!weights) return out;
+  const RandomBits random(ctx.random());
+  for (dim_t row = 0; row < rows; ++row) {
+    const dim_t offset = rank == 2 ? row * self.stride(0) : 0;
+    const char* from = static_cast<const char*>(self.const_data_ptr());
+    load_block(weights, self.scalar_type(), from + offset * static_cast<dim_t>(self.element_size()),
+               self.stride(rank - 1), places);
+    double total = 0;
+    for (dim_t i = 0; i < places; ++i) {
+      if (!(weights[i] >= 0 && weights[i] < HUGE_VAL)) {
+        ctx.fail(Status::KernelFailed, "multinomial: a weight is negative or not finite");
+        return out;
+      }
+      total += weights[i];
+    }
+    for (int64_t sample = 0; sample < num_samples; ++sample) {
+      if (!(total > 0)) {
+        ctx.fail(Status::KernelFailed, "multinomial: fewer weights above 0 than samples");
+        return out;
+      }
+      uint64_t bits[2];
+      random.at(static_cast<uint64_t>(row * num_samples + sample), bits);
+      double left = random::uniform(bits[0]) * total;
+      dim_t chosen = 0, last = 0;
+      for (; chosen < places; ++chosen) {
+        if (weights[chosen] > 0) last = chosen;
+        left -= weights[chosen];
+        if (left < 0) break;
+      }
+      if (chosen == places) chosen = last;  // the rest was a rounding error
+      const dim_t to = (rank == 2 ? row * out.stride(0) : 0) + sample * out.stride(rank - 1);
+      out.data_ptr<int64_t>()[to] = chosen;
+      if (replacement) continue;
+      weights[chosen] = 0;
+      total = 0;
+      for (dim_t i = 0; i < places; ++i) total += weights[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace penlight::portable
