@@ -2,7 +2,7 @@
 
 function(penlight_compile_flags target)
   target_compile_options(${target} PRIVATE
-    -Wall -Wextra $<$<BOOL:${PENLIGHT_WERROR}>:-Werror>
+    $<$<NOT:$<BOOL:${PENLIGHT_QUIET}>>:-Wall -Wextra> $<$<BOOL:${PENLIGHT_WERROR}>:-Werror>
     $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions -fno-rtti -fno-threadsafe-statics>
     -ffunction-sections -fdata-sections -fvisibility=hidden
     # Results must not depend on whether the compiler found a multiply and an add to fuse.

@@ -14,6 +14,14 @@ else()
   install(TARGETS penlight-runner RUNTIME DESTINATION bin)
 endif()
 
-# Headers and sources, for kernels, backends and programs of the user's own.
-install(DIRECTORY runtime kernels schema DESTINATION penlight/share
+# Headers, sources and CMake files, for kernels, backends and programs of the user's own:
+# find_package(penlight) builds the static libraries from them. The tables of kernels are
+# put in ready, so that it needs no Python.
+set(share penlight/share)
+install(DIRECTORY runtime kernels schema DESTINATION ${share}
   FILES_MATCHING PATTERN "*.h" PATTERN "*.cpp" PATTERN "*.yaml" PATTERN "*.fbs")
+install(DIRECTORY platforms DESTINATION ${share} OPTIONAL)
+install(DIRECTORY cmake DESTINATION ${share}
+  PATTERN "build_backend.py" EXCLUDE PATTERN "__pycache__" EXCLUDE PATTERN "PenlightInstall.cmake" EXCLUDE)
+get_property(tables GLOBAL PROPERTY PENLIGHT_TABLES)
+install(FILES ${tables} DESTINATION ${share}/kernels/generated)

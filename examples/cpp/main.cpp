@@ -1,7 +1,6 @@
 // Loads a program and runs its method `forward`: all that a C++ user writes.
 //
 //   classify model.pte
-#include <penlight/libraries.h>
 #include <penlight/module.h>
 #include <stdio.h>
 
@@ -10,8 +9,6 @@ int main(int argc, char** argv) {
     fprintf(stderr, "usage: %s model.pte\n", argv[0]);
     return 2;
   }
-  // Which kernels the program has is its own choice; this links every portable one.
-  penlight::default_registry().add(penlight::portable_library);
   penlight::Module model(argv[1]);
   if (!model.ok()) {
     fprintf(stderr, "%s\n", model.error());

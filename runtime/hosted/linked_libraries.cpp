@@ -6,12 +6,9 @@ namespace penlight::hosted {
 
 namespace {
 
-// The fastest first: it declines what it does not take.
-KernelLibrary* const kLinked[] = {&portable_library};
-
 bool is_linked(const KernelLibrary& library) {
-  for (const KernelLibrary* linked : kLinked) {
-    if (linked->kernels == library.kernels) return true;
+  for (KernelLibrary* const* linked = linked_libraries(); *linked; ++linked) {
+    if ((*linked)->kernels == library.kernels) return true;
   }
   return false;
 }
@@ -22,7 +19,9 @@ const KernelLibrary* library_at(size_t index) {
   for (const KernelLibrary* library = default_registry().first(); library; library = library->next) {
     if (!is_linked(*library) && index-- == 0) return library;
   }
-  return index < sizeof kLinked / sizeof kLinked[0] ? kLinked[index] : nullptr;
+  KernelLibrary* const* linked = linked_libraries();
+  while (*linked && index > 0) ++linked, --index;
+  return *linked;
 }
 
 LibrarySelection::~LibrarySelection() {

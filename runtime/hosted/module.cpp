@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "heap.h"
+#include "linked_libraries.h"
 
 namespace penlight {
 
@@ -80,6 +81,7 @@ struct Module::Implementation {
   DataLoader* loader = nullptr;
   Array<MappedFile*> data_loaders;
   DataMaps data;
+  hosted::LibrarySelection libraries;  // for callers who gave no registry
   const KernelRegistry* registry = nullptr;
   Program program;
   HeapScratch scratch;
@@ -255,7 +257,10 @@ Status Module::fail(Status status) {
 Status Module::start(DataLoader* loader, const ModuleOptions& options) {
   Implementation& self = *impl_;
   self.loader = loader;
-  self.registry = options.registry;
+  self.registry = options.registry ? options.registry : &self.libraries.registry();
+  if (!options.registry) {
+    if (const Status status = self.libraries.select(nullptr, &message_); status != Status::Ok) return status;
+  }
   self.data.last = options.data;
   for (size_t i = 0; i < options.data_path_count; ++i) {
     MappedFile* file = make<MappedFile>();

@@ -117,9 +117,19 @@ TEST(says_what_is_wrong) {
   CHECK(model.ok());
   CHECK_EQ(model.error()[0], '\0');
 
-  Module bare(seed("state_with_initial_value"));
+  const KernelRegistry none;
+  ModuleOptions without;
+  without.registry = &none;
+  Module bare(seed("state_with_initial_value"), without);
   CHECK(bare.load("forward") == nullptr);
   CHECK(bare.status() == Status::MissingKernel);
+}
+
+TEST(finds_linked_kernels_without_being_told) {
+  Module model(seed("state_with_initial_value"));
+  const float x[2] = {1, 2};
+  CHECK(model.forward(tensor(x, {2})).ok());
+  CHECK_EQ(model.error()[0], '\0');
 }
 
 TEST(names_libraries_that_there_are) {

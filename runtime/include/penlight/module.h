@@ -90,7 +90,8 @@ struct ModuleOptions {
   size_t data_path_count = 0;
   // A map of the user's own, asked after the files.
   const DataMap* data = nullptr;
-  // Where kernels are looked up; null for the default registry.
+  // Where kernels are looked up; null for operators that registered themselves until
+  // now, then linked_libraries().
   const KernelRegistry* registry = nullptr;
 };
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+
+from penlight.cli.console import show_error
+from penlight.errors import FileMissing
 
 # Command: line of help. Each is the function of its name in the module of its name.
 COMMANDS = {
@@ -17,7 +21,7 @@ COMMANDS = {
     "inspect": "Show methods, inputs, operators and memory of a program.",
     "size": "Show what is in a program file, by operator and weight.",
     "profile": "Show the time of each instruction of a program.",
-    "ops": "List operators that have a kernel.",
+    "ops": "List operators that have a kernel; check and register kernels from YAML.",
     "doctor": "Check that this environment is complete.",
     "demo": "Compile a pretrained network and recognise a photo with it.",
     "version": "Print the version.",
@@ -33,8 +37,11 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, name: str) -> Any:
         if name not in COMMANDS:
             return None
+        made = getattr(import_module(f"penlight.cli.{name}"), name)
+        if isinstance(made, typer.Typer):  # it has commands of its own
+            return typer.main.get_command(made)
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        function: Callable[..., Any] = getattr(import_module(f"penlight.cli.{name}"), name)
+        function: Callable[..., Any] = made
         single.command(name, help=function.__doc__, short_help=COMMANDS[name])(function)
         return typer.main.get_command(single)
 
@@ -59,6 +66,32 @@ app = typer.Typer(
 )
 
 
+def _print_cmake_dir(asked: bool) -> None:
+    """Of an installed wheel, or of the checkout that this is part of."""
+    if not asked:
+        return
+    package = Path(__file__).resolve().parent.parent
+    for root in (package / "share", package.parent.parent):
+        if (root / "cmake" / "penlight-config.cmake").is_file():
+            typer.echo(root / "cmake")
+            raise typer.Exit
+    error = FileMissing(
+        "the CMake package is not where Penlight is installed", where=str(package), do="reinstall penlight"
+    )
+    show_error(error, as_json=False)
+    raise typer.Exit(1)
+
+
 @app.callback()
-def penlight() -> None:
+def penlight(
+    cmake_dir: Annotated[
+        bool,
+        typer.Option(
+            "--cmake-dir",
+            callback=_print_cmake_dir,
+            is_eager=True,
+            help="Print the folder for find_package(penlight) in CMake: -Dpenlight_DIR=...",
+        ),
+    ] = False,
+) -> None:
     """A PyTorch model in your pocket: compile it to one small file, run it anywhere."""
