@@ -85,9 +85,9 @@ struct Module::Implementation {
   const KernelRegistry* registry = nullptr;
   Program program;
   HeapScratch scratch;
+  RandomState random;
   Array<SharedRegion> work, state_regions;  // by memory id
   bool measured = false;
-  RandomState random;
   Array<LoadedMethod*> methods;  // in the order of the program; null until prepared
   Array<StateTensor> state;      // of prepared methods, each once
   bool all_state = false;
@@ -482,15 +482,15 @@ Status Module::reset_state() {
   return Status::Ok;
 }
 
+void Module::seed(uint64_t seed) {
+  if (impl_) impl_->random = {seed, 0};
+}
+
 Status Module::set_tracer(const char* method, EventTracer* tracer) {
   LoadedMethod* loaded = prepare(method);
   if (!loaded) return status_;
   loaded->method.set_tracer(tracer);
   return Status::Ok;
-void Module::seed(uint64_t seed) {
-  if (impl_) impl_->random = {seed, 0};
-}
-
 }
 
 size_t Module::arena_bytes() const {
