@@ -21,6 +21,7 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from penlight.dialects.user_operators import return_written
 from penlight.errors import NotSupported, UnboundedShape
 from penlight.ir.edge import EdgeMethod, InputKind, InputSpec, OutputKind, OutputSpec
 from penlight.ir.source import describe
@@ -45,6 +46,7 @@ def method_of(
         if needs_retrace(module):
             raise CannotFunctionalize("autocast")
         inline_regions(module)
+        return_written(module.graph)
         written = functionalize(module.graph) if mutates(module.graph) else {}
     except CannotFunctionalize:
         # torch re-traces the program, which takes longer, but knows every operator.

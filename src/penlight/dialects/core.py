@@ -18,6 +18,7 @@ from torch._ops import OpOverload
 
 from penlight.dialects.penlight_ops import twins
 from penlight.dialects.recurrent import has_projections, unroll_lstm
+from penlight.dialects.user_operators import Splits
 from penlight.kernels.out_variants import by_naming_rule, out_variant
 from penlight.kernels.table import OpTable
 
@@ -110,7 +111,7 @@ def legal_for(target: str, table: OpTable, libraries: tuple[str, ...]) -> Callab
     @cache
     def legal(op: OpOverload) -> bool:
         if op.namespace not in ("aten", "prims"):
-            return not _is_composite(op)  # the user's own operators, and Penlight's
+            return op not in splits and not _is_composite(op)  # the user's own operators, and Penlight's
         name = (out_variant(op) or by_naming_rule(op)).op
         if name.split(".")[0] in _NEVER_WHOLE or op in _SPLIT_ANYWAY:
             return False
@@ -138,7 +139,7 @@ def decompositions(
     splits.update(_OWN_DECOMPOSITIONS)
     if target != "portable":
         splits.update({op: _whole_if(op, twin) for op, twin in twins(table, libraries).items()})
-    return splits
+    return Splits(splits, table, libraries)
 
 
 def _whole_if(op: OpOverload, twin: OpOverload) -> Callable[..., Any]:

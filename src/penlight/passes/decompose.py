@@ -49,7 +49,7 @@ def fake_mode_of(graph: Graph) -> FakeTensorMode | None:
     return None
 
 
-class _WritesInside(Exception):
+class WritesInside(Exception):
     """A decomposition wrote to a tensor."""
 
 
@@ -127,7 +127,7 @@ class _Decomposer(TorchDispatchMode):
         if not self.legal(op):
             split = self.table.get(op)
             if op._schema.is_mutable and (split is None or op._schema.name.endswith("_")):
-                raise _WritesInside(op)
+                raise WritesInside(op)
             if split is not None or _is_composite(op):
                 result = self.run_split(split or op.decompose, args, kwargs)
                 if result is not NotImplemented:
@@ -142,7 +142,7 @@ class _Decomposer(TorchDispatchMode):
         try:
             with self:
                 return split(*args, **kwargs)
-        except _WritesInside:
+        except WritesInside:
             recorded = _Recorder(args, kwargs)
             with recorded:
                 result = split(*args, **kwargs)
