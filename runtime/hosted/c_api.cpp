@@ -1,6 +1,5 @@
 #include "c_api.h"
 
-#include <dlfcn.h>
 #include <penlight/host_platform.h>
 #include <string.h>
 
@@ -335,8 +334,3 @@ pl_status pl_reset(pl_module* module, char* error, size_t error_size) {
 }
 
 void pl_seed(pl_module* module, uint64_t seed) { module->module.seed(seed); }
-
-pl_status pl_load_plugin(const char* path, char* error, size_t error_size) {
-  if (dlopen(path, RTLD_NOW | RTLD_GLOBAL)) return report(Status::Ok, "", error, error_size);
-  return report(Status::AccessFailed, dlerror(), error, error_size);
-}

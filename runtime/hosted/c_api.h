@@ -23,6 +23,7 @@ extern "C" {
 #endif
 
 enum { PL_MAX_DIM = 16, PL_ERROR_SIZE = 512, PL_ABI = 1 };
+#define PL_UNKNOWN_DIM 0xffffffffu
 
 typedef int32_t pl_status;
 typedef struct pl_module pl_module;
@@ -98,6 +99,16 @@ typedef struct pl_operator {
   const char* source;    /* file that defines it; may be null */
 } pl_operator;
 
+typedef struct pl_plugin pl_plugin;
+typedef struct pl_plugin_operator {
+  const char* name; /* of its kernel, "myop::linear.out" */
+  const char* library;
+  const char* signature;
+  const char* schema; /* as it was written, perhaps a name alone */
+  const char* shapes; /* the rule for sizes; null when there is none */
+  const char* source; /* file:line */
+} pl_plugin_operator;
+
 PL_API const char* pl_version(void);
 PL_API int32_t pl_abi(void);
 PL_API const char* pl_status_name(pl_status status);
@@ -137,6 +148,8 @@ PL_API pl_status pl_set_state(pl_module* module, const char* name, const void* d
 PL_API pl_status pl_get_state(pl_module* module, const char* name, void* data, size_t size, char* error,
                               size_t error_size);
 PL_API pl_status pl_reset(pl_module* module, char* error, size_t error_size);
+/* Random operators of all methods begin anew, as determined by `seed` (0 when opened). */
+PL_API void pl_seed(pl_module* module, uint64_t seed);
 
 /* Adds the nanoseconds and the number of runs of each instruction to the arrays,
  * which hold one entry an instruction, at every run from now; null ends it. */
@@ -148,17 +161,24 @@ PL_API pl_status pl_trace_values(pl_method* method, pl_observer observer, void* 
 /* Operator or backend of an instruction. */
 PL_API void pl_instruction_name(const pl_method* method, uint64_t index, char* name, size_t size);
 
-/* Random operators of all methods begin anew, as determined by `seed` (0 when opened). */
-PL_API void pl_seed(pl_module* module, uint64_t seed);
 /* Kernels that are linked or were added by plug-ins, library by library. */
 PL_API uint64_t pl_operator_count(void);
 PL_API pl_status pl_describe_operator(uint64_t index, pl_operator* described);
-/* Loads a shared object whose kernels register themselves. */
-PL_API pl_status pl_load_plugin(const char* path, char* error, size_t error_size);
+/* Loads a shared object made of files with PENLIGHT_LIBRARY; it stays for the life of
+ * the process. Again: nothing changes. On failure `error` has up to three lines, what
+ * happened, where, and what was found, and nothing of the plug-in is added. */
+PL_API pl_status pl_load_plugin(const char* path, const pl_plugin** plugin, char* error, size_t error_size);
+/* Its operators in the order of their lines; InvalidArgument past the last. */
+PL_API pl_status pl_describe_plugin(const pl_plugin* plugin, uint64_t index, pl_plugin_operator* described);
 /* Calls one kernel by its name. The last arguments are its outputs, whose sizes are
  * written back; their memory holds `size` bytes. `libraries` as in pl_options. */
 PL_API pl_status pl_kernel_call(const char* name, const char* libraries, pl_value* arguments, uint64_t count,
                                 char* error, size_t error_size);
+/* Runs a kernel until it has given each result its sizes, which are written to the
+ * arguments. Results are the tensors whose `dim` is PL_UNKNOWN_DIM; tensors without
+ * data are taken as zeros. */
+PL_API pl_status pl_kernel_shapes(const char* name, const char* libraries, pl_value* arguments,
+                                  uint64_t count, char* error, size_t error_size);
 
 #ifdef __cplusplus
 }

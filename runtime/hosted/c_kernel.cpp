@@ -45,6 +45,7 @@ class Importer {
 
   // False when the tensor's strides are not a permutation of a dense layout.
   bool tensor(const pl_value& from, Tensor& to) {
+    if (from.dim == PL_UNKNOWN_DIM) return to = unsized(from), true;
     if (from.dim > PL_MAX_DIM) {
       message_.set("a tensor of {} dimensions is not possible", from.dim);
       return false;
@@ -146,6 +147,22 @@ class Importer {
     return kOne + (tensors ? value.size * (kOne + sizeof(Optional<Tensor>)) : 0);
   }
 
+  // A result before its kernel has run: of sizes that equal no others.
+  Tensor unsized(const pl_value& from) {
+    TensorImpl& impl = *take<TensorImpl>(1);
+    impl = TensorImpl();
+    impl.sizes = take<dim_t>(PL_MAX_DIM);
+    impl.strides = take<dim_t>(PL_MAX_DIM);
+    impl.dim_order = take<uint8_t>(PL_MAX_DIM);
+    for (int d = 0; d < PL_MAX_DIM; ++d) impl.dim_order[d] = static_cast<uint8_t>(d);
+    impl.sizes[0] = -1;
+    impl.strides[0] = 1;
+    impl.dim = 1;
+    impl.dtype = static_cast<penlight::ScalarType>(from.dtype);
+    impl.dynamism = penlight::Dynamism::Unbounded;
+    return Tensor(&impl);
+  }
+
   template <class T>
   ListStorage<T>* list(const pl_value& from) {
     ListStorage<T>* made = take<ListStorage<T>>(1);
@@ -156,6 +173,35 @@ class Importer {
   Message& message_;
   penlight::hosted::Region region_;
   ArenaAllocator memory_;
+};
+
+// Takes down the sizes that a kernel gives its results, and stops it when it has given
+// all. Until then results have memory, for a kernel that writes one before the next.
+class SizingContext : public KernelContext {
+ public:
+  SizingContext(penlight::ScratchSource scratch, Message* message, size_t results)
+      : KernelContext(scratch, message, &SizingContext::take_sizes), missing_(results) {}
+
+  size_t missing() const { return missing_; }
+
+ private:
+  static bool take_sizes(KernelContext& context, Tensor& out, penlight::SizesRef sizes) {
+    SizingContext& self = static_cast<SizingContext&>(context);
+    TensorImpl& impl = *out.unsafeGetTensorImpl();
+    if (impl.dynamism != penlight::Dynamism::Unbounded || sizes.size() > PL_MAX_DIM) {
+      self.fail(Status::InvalidArgument, "a tensor that is no result is given other sizes");
+      return false;
+    }
+    const bool first = impl.data == nullptr;
+    impl.dim = static_cast<uint8_t>(sizes.size());
+    for (size_t d = 0; d < sizes.size(); ++d) impl.sizes[d] = sizes[d];
+    penlight::refresh_layout(impl);
+    if (first && --self.missing_ == 0) return false;
+    impl.data = self.allocate_scratch(Tensor(&impl).nbytes() + 1, 64);
+    return impl.data != nullptr;
+  }
+
+  size_t missing_;
 };
 
 // Whether a value of `tag` can be given for a letter of a signature (boxing.h).
@@ -205,8 +251,51 @@ Status check(const Kernel& kernel, const pl_value* arguments, size_t count, Mess
   return Status::Ok;
 }
 
-Status call_kernel(const char* name, const penlight::KernelRegistry& registry, pl_value* arguments,
-                   size_t count, Message& message) {
+void export_tensors(const Value* values, pl_value* arguments, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (values[i].tag != Tag::Tensor) continue;
+    const uint64_t capacity = arguments[i].size;
+    penlight::hosted::export_value(values[i], arguments[i]);
+    arguments[i].size = capacity;
+  }
+}
+
+Status call(const Kernel& kernel, Value** args, penlight::ScratchSource scratch, Message& message) {
+  KernelContext context(scratch, &message);
+  static thread_local penlight::RandomState random;
+  context.set_random(&random);
+  kernel.call(context, args);
+  return context.status();
+}
+
+// Calls it for the sizes of its results alone.
+Status size(const Kernel& kernel, Value** args, size_t count, penlight::ScratchSource scratch,
+            Message& message) {
+  size_t results = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (args[i]->tag != Tag::Tensor) continue;
+    TensorImpl& impl = *args[i]->as_tensor.unsafeGetTensorImpl();
+    const bool result = impl.dynamism == penlight::Dynamism::Unbounded;
+    results += result;
+    if (result || impl.data) continue;
+    const size_t bytes = args[i]->as_tensor.nbytes();
+    impl.data = scratch.allocate(scratch.owner, bytes + 1, 64);
+    if (!impl.data) return Status::OutOfMemory;
+    memset(impl.data, 0, bytes);
+  }
+  SizingContext context(scratch, &message, results);
+  kernel.call(context, args);
+  if (context.missing() == 0) return Status::Ok;
+  if (context.status() == Status::Ok) {
+    message.set("{} returned without giving each result its sizes: ctx.resize(out, sizes) comes first",
+                kernel.name);
+    return Status::KernelFailed;
+  }
+  return context.status();
+}
+
+Status call_kernel(const char* name, const penlight::KernelRegistry& registry, bool sizes_only,
+                   pl_value* arguments, size_t count, Message& message) {
   const Kernel* kernel = registry.find(name, nullptr);
   if (kernel) {
     if (const Status status = check(*kernel, arguments, count, message); status != Status::Ok) return status;
@@ -230,18 +319,20 @@ Status call_kernel(const char* name, const penlight::KernelRegistry& registry, p
       return Status::MissingKernel;
     }
     if (const Status status = check(*kernel, arguments, count, message); status != Status::Ok) return status;
-    KernelContext context(scratch.source(), &message);
-    kernel->call(context, args);
-    if (context.status() == Status::Declined) continue;
-    for (size_t i = 0; i < count; ++i) {
-      if (values[i].tag == Tag::Tensor) {
-        const uint64_t capacity = arguments[i].size;
-        penlight::hosted::export_value(values[i], arguments[i]);
-        arguments[i].size = capacity;
-      }
-    }
-    return context.status();
+    const Status status = sizes_only ? size(*kernel, args, count, scratch.source(), message)
+                                     : call(*kernel, args, scratch.source(), message);
+    if (status == Status::Declined) continue;
+    export_tensors(values, arguments, count);
+    return status;
   }
+}
+
+Status select_and_call(const char* name, const char* libraries, bool sizes_only, pl_value* arguments,
+                       size_t count, Message& message) {
+  LibrarySelection selection;
+  const Status status = selection.select(libraries, &message);
+  if (status != Status::Ok) return status;
+  return call_kernel(name, selection.registry(), sizes_only, arguments, count, message);
 }
 
 }  // namespace
@@ -268,8 +359,13 @@ pl_status pl_describe_operator(uint64_t index, pl_operator* described) {
 pl_status pl_kernel_call(const char* name, const char* libraries, pl_value* arguments, uint64_t count,
                          char* error, size_t error_size) {
   Message message;
-  LibrarySelection selection;
-  Status status = selection.select(libraries, &message);
-  if (status == Status::Ok) status = call_kernel(name, selection.registry(), arguments, count, message);
+  const Status status = select_and_call(name, libraries, false, arguments, count, message);
+  return report(status, message.c_str(), error, error_size);
+}
+
+pl_status pl_kernel_shapes(const char* name, const char* libraries, pl_value* arguments, uint64_t count,
+                           char* error, size_t error_size) {
+  Message message;
+  const Status status = select_and_call(name, libraries, true, arguments, count, message);
   return report(status, message.c_str(), error, error_size);
 }

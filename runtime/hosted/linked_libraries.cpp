@@ -48,18 +48,24 @@ Status LibrarySelection::select(const char* names, Message* message) {
   while (*names) {
     const char* end = strchr(names, ',');
     const size_t length = end ? static_cast<size_t>(end - names) : strlen(names);
-    const KernelLibrary* library = nullptr;
-    for (size_t i = 0; (library = library_at(i)) != nullptr; ++i) {
-      if (strlen(library->name) == length && memcmp(library->name, names, length) == 0) break;
+    bool found = false;
+    // Each operator of a plug-in is a library of its own, all of one name.
+    for (size_t i = 0; const KernelLibrary* library = library_at(i); ++i) {
+      if (strlen(library->name) != length || memcmp(library->name, names, length) != 0) continue;
+      found = true;
+      if (const Status status = add(*library, message); status != Status::Ok) return status;
     }
-    if (!library) {
+    if (!found) {
       if (message) {
         message->set("no kernel library of the name {}; there are", names);
-        for (size_t i = 0; library_at(i); ++i) message->append(" {}", library_at(i)->name);
+        const char* last = "";
+        for (size_t i = 0; const KernelLibrary* library = library_at(i); ++i) {
+          if (strcmp(library->name, last) != 0) message->append(" {}", library->name);
+          last = library->name;
+        }
       }
       return Status::NotFound;
     }
-    if (const Status status = add(*library, message); status != Status::Ok) return status;
     names += length + (end ? 1 : 0);
   }
   return Status::Ok;

@@ -11,6 +11,8 @@ message has one line for each part that is known::
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class PenlightError(Exception):
     """Base of all errors below.
@@ -61,7 +63,7 @@ class InvalidPlan(PenlightError):
 class InvalidTable(PenlightError, ValueError):
     """YAML files of operators, or the kernel sources they name, do not hold together; lists every fault."""
 
-    faults: tuple[object, ...] = ()
+    faults: tuple[Any, ...] = ()  # each with its place
 
 
 class FileMissing(PenlightError, FileNotFoundError):
@@ -123,3 +125,7 @@ class NoToolchain(PenlightError):
 
 class BuildFailed(PenlightError):
     """A compiler, linker or CMake refused; holds what it said."""
+
+
+class InvalidOperator(PenlightError):
+    """An operator's schema, its function and its rule for sizes do not agree, or one is not possible."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,6 +70,51 @@ def call_kernel(
     return [tuple(value.sizes[: value.dim]) for value in values if value.tag == library.TENSOR]
 
 
+def kernel_shapes(
+    name: str,
+    arguments: Sequence[Any],
+    *,
+    dtypes_of_results: Sequence[str] | None = None,
+    libraries: str | None = None,
+) -> list[tuple[int, ...]]:
+    """Sizes of a kernel's results, from the kernel itself, which stops once it has given them.
+
+    Args:
+        name: of the operator, "aten::add.out".
+        arguments: as for call_kernel, without the results. A tensor may also be a pair of its
+            sizes and its dtype, ``((2, 3), "float32")``; the kernel then sees zeros.
+        dtypes_of_results: for kernels that ask; by default all have that of the first tensor.
+        libraries: kernel libraries to ask; None for all.
+
+    Raises:
+        InvalidInput: the kernel does not take these arguments.
+        RuntimeFailure: it returned without giving its results their sizes.
+    """
+    letters = signature_of(name, libraries)
+    results = len(letters) - len(arguments)
+    if results < 1 or letters[-results:].strip("O"):
+        raise InvalidInput(f"{name} takes other arguments", got=f"{len(arguments)}, signature {letters}")
+    values = (Value * len(letters))()
+    keep: list[Any] = []
+    for index, (argument, letter) in enumerate(zip(arguments, letters, strict=False)):
+        _fill(values[index], argument, letter, keep, f"argument {index} of {name}")
+    first = next((value.dtype for value in values if value.tag == library.TENSOR), 6)
+    numbers = [_number_of(dtype) for dtype in dtypes_of_results or ()] or [first] * results
+    for value, number in zip(values[-results:], numbers, strict=True):
+        value.tag, value.dtype, value.dim = library.TENSOR, number, library.UNKNOWN_DIM
+    error = ctypes.create_string_buffer(library.ERROR_SIZE)
+    status = library.library().pl_kernel_shapes(
+        name.encode(),
+        libraries.encode() if libraries else None,
+        values,
+        len(letters),
+        error,
+        library.ERROR_SIZE,
+    )
+    library.check(status, error, f"operator {name}")
+    return [tuple(value.sizes[: value.dim]) for value in values[-results:]]
+
+
 def _fill(value: Value, given: Any, letter: str, keep: list[Any], where: str) -> None:
     kind = letter.upper()
     if given is None:
@@ -106,6 +152,14 @@ def _fill_list(value: Value, tag: int, items: Any, count: int) -> None:
 
 
 def _fill_tensor(value: Value, given: Any, keep: list[Any], where: str) -> None:
+    if isinstance(given, tuple) and len(given) == 2:
+        sizes, dtype = given
+        value.tag, value.dtype, value.dim, value.size = library.TENSOR, _number_of(dtype), len(sizes), 0
+        value.sizes[: len(sizes)] = sizes
+        value.strides[: len(sizes)] = [
+            math.prod(max(1, n) for n in sizes[d + 1 :]) for d in range(len(sizes))
+        ]
+        return
     if not isinstance(given, np.ndarray):
         raise InvalidInput(f"{where} should be an array", got=type(given).__name__)
     number = dtypes.number_of(given.dtype)
@@ -116,3 +170,10 @@ def _fill_tensor(value: Value, given: Any, keep: list[Any], where: str) -> None:
     value.sizes[: given.ndim] = given.shape
     value.strides[: given.ndim] = [stride // max(1, given.itemsize) for stride in given.strides]
     keep.append(given)
+
+
+def _number_of(dtype: str) -> int:
+    for number, name in dtypes.NAMES.items():
+        if name == dtype:
+            return number
+    raise InvalidInput("tensors cannot have this dtype", got=dtype, do=nearest(dtype, dtypes.NAMES.values()))

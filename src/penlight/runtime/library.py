@@ -35,6 +35,7 @@ from penlight.errors import (
 
 ABI = 1
 MAX_DIM = 16
+UNKNOWN_DIM = 0xFFFFFFFF  # of a result that a kernel is yet to give its sizes
 ERROR_SIZE = 512
 
 # Tags of a value, as in penlight/value.h.
@@ -150,6 +151,19 @@ class Operator(Structure):
     )
 
 
+class PluginOperator(Structure):
+    """One PENLIGHT_LIBRARY line of a plug-in."""
+
+    _fields_ = (
+        ("name", c_char_p),
+        ("library", c_char_p),
+        ("signature", c_char_p),
+        ("schema", c_char_p),
+        ("shapes", c_char_p),
+        ("source", c_char_p),
+    )
+
+
 OBSERVER = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_char_p, POINTER(Value), c_uint64)
 
 # Name, result and arguments of each function.
@@ -175,13 +189,16 @@ _FUNCTIONS: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("pl_state_count", c_int32, (c_void_p, POINTER(c_uint64), *_ERROR)),
     ("pl_state", c_int32, (c_void_p, c_uint64, POINTER(Value), POINTER(c_char_p))),
     ("pl_reset", c_int32, (c_void_p, *_ERROR)),
+    ("pl_seed", None, (c_void_p, c_uint64)),
     ("pl_trace_times", c_int32, (c_void_p, POINTER(c_uint64), POINTER(c_uint64), c_uint64)),
     ("pl_trace_values", c_int32, (c_void_p, OBSERVER, c_void_p)),
     ("pl_instruction_name", None, (c_void_p, c_uint64, c_char_p, c_size_t)),
     ("pl_operator_count", c_uint64, ()),
     ("pl_describe_operator", c_int32, (c_uint64, POINTER(Operator))),
-    ("pl_load_plugin", c_int32, (c_char_p, *_ERROR)),
+    ("pl_load_plugin", c_int32, (c_char_p, POINTER(c_void_p), *_ERROR)),
+    ("pl_describe_plugin", c_int32, (c_void_p, c_uint64, POINTER(PluginOperator))),
     ("pl_kernel_call", c_int32, (c_char_p, c_char_p, POINTER(Value), c_uint64, *_ERROR)),
+    ("pl_kernel_shapes", c_int32, (c_char_p, c_char_p, POINTER(Value), c_uint64, *_ERROR)),
 )
 
 _FILE_NAMES = ("libpenlight.so", "libpenlight.dylib", "penlight.dll")
@@ -189,7 +206,6 @@ _loaded: ctypes.CDLL | None = None
 
 
 def library_path() -> str:
-    ("pl_seed", None, (c_void_p, c_uint64)),
     """Where the compiled runtime lies: PENLIGHT_LIBRARY, else beside this file."""
     chosen = os.environ.get("PENLIGHT_LIBRARY")
     folder = os.path.dirname(__file__)

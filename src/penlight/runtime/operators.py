@@ -1,9 +1,7 @@
-"""Kernels that the compiled runtime has, and plug-ins that bring more."""
+"""Kernels that the compiled runtime has, those of loaded plug-ins included."""
 
 from __future__ import annotations
 
-import ctypes
-import os
 from typing import NamedTuple
 
 from . import library
@@ -28,10 +26,3 @@ def operators() -> list[Operator]:
         fields = (found.name, found.library, found.signature, found.key, found.source)
         listed.append(Operator(*((text or b"").decode() for text in fields)))
     return listed
-
-
-def load_plugin(path: str | os.PathLike[str]) -> None:
-    """Load a shared object whose kernels register themselves."""
-    error = ctypes.create_string_buffer(library.ERROR_SIZE)
-    status = library.library().pl_load_plugin(os.fsencode(path), error, library.ERROR_SIZE)
-    library.check(status, error, os.fspath(path))
