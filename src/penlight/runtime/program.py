@@ -130,7 +130,9 @@ class LoadedProgram:
         operators have run since, and is the same on every machine; it is not torch's sequence.
         """
         if not 0 <= seed < 1 << 64:
-            raise InvalidInput("a seed is a number of 64 bits", got=str(seed), do="give one from 0 to 2**64 - 1")
+            raise InvalidInput(
+                "a seed is a number of 64 bits", got=str(seed), do="give one from 0 to 2**64 - 1"
+            )
         with self._lock:
             self._library.pl_seed(self._handle, seed)
 
