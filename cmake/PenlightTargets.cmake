@@ -16,7 +16,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/PenlightFlags.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/PenlightLibrary.cmake")
 
 set(core_sources)
-foreach(folder IN ITEMS core program kernel backend exec trace platform)
+foreach(folder IN ITEMS core plugin program kernel backend exec trace platform)
   file(GLOB found CONFIGURE_DEPENDS "${PENLIGHT_ROOT}/runtime/${folder}/*.cpp")
   list(APPEND core_sources ${found})
 endforeach()
