@@ -27,6 +27,7 @@ from penlight.flatten import flatten
 from penlight.flatten.kernels import check_kernels
 from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
 from penlight.ir.plan import PlanProgram
+from penlight.ir.tensors import Tensors
 from penlight.kernels.table import default_table
 from penlight.memory import Algorithm, elide_views, greedy
 from penlight.memory.planner import plan_memory as place_buffers
@@ -216,7 +217,7 @@ def _verify_core(program: EdgeProgram, after: str) -> None:
 def _aten(exported: Exported, target: str, report: Report) -> EdgeProgram:
     start = time.perf_counter()
     programs = exported if isinstance(exported, Mapping) else {"forward": exported}
-    program = EdgeProgram({}, {}, target)
+    program = EdgeProgram({}, Tensors(), target)
     keys: dict[Any, str] = {}
     for name, one in programs.items():
         method, tensors = method_of(name, one, lambda key, tensor: _share(program.tensors, keys, key, tensor))

@@ -193,7 +193,7 @@ class _MethodEmitter:
         if outside:
             name = self.send_outside(tensor)
         elif buffer.kind is Kind.CONSTANT:
-            data = self.constants.add(self.program.tensors[buffer.key or ""], self.order_of(buffer))
+            data = self.constants.add(self.program.tensors.kept(buffer.key or ""), self.order_of(buffer))
         elif buffer.kind is Kind.STATE and tensor in self.plan.state:
             name = buffer.key
             first = self.program.tensors[buffer.key or ""]
@@ -220,7 +220,7 @@ class _MethodEmitter:
         """The name of a constant in the .ptd file. A view is another entry over the same bytes."""
         key = tensor.buffer.key or ""
         name = key if tensor.name == key else f"{key}:{'x'.join(map(str, tensor.sizes))}"
-        data = blob_of(self.program.tensors[key], self.order_of(tensor.buffer))
+        data = blob_of(self.program.tensors.kept(key), self.order_of(tensor.buffer))
         self.outside[name] = structs.StoredTensor(tensor.dtype, tensor.sizes, tensor.dim_order, data)
         return name
 

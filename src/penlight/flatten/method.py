@@ -38,6 +38,7 @@ from penlight.ir.plan import (
     View,
 )
 from penlight.ir.source import Source, describe, source_of
+from penlight.ir.tensors import Tensors
 from penlight.kernels.out_variants import (
     OutVariant,
     by_naming_rule,
@@ -66,7 +67,7 @@ def flatten(program: EdgeProgram) -> PlanProgram:
         UnboundedShape: a size has no upper bound; names it and the node.
         NotSupported: a node has no form that a program can hold.
     """
-    tensors: dict[str, Any] = dict(program.tensors)
+    tensors = Tensors(program.tensors)
     plans = [MethodFlattener(method, tensors).run() for method in program.methods.values()]
     return PlanProgram(plans, tensors, dict(program.constant_methods))
 
@@ -74,7 +75,7 @@ def flatten(program: EdgeProgram) -> PlanProgram:
 class MethodFlattener:
     """The instructions of one method, in the making."""
 
-    def __init__(self, method: EdgeMethod, tensors: dict[str, Any]) -> None:
+    def __init__(self, method: EdgeMethod, tensors: Tensors) -> None:
         self.method = method
         self.tensors = tensors
         self.bounds = Bounds(method.bounds)
@@ -141,7 +142,7 @@ class MethodFlattener:
     def stored(self, key: str, kind: InputKind) -> TensorValue:
         """The constant or state tensor `key`; one value however often it is asked for."""
         if key not in self.shared:
-            tensor = self.tensors[key]
+            tensor = self.tensors.like(key)
             kinds = {InputKind.CONSTANT: Kind.CONSTANT, InputKind.STATE: Kind.STATE}
             order = dim_order_of(tensor)
             value = self._make(
@@ -356,12 +357,12 @@ class MethodFlattener:
             out.name = out.buffer.name = f"{node.name}.{index}"
         return out
 
-    def order_of(
     def unused(self, node: Node, index: int, outs: Sequence[TensorValue | None]) -> TensorValue:
         """In the place of a result that was not asked for: kernels have an argument for each."""
         dtype = next((out.dtype for out in outs if out is not None), DType.float32)
         return self._make(f"{node.name}.{index}", dtype, (0,), (0,), (0,), Kind.ACTIVATION)
 
+    def order_of(
         self, op: OpOverload, node: Node, example: torch.Tensor, args: Sequence[Value]
     ) -> tuple[int, ...]:
         """Channels-last where torch says so and a tensor argument is that too, or the node asks for it.

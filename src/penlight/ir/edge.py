@@ -18,6 +18,8 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import TreeSpec
 
+from penlight.ir.tensors import Tensors
+
 
 class InputKind(Enum):
     USER = "user"  # passed by the caller
@@ -83,10 +85,11 @@ class EdgeProgram:
     """Methods that share constants and state.
 
     `tensors` holds the constants and the initial values of state, by fully
-    qualified name. `constant_methods` are methods that only return a value.
+    qualified name; what passes folded is computed each time it is looked up.
+    `constant_methods` are methods that only return a value.
     """
 
     methods: dict[str, EdgeMethod]
-    tensors: dict[str, torch.Tensor]
+    tensors: Tensors
     target: str = "cpu"
     constant_methods: dict[str, Any] = field(default_factory=dict)

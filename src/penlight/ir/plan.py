@@ -20,6 +20,7 @@ from penlight.ir.dtypes import DType
 
 if TYPE_CHECKING:
     from penlight.ir.source import Source
+    from penlight.ir.tensors import Tensors
 
 
 class Kind(Enum):
@@ -354,11 +355,11 @@ class Plan:
 class PlanProgram:
     """All methods, with the constants and initial state they share.
 
-    `tensors` are torch tensors by name; they are looked at only when they are emitted.
+    `tensors` are those of the edge program; they are looked at only when they are emitted.
     """
 
     plans: list[Plan]
-    tensors: dict[str, Any]
+    tensors: Tensors
     constant_methods: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:

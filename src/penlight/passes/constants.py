@@ -7,13 +7,12 @@ one adds it here, and those left without users are dropped by the runner.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, Node
 
 from penlight.ir.edge import EdgeMethod, InputKind, InputSpec
+from penlight.ir.tensors import Derived, Tensors
 
 
 class Constants:
@@ -23,7 +22,7 @@ class Constants:
         self,
         graph: Graph,
         method: EdgeMethod | None,
-        tensors: MutableMapping[str, torch.Tensor],
+        tensors: Tensors,
         mode: FakeTensorMode | None,
     ) -> None:
         self.graph, self.method, self.tensors, self.mode = graph, method, tensors, mode
@@ -34,24 +33,41 @@ class Constants:
                     self.names[node] = spec.target
 
     def get(self, node: object) -> torch.Tensor | None:
-        """The tensor that `node` stands for, or None."""
+        """The tensor that `node` stands for, or None. A derived one is computed: for a look, see `like`."""
         return self.tensors[self.names[node]] if isinstance(node, Node) and node in self.names else None
+
+    def like(self, node: object) -> torch.Tensor | None:
+        """Its dtype, shape and strides; maybe without bytes."""
+        return self.tensors.like(self.names[node]) if isinstance(node, Node) and node in self.names else None
+
+    def kept(self, node: Node) -> torch.Tensor | Derived:
+        """As it is kept, computed or not."""
+        return self.tensors.kept(self.names[node])
+
+    def derived(self, node: Node) -> Derived:
+        """Its bytes in pieces."""
+        return self.tensors.derived(self.names[node])
 
     def can_add(self) -> bool:
         return self.method is not None and self.mode is not None
 
-    def add(self, name: str, tensor: torch.Tensor) -> Node:
-        """A new constant of the method, with a name of its own derived from `name`."""
+    def add(self, name: str, tensor: torch.Tensor | Derived) -> Node:
+        """A new constant of the method, with a name of its own derived from `name`.
+
+        One as large as the weights it is made from should be Derived.
+        """
         assert self.method is not None and self.mode is not None
         target, number = name, 0
         while target in self.tensors:
             number += 1
             target = f"{name}.{number}"
-        self.tensors[target] = tensor.contiguous()
+        self.tensors[target] = tensor if isinstance(tensor, Derived) else tensor.contiguous()
         first = next(iter(self.graph.nodes))
         with self.graph.inserting_before(first):
             node = self.graph.placeholder("c_" + target.replace(".", "_"))
-        node.meta["val"] = self.mode.from_tensor(self.tensors[target], static_shapes=True)
+        like = self.tensors.like(target)
+        with self.mode:
+            node.meta["val"] = torch.empty(like.shape, dtype=like.dtype, device="cpu")
         self.method.inputs.insert(0, InputSpec(InputKind.CONSTANT, node.name, target))
         self.names[node] = target
         return node

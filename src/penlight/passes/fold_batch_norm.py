@@ -2,7 +2,8 @@
 
     bn(conv(x, w, b)) = conv(x, w * s, (b - mean) * s + beta),   s = gamma / sqrt(var + eps)
 
-Computed in float64 and rounded once to the weight's dtype.
+Computed in float64 and rounded once to the weight's dtype, and not before the weight is
+written to the file: a folded copy of every weight would double what a model needs.
 
 Needs:  edge dialect, weights constant, the layer used by nothing else.
 Keeps:  outputs up to rounding.
@@ -11,11 +12,13 @@ Keeps:  outputs up to rounding.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
+from penlight.ir.tensors import Derived
 from penlight.passes.constants import Constants
 
 aten = torch.ops.aten
@@ -46,7 +49,7 @@ def fold_batch_norm(graph: Graph, constants: Constants) -> int:
 
 def _fold(graph: Graph, constants: Constants, norm: Node, layer: Node) -> bool:
     _, gamma, beta, mean, variance, _, eps = norm.args
-    weight = constants.get(layer.args[1])
+    weight = constants.like(layer.args[1])
     bias = constants.get(layer.args[2]) if len(layer.args) > 2 and layer.args[2] is not None else None
     statistics = [constants.get(mean), constants.get(variance)]
     if weight is None or None in statistics or not weight.is_floating_point():
@@ -64,7 +67,7 @@ def _fold(graph: Graph, constants: Constants, norm: Node, layer: Node) -> bool:
     transposed = layer.target is convolution and bool(layer.args[6])
     groups = int(layer.args[8]) if layer.target is convolution else 1  # type: ignore[arg-type]
     scale, shift = _scale_and_shift(affine, statistics, float(eps))  # type: ignore[arg-type]
-    new_weight = _scaled(weight.double(), scale, transposed, groups).to(weight.dtype)
+    new_weight = _scaled(constants.derived(layer.args[1]), scale, transposed, groups)  # type: ignore[arg-type]
     new_bias = (shift if bias is None else bias.double() * scale + shift).to(weight.dtype)
     name = constants.names[layer.args[1]]  # type: ignore[index]
     stem = name.removesuffix(".weight")
@@ -87,11 +90,21 @@ def _scale_and_shift(affine: Any, statistics: Any, eps: float) -> tuple[torch.Te
     return scale, shift
 
 
-def _scaled(weight: torch.Tensor, scale: torch.Tensor, transposed: bool, groups: int) -> torch.Tensor:
+def _scaled(weight: Derived, scale: torch.Tensor, transposed: bool, groups: int) -> Derived:
     """Scale the output channels: dimension 0, or 1 within each group of a transposed convolution."""
-    if not transposed:
-        return weight * scale.reshape(-1, *[1] * (weight.dim() - 1))
-    inputs, outputs = weight.shape[:2]
-    grouped = weight.reshape(groups, inputs // groups, outputs, *weight.shape[2:])
-    factors = scale.reshape(groups, 1, outputs, *[1] * (weight.dim() - 2))
-    return (grouped * factors).reshape(weight.shape)
+    like = weight.like
+    factors = scale.reshape(-1, *[1] * (like.dim() - 1))
+    if transposed:
+        inputs, outputs = like.shape[:2]
+        grouped = scale.reshape(groups, 1, outputs).expand(groups, inputs // groups, outputs)
+        factors = grouped.reshape(inputs, outputs, *[1] * (like.dim() - 2))
+
+    def pieces() -> Iterator[torch.Tensor]:
+        row = 0
+        for piece in weight.pieces():
+            rows = piece.shape[0]
+            scaled = piece.to(torch.float64, copy=True).mul_(factors[row : row + rows])
+            yield scaled.to(like.dtype)
+            row += rows
+
+    return Derived(like, pieces)

@@ -2,7 +2,8 @@
 
 The file must not grow for it: a result is folded if it is small, or not larger
 than the constants it replaces (which then die). So a transposed weight is
-folded, and an expanded mask or a large `full` is not.
+folded, and an expanded mask or a large `full` is not. Large results are computed
+when the file is written.
 
 Needs:  edge dialect; Keeps: every output.
 """
@@ -18,6 +19,8 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import _disable_current_modes
 
+from penlight.ir.tensors import Derived
+from penlight.kernels.out_variants import view_twin
 from penlight.passes.base import tensor_of
 from penlight.passes.constants import Constants
 
@@ -29,40 +32,55 @@ def fold_constants(graph: Graph, constants: Constants) -> int:
     """Replace nodes by constants; return how many."""
     if not constants.can_add():
         return 0
-    values: dict[Node, Any] = {}  # nodes that depend on constants alone
-    worth: list[Node] = []
+    known = set(constants.names)  # nodes that depend on constants alone
     for node in graph.nodes:
-        if node.op == "placeholder":
-            tensor = constants.get(node)
-            if tensor is not None:
-                values[node] = tensor
-        elif _can_fold(node) and all(n in values for n in node.all_input_nodes):
-            values[node] = _Later(node)
-    for node in values:
-        # Only what something else uses needs a value: the frontier.
-        if node.op != "placeholder" and any(user not in values for user in node.users):
-            worth.append(node)
+        if _can_fold(node) and known.issuperset(node.all_input_nodes):
+            known.add(node)
+    # Only what something else uses needs a value: the frontier.
+    frontier = [
+        node
+        for node in graph.nodes
+        if node in known and node.op != "placeholder" and not known.issuperset(node.users)
+    ]
     folded = 0
-    for node in worth:
+    values: dict[Node, Any] = {}  # small ones, computed once
+    for node in frontier:
         value = tensor_of(node)
         if value is None or not all(isinstance(size, int) for size in value.shape):
             continue
-        if not _is_worth(node, values):
+        if not _is_worth(node, constants):
             continue
-        result = _compute(node, values)
-        if not isinstance(result, torch.Tensor):
-            continue
-        new = constants.add(f"folded.{node.name}", result.detach())
-        node.replace_all_uses_with(new, delete_user_cb=lambda user: user not in values)
+        new = constants.add(f"folded.{node.name}", _value(node, value, constants, values))
+        node.replace_all_uses_with(new, delete_user_cb=lambda user: user not in known)
         folded += 1
     return folded
 
 
-class _Later:
-    """A value not computed yet."""
+def _value(node: Node, like: torch.Tensor, constants: Constants, values: dict[Node, Any]) -> Any:
+    """A tensor, or what computes it when its bytes are wanted if they are many."""
+    if _nbytes(like) <= _SMALL:
+        return _compute(node, constants, values)
+    chain = _views(node)
+    if chain is not None:
+        # Views of one constant: the bytes are there, in another order.
+        source = constants.kept(chain[0])
+        if not isinstance(source, Derived):
+            for view in chain[1:]:
+                source = _view(view, source)
+            return Derived.of(source)
+    steps = _steps(node, constants)
+    inputs = {n: constants.kept(n) for step in steps for n in step.all_input_nodes if n in constants.names}
+    program = [(step, step.target, step.args, step.kwargs) for step in steps]
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def compute() -> torch.Tensor:
+        known = {n: t.tensor() if isinstance(t, Derived) else t for n, t in inputs.items()}
+        for step, target, args, kwargs in program:
+            known[step] = _run(target, args, kwargs, known)
+        result = known[node]
+        assert isinstance(result, torch.Tensor)
+        return result
+
+    return Derived.whole(like, compute)
 
 
 def _can_fold(node: Node) -> bool:
@@ -79,10 +97,10 @@ def _can_fold(node: Node) -> bool:
     )
 
 
-def _is_worth(node: Node, values: dict[Node, Any]) -> bool:
+def _is_worth(node: Node, constants: Constants) -> bool:
     value = tensor_of(node)
     assert value is not None
-    if value.numel() * value.element_size() <= _SMALL:
+    if _nbytes(value) <= _SMALL:
         return True
     replaced = 0
     seen, todo = set(), [node]
@@ -94,25 +112,73 @@ def _is_worth(node: Node, values: dict[Node, Any]) -> bool:
             if source.op != "placeholder":
                 todo.append(source)
             elif all(user in seen or user is node for user in source.users):
-                tensor = values[source]
-                replaced += tensor.numel() * tensor.element_size()
-    return value.numel() * value.element_size() <= replaced
+                tensor = constants.like(source)
+                assert tensor is not None
+                replaced += _nbytes(tensor)
+    return _nbytes(value) <= replaced
 
 
-def _compute(node: Node, values: dict[Node, Any]) -> Any:
-    """The value of `node`; computes what it needs first, without recursion."""
-    order: list[Node] = []
+def _nbytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+# --- values ----------------------------------------------------------------------------------------
+
+
+def _steps(node: Node, constants: Constants) -> list[Node]:
+    """What has to run for `node`, in order, without recursion."""
+    order: dict[Node, None] = {}
     todo = [node]
     while todo:
         current = todo[-1]
-        waiting = [n for n in current.all_input_nodes if isinstance(values[n], _Later) and n is not current]
+        waiting = [n for n in current.all_input_nodes if n not in order and n not in constants.names]
         if waiting:
             todo.extend(waiting)
             continue
         todo.pop()
-        if isinstance(values[current], _Later):
-            args, kwargs = map_arg((current.args, current.kwargs), lambda n: values[n])
-            with torch.no_grad(), _disable_current_modes():
-                values[current] = current.target(*args, **kwargs)  # type: ignore[operator]
-            order.append(current)
-    return values[node]
+        order[current] = None
+    return list(order)
+
+
+def _compute(node: Node, constants: Constants, values: dict[Node, Any]) -> Any:
+    for step in _steps(node, constants):
+        if step not in values:
+            for source in step.all_input_nodes:
+                if source in constants.names:
+                    values[source] = constants.get(source)
+            values[step] = _run(step.target, step.args, step.kwargs, values)
+    return values[node].detach()
+
+
+def _run(target: Any, args: Any, kwargs: Any, known: dict[Node, Any]) -> Any:
+    args, kwargs = map_arg((args, kwargs), lambda n: known[n])
+    with torch.no_grad(), _disable_current_modes():
+        return target(*args, **kwargs)
+
+
+def _views(node: Node) -> list[Node] | None:
+    """The constant and the views of it that lead to `node`, if there is nothing else."""
+    chain = [node]
+    while chain[-1].op == "call_function":
+        target = chain[-1].target
+        if not isinstance(target, OpOverload) or len(chain[-1].all_input_nodes) != 1:
+            return None
+        if view_twin(target) is None and target is not torch.ops.aten.clone.default:
+            return None
+        chain.append(chain[-1].all_input_nodes[0])
+    return chain[::-1]
+
+
+def _view(node: Node, source: torch.Tensor) -> torch.Tensor:
+    """A copy only where the view cannot be had of these strides."""
+    assert isinstance(node.target, OpOverload)
+    twin = view_twin(node.target)
+    if twin is None:
+        return source
+    with torch.no_grad(), _disable_current_modes():
+        try:
+            result = twin(source, *node.args[1:], **node.kwargs)
+        except RuntimeError:
+            result = twin(source.contiguous(), *node.args[1:], **node.kwargs)
+    assert isinstance(result, torch.Tensor)
+    return result

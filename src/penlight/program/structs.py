@@ -7,21 +7,27 @@ Everything refers to values, operators and stored bytes by index, as in the file
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TypeAlias
 
 from penlight.ir.dtypes import DType
 
+_CHUNK = 1 << 24
+
 
 @dataclass(frozen=True)
 class Blob:
-    """Bytes that are fetched only when they are written or looked at."""
+    """Bytes that are fetched only when they are written or looked at.
+
+    `stream` gives them part by part, for those that are computed and need not be in memory at once.
+    """
 
     nbytes: int
     fetch: Callable[[], memoryview]
     alignment: int = 16
+    stream: Callable[[], Iterator[memoryview]] | None = None
 
     @classmethod
     def of(cls, data: bytes | bytearray | memoryview, alignment: int = 16) -> Blob:
@@ -31,9 +37,21 @@ class Blob:
     def view(self) -> memoryview:
         return self.fetch()
 
+    def chunks(self) -> Iterator[memoryview]:
+        """The bytes in order, in parts of at most some megabytes if they need not be whole in memory."""
+        if self.stream is not None:
+            yield from self.stream()
+            return
+        view = self.view()
+        for start in range(0, view.nbytes, _CHUNK):
+            yield view[start : start + _CHUNK]
+
     def digest(self) -> bytes:
         """Equal for equal content."""
-        return hashlib.blake2b(self.view(), digest_size=20).digest()
+        digest = hashlib.blake2b(digest_size=20)
+        for chunk in self.chunks():
+            digest.update(chunk)
+        return digest.digest()
 
 
 EMPTY = Blob.of(b"")

@@ -27,7 +27,6 @@ IDENTIFIER = b"ET12"
 HEADER_MAGIC = b"eh00"
 HEADER_LENGTH = 32
 SEGMENT_ALIGNMENT = 128
-_CHUNK = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -127,11 +126,11 @@ def chunks(layout: Layout) -> Iterator[bytes | memoryview]:
     for offset, blob in layout.blobs:
         if offset > position:
             yield bytes(offset - position)
-        view = blob.view()
-        assert view.nbytes == blob.nbytes, f"blob has {view.nbytes} bytes, {blob.nbytes} were announced"
-        for start in range(0, view.nbytes, _CHUNK):
-            yield view[start : start + _CHUNK]
-        position = offset + blob.nbytes
+        position = offset
+        for chunk in blob.chunks():
+            yield chunk
+            position += chunk.nbytes
+        assert position == offset + blob.nbytes, f"blob of {blob.nbytes} bytes has {position - offset}"
 
 
 def to_bytes(contents: Contents) -> bytes:
