@@ -689,6 +689,8 @@ const char* specialisation_key(Value** args, size_t count, char* buffer, size_t 
     if (number >= 10) put(static_cast<char>('0' + number / 10));
     put(static_cast<char>('0' + number % 10));
   };
+  // A result follows the arguments once more; the key has each tensor once.
+  if (count > 1 && args[count - 1] == args[count - 2]) --count;
   put('v');
   put('1');
   char separator = '/';

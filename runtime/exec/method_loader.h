@@ -69,8 +69,8 @@ class MethodLoader {
 // "aten::add.out" from an Operator table; false when it does not fit.
 bool operator_name(const flatbuffer::Table& op, char* buffer, size_t size);
 
-// "v1/6;0,1|6;0,1": dtype and dim order of every tensor argument. Null when it
-// does not fit `buffer`.
+// "v1/6;0,1|6;0,1": dtype and dim order of every tensor argument, in the order of
+// the schema and outputs included. Null when it does not fit `buffer`.
 const char* specialisation_key(Value** args, size_t count, char* buffer, size_t size);
 
 enum TensorFlag : uint8_t {

@@ -1,13 +1,55 @@
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from penlight.cli.console import Json, out, print_json, table
+from penlight.cli.console import Json, err, out, print_json, show_error, table
+
+if TYPE_CHECKING:
+    from penlight.build.registration import LibraryFiles
+    from penlight.kernels.bind import Table
+    from penlight.kernels.library import Schemas
+    from penlight.kernels.merge import Merged
+    from penlight.kernels.places import Fault
+
+# Names of files that say nothing of whose kernels they hold; their folder's name does.
+_GENERAL = ("functions", "custom_ops", "custom-ops", "ops", "operators", "kernels")
 
 
-def ops(
+class _Ops(TyperGroup):
+    """`penlight ops`, `penlight ops relu` and `penlight ops --json` list."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ("-h", "--help")):
+            args = ["list", *args]
+        return list(super().parse_args(ctx, args))
+
+
+ops = typer.Typer(
+    cls=_Ops,
+    name="ops",
+    help="List operators that have a kernel; check and register kernels from YAML.",
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        help="YAML files, the preferred library first, and C++ sources. NAME=FILE.yaml names a library; "
+        "without sources, those beside the YAML files are taken.",
+        metavar="[NAME=]FILE.yaml... [SOURCE.cpp...]",
+    ),
+]
+
+
+@ops.command("list")
+def list_operators(
     pattern: Annotated[str, typer.Argument(help="Part of the operators' names.")] = "",
     library: Annotated[str | None, typer.Option(help="Only this kernel library.")] = None,
     json: Json = False,
@@ -27,6 +69,155 @@ def ops(
     out.print(f"[dim]{len(rows)} operators[/dim]")
 
 
+@ops.command()
+def check(files: Files, json: Json = False) -> None:
+    """Check functions.yaml, custom_ops.yaml and the kernels they name; show who serves what."""
+    _, merged, warnings = _read(files, json)
+    served = _served(merged)
+    if json:
+        print_json({"ok": True, "served": served, "warnings": [_as_json(fault) for fault in warnings]})
+        return
+    _warn(warnings)
+    shown = table("operator", "for", "library", "kernel")
+    for item in served:
+        shown.add_row(item["op"], item["for"], item["library"], item["kernel"])
+    out.print(shown)
+    operators = len({item["op"] for item in served})
+    out.print(f"[dim]{len(served)} kernels for {operators} operators, no faults[/dim]")
+
+
+@ops.command("table")
+def write_table(
+    files: Files,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="C++ file to write; printed when left out.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write the C++ registration table of kernels named by YAML files."""
+    from penlight.build.registration import render, write
+
+    tables, merged, warnings = _read(files, json)
+    names = [file for file in files if _is_yaml(file)]
+    text = render(tables, ", ".join(name.split("=", 1)[-1] for name in names))
+    if output is not None:
+        write(text, output)
+    if json:
+        print_json(
+            {
+                "output": str(output) if output else None,
+                "libraries": {made.name: len(made.entries) for made in tables},
+                "sources": sorted({source for made in tables for source in made.sources()}),
+                "served": _served(merged),
+                "warnings": [_as_json(fault) for fault in warnings],
+            }
+        )
+        return
+    _warn(warnings)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    counts = ", ".join(f"{len(made.entries)} kernels of {made.name}" for made in tables)
+    adds = " ".join(f"registry.add({made.name}_library);" for made in tables)
+    out.print(f"wrote {output}: {counts}; compile it with the kernels, and call {adds}")
+
+
+def _read(files: list[str], json: bool) -> tuple[list[Table], Merged, list[Fault]]:
+    from penlight.build.registration import user_tables
+    from penlight.errors import InvalidTable
+    from penlight.kernels.table import own_table
+
+    libraries, sources = _sort_out(files)
+    own = {row.op: row for row in own_table()}
+    try:
+        return user_tables(libraries, sources, schemas=_schemas(), own=own)
+    except InvalidTable as error:
+        if json:
+            print_json({"ok": False, "faults": [_as_json(fault) for fault in error.faults]})
+        else:
+            show_error(error, as_json=False)
+        raise typer.Exit(1) from None
+
+
+def _is_yaml(name: str) -> bool:
+    return Path(name).suffix in (".yaml", ".yml")
+
+
+def _sort_out(files: list[str]) -> tuple[list[LibraryFiles], list[Path] | None]:
+    """Libraries in the order they were first named, and the sources; None where there are none."""
+    from penlight.build.registration import LibraryFiles
+    from penlight.errors import InvalidInput
+
+    named: dict[str, list[Path]] = {}
+    sources: list[Path] = []
+    for file in files:
+        if not _is_yaml(file):
+            sources.append(Path(file))
+            continue
+        name, _, path = file.rpartition("=")
+        found = Path(path)
+        if not name:
+            name = found.resolve().parent.name if found.stem in _GENERAL else found.stem
+            name = re.sub(r"\W", "_", name)
+        named.setdefault(name, []).append(found)
+    if not named:
+        raise InvalidInput("no YAML file is given", got=", ".join(files), do="name a .yaml file first")
+    if not sources:
+        folders = dict.fromkeys(path.parent for paths in named.values() for path in paths)
+        sources = [
+            path
+            for folder in folders
+            for path in sorted(folder.glob("*"))
+            if path.suffix in (".cpp", ".cc", ".cxx")
+        ]
+    return [LibraryFiles(name, tuple(paths)) for name, paths in named.items()], sources or None
+
+
+def _schemas() -> Schemas | None:
+    try:
+        from penlight.kernels.torch_schemas import TorchSchemas
+    except ImportError:
+        err.print(
+            "[yellow]warning[/yellow]: torch is not installed, so arguments of ATen's operators go unchecked"
+        )
+        return None
+    return TorchSchemas()
+
+
+def _served(merged: Merged) -> list[dict[str, Any]]:
+    from penlight.kernels.rows import describe_key
+
+    rows = [
+        {
+            "op": item.op,
+            "key": item.key,
+            "for": describe_key(item.key)
+            if item.key
+            else "any other"
+            if _has_keys(merged, item.op)
+            else "any",
+            "library": item.library,
+            "kernel": item.row.kernel,
+        }
+        for item in merged.served
+    ]
+    return sorted(rows, key=lambda row: (str(row["op"]), row["key"] is None, str(row["key"])))
+
+
+def _has_keys(merged: Merged, op: str) -> bool:
+    return any(item.op == op and item.key for item in merged.served)
+
+
+def _as_json(fault: Fault) -> dict[str, Any]:
+    place = fault.place
+    return {"file": place.file, "line": place.line, "column": place.column, "what": fault.what}
+
+
+def _warn(warnings: list[Fault]) -> None:
+    for fault in warnings:
+        err.print(f"[yellow]warning[/yellow]: {fault}")
+
+
 def _rows() -> list[dict[str, Any]]:
     from penlight.kernels.table import default_table
 
@@ -38,21 +229,14 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def _dtypes(sets: Any) -> str:
-    from penlight.kernels.table import DTYPE_SETS
+    from penlight.kernels.rows import describe_dtypes
 
-    def text(dtypes: frozenset[Any]) -> str:
-        for name in ("all", "real", "float", "int", "index", "bool"):
-            if dtypes == DTYPE_SETS[name]:
-                return name
-        return "+".join(sorted(dtype.name for dtype in dtypes))
-
-    return ", ".join(text(value) if key == "rest" else f"{key}: {text(value)}" for key, value in sets.items())
+    parts = {name: describe_dtypes(value) for name, value in sets.items()}
+    return ", ".join(text if name == "rest" else f"{name}: {text}" for name, text in parts.items())
 
 
 def _say_nearest(pattern: str) -> None:
     from difflib import get_close_matches
-
-    from penlight.cli.console import err
 
     names = [row["op"] for row in _rows()]
     short = {name.split("::")[-1].split(".")[0]: name for name in names}

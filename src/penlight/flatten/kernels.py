@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from penlight.errors import NoKernel
-from penlight.ir.plan import KernelCall, PlanProgram, tensors_in
+from penlight.ir.plan import KernelCall, PlanProgram, TensorValue, tensors_in
 from penlight.kernels.prims import PRIMS
 from penlight.kernels.table import OpRow, OpTable
 
@@ -37,9 +37,10 @@ def check_kernels(program: PlanProgram, table: OpTable, libraries: Sequence[str]
 
 
 def find_row(call: KernelCall, table: OpTable, libraries: Iterable[str]) -> OpRow | None:
-    """The first kernel that takes all dtypes of a call."""
+    """The first kernel that takes all dtypes of a call, and its dim orders if it is for some only."""
+    tensors = [(arg.dtype, arg.dim_order) for arg in call.args if isinstance(arg, TensorValue)]
     for row in table.rows(call.op, libraries):
-        if all(
+        if row.fits(tensors) and all(
             row.takes(name, tensor.dtype)
             for name, arg in zip(call.names, call.args, strict=True)
             for tensor in tensors_in(arg)

@@ -204,7 +204,8 @@ class _Reader:
             return []
         op, signature, place = named
         if "kernels" not in keys:
-            self.faults.add(entry.place, f"{op} has no `kernels`")
+            if set(keys) <= {*_ENTRY_KEYS, *_IGNORED_KEYS}:  # else that key was meant
+                self.faults.add(entry.place, f"{op} has no `kernels`")
             return []
         kernels = keys["kernels"][1]
         if kernels.kind != "list" or not kernels.items():

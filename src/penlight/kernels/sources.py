@@ -34,7 +34,7 @@ _TOKEN = re.compile(
 )
 _NAMESPACE = re.compile(r"(?:^|\s)namespace\s*((?:\w+(?:\s*::\s*(?:inline\s+)?\w+)*)?)\s*$")
 _FUNCTION = re.compile(r"(?:^|[\s&*>\]])(\w+)\s*$")
-_QUALIFIER = re.compile(r"(?:::)?\s*(?:\b\w+\s*::\s*)+(?=\w)")
+_QUALIFIER = re.compile(r"(?<!\w)(?:::\s*)?(?:(?!(?:const|volatile)\b)\b\w+\s*::\s*)+(?=\w)|(?<!\w)::\s*(?=\w)")
 _ATTRIBUTE = re.compile(r"\[\[.*?\]\]|__attribute__\s*\(\(.*?\)\)|__declspec\s*\(.*?\)")
 _TRAILER = re.compile(r"(?:\bnoexcept|\boverride|\bfinal|\bconst)\s*$")
 
