@@ -32,6 +32,7 @@ class Unit:
     includes: tuple[Path, ...] = ()
     optimize: str = "-Os"
     also: tuple[Path, ...] = ()  # files the compiler reads beside those that are included
+    generated: bool = False  # its content counts, not where it lies
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,9 @@ def _key(toolchain: Toolchain, tree: SourceTree, unit: Unit, digests: dict[Path,
             digests[path] = hashlib.blake2b(path.read_bytes(), digest_size=20).digest()
         # Names as the tree has them: another checkout with the same files shares objects. A file of
         # the user's own keeps its place, which messages of its kernels name.
-        name = path.relative_to(tree.root) if path.is_relative_to(tree.root) else path
+        name: Path | str = path.relative_to(tree.root) if path.is_relative_to(tree.root) else path
+        if unit.generated and path == unit.source:
+            name = path.name
         key.update(f"\0{name}\0".encode() + digests[path])
     return key.hexdigest()
 

@@ -1,0 +1,339 @@
+"""A binary with the kernels and dtypes that given programs use, and no others.
+
+    programs, lists of operators  ->  selection  ->  kernel files with their dtypes
+      ->  objects (kept by content)  ->  a program, or a library with one header
+
+Nothing here knows a compiler (toolchain.py) or a board (bare.py).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from penlight.build import embed
+from penlight.build.embed import EmbeddedModel
+from penlight.build.memory import largest_tensors, memory_needs
+from penlight.build.objects import Unit, compile_units
+from penlight.build.select import Selection, select_from_contents
+from penlight.build.size import Root, SizeReport, report_sizes
+from penlight.build.sources import SourceTree, mask_of, needed_files
+from penlight.build.table import LibraryTable, tables_for
+from penlight.build.targets import HOST, Target
+from penlight.build.toolchain import Toolchain, find_toolchain, source_root
+from penlight.errors import FileMissing, InvalidInput, NoKernel, NotSupported, OutOfMemory
+from penlight.ir.dtypes import DType
+from penlight.program import Contents, read
+
+_CUSTOM = re.compile(r'\b(?:PENLIGHT|EXECUTORCH)_LIBRARY\s*\(\s*(\w+)\s*,\s*"([\w.]+)')
+
+
+@dataclass
+class BuildOptions:
+    """What to build. Of `models`, `sources` and `operators` one must name something."""
+
+    models: Sequence[Path] = ()
+    sources: Sequence[Path] = ()  # the user's own kernels
+    operators: Selection = field(default_factory=Selection)  # beside what the models need
+    without: Sequence[str] = ()  # operators that must not be needed
+    target: Target = HOST
+    compiler: str | None = None
+    toolchain_file: Path | None = None
+    output: Path = Path("out")
+    name: str | None = None
+    library: bool = False
+    embed: bool = True
+    select_dtypes: bool = True
+    messages: bool = True
+    optimize: str = "-Os"
+    kernel_libraries: Sequence[str] | None = None
+    jobs: int | None = None
+
+
+@dataclass
+class Built:
+    """What came out."""
+
+    files: list[Path]  # the program or library first
+    selection: Selection
+    masks: dict[str, list[str]]  # kernel file -> dtypes it was compiled for
+    sizes: SizeReport
+    compiled: int  # files; the others were in the store
+    seconds: float
+    compiler: str
+    target: Target
+
+
+def build(options: BuildOptions) -> Built:
+    """Compile and link.
+
+    Raises:
+        NoKernel: an operator has no kernel, or the build was told to leave it out.
+        NotSupported: a program has delegates that the binary would lack.
+        OutOfMemory: the target's RAM does not hold the arenas.
+        BuildFailed, NoToolchain, FileMissing, InvalidProgram, InvalidInput: of what was given.
+    """
+    start = time.perf_counter()
+    programs = {path: _read(path) for path in options.models}
+    selection = Selection()
+    for path, contents in programs.items():
+        selection.join(select_from_contents(contents, path.name))
+    selection.join(options.operators)
+    if not selection.operators and not options.sources and not programs:
+        raise InvalidInput("there is nothing to build", do="give a .pte file, or operators with --ops")
+    custom = _custom_operators(options.sources)
+    _check_left_out(selection, options.without)
+    _check_backends(selection, options)
+    toolchain = find_toolchain(
+        None if options.toolchain_file else options.target,
+        compiler=options.compiler,
+        toolchain_file=options.toolchain_file,
+    )
+    target = toolchain.target
+    tree = SourceTree(source_root().resolve())
+    if target.memory:
+        _check_memory(target, programs)
+    used = selection if options.select_dtypes else selection.every_dtype()
+    tables = tables_for(tree, used, set(custom), options.kernel_libraries)
+    models = _models(options, programs)
+    name = embed.identifier(options.name or (models[0].name if models else "penlight_kernels"))
+
+    with tempfile.TemporaryDirectory(prefix="penlight-build-") as folder:
+        job = _Job(options, toolchain, tree, tables, models, name, Path(folder).resolve())
+        files, objects = job.library() if options.library else job.program()
+        groups = {path: job.group_of(source) for path, source in objects.items()}
+        sizes = report_sizes(job.unstripped, files[0], groups, job.roots())
+    return Built(
+        files=files,
+        selection=used,
+        masks={_name_of(tree, path): [d.name for d in sorted(m)] for path, m in job.masks.items()},
+        sizes=sizes,
+        compiled=job.compiled,
+        seconds=time.perf_counter() - start,
+        compiler=toolchain.describe(),
+        target=target,
+    )
+
+
+class _Job:
+    """One build: files written to a folder of its own, objects from the store."""
+
+    def __init__(
+        self,
+        options: BuildOptions,
+        toolchain: Toolchain,
+        tree: SourceTree,
+        tables: list[LibraryTable],
+        models: list[EmbeddedModel],
+        name: str,
+        folder: Path,
+    ) -> None:
+        self.options, self.toolchain, self.tree, self.tables = options, toolchain, tree, tables
+        self.models, self.name, self.folder = models, name, folder
+        self.masks: dict[Path, frozenset[DType]] = {}
+        self.compiled = 0
+        self.unstripped = folder / "whole"
+        self.defines = (f"PENLIGHT_MESSAGES={int(options.messages)}", "PENLIGHT_TRACE=0")
+
+    def program(self) -> tuple[list[Path], dict[Path, Path]]:
+        """A program; returns its files, and the source of each object."""
+        target, output = self.toolchain.target, self.options.output
+        units = [*self._core(), *self._kernels(), *self._generated(), *self._own()]
+        script: Path | None = None
+        exports: Sequence[str] = ()
+        if target.kind == "bare":
+            bare = import_module("penlight.build.bare")
+            units += [self._unit(path) for path in bare.platform_sources(target, main=True)]
+            script = self._script(bare)
+            exports = getattr(bare, "EXPORTS", ()) if not target.memory else ()
+        else:
+            hosted = self.tree.root / "platforms" / "hosted"
+            units += [self._unit(path) for path in sorted(hosted.glob("*.cpp"))]
+        objects = self._compile(units)
+        path = output / f"{self.options.name or self.name}{target.program_suffix}"
+        output.mkdir(parents=True, exist_ok=True)
+        self.toolchain.link(list(objects), path, script=script, exports=exports)
+        self.toolchain.link(list(objects), self.unstripped, script=script, exports=exports, strip=False)
+        files = [path]
+        if not self.options.embed:
+            files += [_copy(model, output) for model in self.options.models]
+        return files, objects
+
+    def library(self) -> tuple[list[Path], dict[Path, Path]]:
+        """A static library, its header and its CMake package."""
+        target, output = self.toolchain.target, self.options.output
+        registry = self._write("registry.cpp", embed.registry_source(self.name, len(self.options.sources)))
+        wrapped = [
+            self._write(f"custom_{number}.cpp", embed.custom_source(number, path.resolve()))
+            for number, path in enumerate(self.options.sources)
+        ]
+        units = [*self._core(), *self._kernels(), *self._generated(), self._unit(registry)]
+        units += [self._unit(path) for path in wrapped]
+        if target.kind == "bare":
+            bare = import_module("penlight.build.bare")
+            units += [self._unit(path) for path in bare.platform_sources(target, main=False)]
+        objects = self._compile(units)
+        archive = output / "lib" / f"lib{self.name}{target.library_suffix}"
+        self.toolchain.archive(list(objects), archive)
+        shutil.copyfile(archive, self.unstripped)
+        header = output / "include" / f"{self.name}.h"
+        header.parent.mkdir(parents=True, exist_ok=True)
+        header.write_text(embed.header(self.tree, self.name, self.models, self.defines))
+        config = output / "lib" / "cmake" / self.name / f"{self.name}Config.cmake"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        links = ["m"] if target.kind == "hosted" and target.format == "elf" else []
+        config.write_text(embed.cmake_config(self.name, archive.name, links))
+        files = [archive, header, config]
+        if not self.options.embed:
+            files += [_copy(model, output) for model in self.options.models]
+        return files, objects
+
+    def group_of(self, source: Path) -> str:
+        """What a file is counted as."""
+        if source.parent == self.folder:
+            kind = source.stem
+            if kind == "models":
+                return "models"
+            return "own operators" if kind.startswith("custom") else "tables"
+        if not source.is_relative_to(self.tree.root):
+            return "own operators"
+        part = source.relative_to(self.tree.root).parts[0]
+        return {"runtime": "runtime", "kernels": "kernels"}.get(part, "program around it")
+
+    def roots(self) -> list[Root]:
+        """The chosen kernels, as their names are mangled."""
+        return [
+            Root(operator, f"{len(kernel)}{kernel}E")
+            for table in self.tables
+            for operator, kernel in table.kernels.items()
+        ]
+
+    def _core(self) -> list[Unit]:
+        return [self._unit(path) for path in self.tree.runtime()]
+
+    def _kernels(self) -> list[Unit]:
+        chosen: dict[Path, set[DType]] = {}
+        for table in self.tables:
+            for path, dtypes in table.files.items():
+                chosen.setdefault(path, set()).update(dtypes)
+        self.masks = needed_files(self.tree, chosen) if chosen else {}
+        tables = [self._write(f"{table.library}_table.cpp", table.text) for table in self.tables]
+        return [
+            *(self._unit(path, f"PENLIGHT_DTYPES={mask_of(mask):#x}u") for path, mask in self.masks.items()),
+            *(self._unit(path) for path in tables),
+        ]
+
+    def _generated(self) -> list[Unit]:
+        text = embed.models_source(self.models, [table.library for table in self.tables])
+        inside = tuple(model.path for model in self.models if model.path)
+        return [replace(self._unit(self._write("models.cpp", text)), also=inside)]
+
+    def _own(self) -> list[Unit]:
+        return [self._unit(path.resolve()) for path in self.options.sources]
+
+    def _unit(self, path: Path, *defines: str) -> Unit:
+        includes = (*self.tree.include_folders, self.tree.root / "platforms" / "include")
+        generated = path.parent == self.folder
+        return Unit(path, (*self.defines, *defines), includes, self.options.optimize, generated=generated)
+
+    def _compile(self, units: Sequence[Unit]) -> dict[Path, Path]:
+        compiled = compile_units(self.toolchain, self.tree, units, jobs=self.options.jobs)
+        self.compiled += compiled.made
+        return {path: unit.source for path, unit in zip(compiled.objects, units, strict=True)}
+
+    def _script(self, bare: ModuleType) -> Path | None:
+        text = bare.linker_script(self.toolchain.target)
+        return self._write("link.ld", text) if isinstance(text, str) else text
+
+    def _write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+
+def _read(path: Path) -> Contents:
+    if not path.exists():
+        raise FileMissing(f"there is no file {path}", do="give a program that penlight compile wrote")
+    return read(path)
+
+
+def _models(options: BuildOptions, programs: dict[Path, Contents]) -> list[EmbeddedModel]:
+    models: list[EmbeddedModel] = []
+    for path in programs:
+        name = embed.identifier(path.stem)
+        if any(model.name == name for model in models):
+            raise InvalidInput(f"two models are named {name}", got=str(path), do="rename one of the files")
+        inside = path.resolve() if options.embed else None
+        models.append(EmbeddedModel(name, inside, path.stat().st_size))
+    return models
+
+
+def _custom_operators(sources: Sequence[Path]) -> dict[str, Path]:
+    """Operators that the user's own files register, as far as their text says."""
+    found: dict[str, Path] = {}
+    for path in sources:
+        if not path.is_file():
+            raise FileMissing(f"there is no file {path}")
+        for namespace, name in _CUSTOM.findall(path.read_text(errors="replace")):
+            base, _, overload = name.partition(".")
+            for spelled in (overload, f"{overload}_out" if overload else "out"):
+                found[f"{namespace}::{base}" + (f".{spelled}" if spelled else "")] = path
+    return found
+
+
+def _check_left_out(selection: Selection, without: Sequence[str]) -> None:
+    needed = [operator for operator in without if operator in selection.operators]
+    if not needed:
+        return
+    users = selection.operators[needed[0]].needed_by
+    raise NoKernel(
+        f"{', '.join(needed)} is needed, and the build was told to leave it out",
+        where=", ".join(users),
+        do="build without this --without, or without the model",
+    )
+
+
+def _check_backends(selection: Selection, options: BuildOptions) -> None:
+    """A backend is in the binary when one of the user's own files names it."""
+    texts = [path.read_text(errors="replace") for path in options.sources]
+    for backend, needed_by in selection.backends.items():
+        if not any(f'"{backend}"' in text for text in texts):
+            raise NotSupported(
+                f"backend {backend} is not in this binary, and a program has delegates for it",
+                where=", ".join(needed_by),
+                got=f"target {options.target.name}",
+                do=f"compile the model without {backend}, or give the C++ file that registers it",
+            )
+
+
+def _check_memory(target: Target, programs: dict[Path, Contents]) -> None:
+    assert target.memory
+    needs = memory_needs(programs)
+    need, room = sum(needs.values()), target.memory.ram
+    if need <= room:
+        return
+    listed = [f"{nbytes:>12,} bytes  {name}" for name, nbytes in largest_tensors(programs)]
+    raise OutOfMemory(
+        f"the arena needs {need:,} bytes, {target.name} has {room:,} of RAM: {need - room:,} too many",
+        where=", ".join(needs),
+        got="\n".join(["the largest tensors", *listed]),
+        do="a smaller input or model, a board with more RAM (--ram), or a quantized model",
+    )
+
+
+def _name_of(tree: SourceTree, path: Path) -> str:
+    return path.relative_to(tree.root).as_posix() if path.is_relative_to(tree.root) else str(path)
+
+
+def _copy(model: Path, output: Path) -> Path:
+    copy = output / model.name
+    if copy.resolve() != model.resolve():
+        shutil.copyfile(model, copy)
+    return copy

@@ -1,0 +1,73 @@
+"""The kernels chosen from each library, as C++ tables and as files to compile."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+from penlight.build import registration
+from penlight.build.select import Selection
+from penlight.build.sources import SourceTree
+from penlight.errors import InvalidInput, NoKernel
+from penlight.ir.dtypes import DType
+from penlight.kernels.table import own_table
+
+
+@dataclass
+class LibraryTable:
+    """What one library contributes."""
+
+    library: str
+    text: str  # C++ source of its table
+    files: dict[Path, set[DType]] = field(default_factory=dict)  # of the chosen kernels
+    kernels: dict[str, str] = field(default_factory=dict)  # operator -> function
+
+
+def tables_for(
+    tree: SourceTree,
+    selection: Selection,
+    custom: Collection[str],
+    libraries: Sequence[str] | None = None,
+) -> list[LibraryTable]:
+    """The tables of the libraries that have any of the selected operators.
+
+    Args:
+        custom: operators that files of the user's own register.
+        libraries: names to choose from, in this order of preference; all when None.
+
+    Raises:
+        NoKernel: names every operator that nothing implements.
+    """
+    known = tree.libraries()
+    for library in libraries or ():
+        if library not in known:
+            raise InvalidInput(f"there is no kernel library {library}", do=f"there are: {', '.join(known)}")
+    ops = tree.root / "kernels" / "ops.yaml"
+    tables: list[LibraryTable] = []
+    found = set(custom)
+    for library in libraries or sorted(known, key=lambda name: name == "portable"):
+        table, _ = registration.own_library(ops, library, only=selection.operators)
+        if not table.entries:
+            continue
+        made = LibraryTable(library, registration.render([table], f"{ops.parent.name}/{ops.name}"))
+        for entry in table.entries:
+            if entry.source:
+                path = tree.root / entry.source
+                made.files.setdefault(path, set()).update(selection.operators[entry.op].dtypes)
+            made.kernels[entry.op] = entry.function.rpartition("::")[2]
+        found.update(made.kernels)
+        tables.append(made)
+    missing = sorted(set(selection.operators) - found)
+    if missing:
+        needed = selection.operators[missing[0]].needed_by
+        close = get_close_matches(missing[0], own_table().names(), 3, 0.7)
+        raise NoKernel(
+            f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} no kernel",
+            where=", ".join(needed),
+            got=f"kernel libraries: {', '.join(libraries or known)}",
+            do="give the .cpp file that registers it"
+            + (f"; names like it: {', '.join(close)}" if close else ""),
+        )
+    return tables
