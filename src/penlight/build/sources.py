@@ -74,12 +74,6 @@ class SourceTree:
             for path in sorted((self.root / "runtime" / folder).glob("*.cpp"))
         ]
 
-    def common(self) -> list[Path]:
-        return sorted((self.root / "kernels" / "common").glob("*.cpp"))
-
-    def library(self, name: str) -> list[Path]:
-        return sorted((self.root / "kernels" / name).glob("*.cpp"))
-
     def libraries(self) -> list[str]:
         """Folders of kernels that hold a library."""
         folders = sorted((self.root / "kernels").iterdir())
@@ -92,7 +86,8 @@ def needed_files(tree: SourceTree, chosen: Mapping[Path, Iterable[DType]]) -> di
     Args:
         chosen: the files of the chosen kernels, and what those are used with.
 
-    Returns: those, the files that they call into, and what all libraries share.
+    Returns: those and the files that they call into. What libraries share is compiled for the
+    dtypes of all, and for those that others are computed in.
     """
     masks = {path.resolve(): frozenset(dtypes) for path, dtypes in chosen.items()}
     waiting = list(masks)
@@ -103,10 +98,9 @@ def needed_files(tree: SourceTree, chosen: Mapping[Path, Iterable[DType]]) -> di
             if wider != masks.get(helper):
                 masks[helper] = wider
                 waiting.append(helper)
-    everything = frozenset().union(*masks.values()) if masks else frozenset()
-    for path in tree.common():
-        masks[path.resolve()] = shared_dtypes(everything)
-    return masks
+    everything = shared_dtypes(frozenset().union(*masks.values()))
+    common = tree.root / "kernels" / "common"
+    return {path: everything if path.parent == common else mask for path, mask in masks.items()}
 
 
 def shared_dtypes(dtypes: frozenset[DType]) -> frozenset[DType]:
@@ -129,12 +123,12 @@ def _implementations(tree: SourceTree, path: Path) -> Iterator[Path]:
     """Files of kernel libraries that define what the headers of `path` declare."""
     kernels = (tree.root / "kernels").resolve()
     for header in tree.closure(path):
-        if header.suffix != ".h" or kernels not in header.parents or header.parent.name == "common":
+        if header.suffix != ".h" or kernels not in header.parents:
             continue
         declared = set(_DECLARED.findall(_COMMENT.sub("", tree.text(header))))
         if not declared:
             continue
-        for candidate in tree.library(header.parent.name):
+        for candidate in sorted(header.parent.glob("*.cpp")):
             resolved = candidate.resolve()
             if resolved == path or header not in tree.includes(resolved):
                 continue
