@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penlight.errors import PenlightError as PenlightError
+    from penlight.ops import op as op
     from penlight.pipeline import compile as compile
     from penlight.pipeline import export as export
     from penlight.pipeline import to_edge as to_edge
@@ -31,10 +32,11 @@ _HOMES = {
     "emit": "penlight.pipeline",
     "export": "penlight.pipeline",
     "load": "penlight.runtime",
+    "op": "penlight.ops",
     "plan_memory": "penlight.pipeline",
     "to_edge": "penlight.pipeline",
 }
-_MODULES = ("errors", "kernels", "passes", "runtime")
+_MODULES = ("errors", "kernels", "ops", "passes", "runtime")
 
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604
 

@@ -1,0 +1,350 @@
+"""Calling a kernel with torch tensors: what stands behind an operator in eager mode on the CPU.
+
+Inputs are given to the kernel as they lie in memory when they are contiguous, and
+as contiguous copies when not: a kernel sees row-major tensors here as it does in
+programs. Results get the sizes of the shape rule; without one the kernel itself is
+asked for them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from penlight.errors import InvalidInput, InvalidOperator, NotSupported, PenlightError
+from penlight.ops.shapes import ShapeRule, Spec
+from penlight.ops.signature import Argument, Signature
+from penlight.runtime import dtypes, library
+from penlight.runtime.kernels import kernel_shapes
+from penlight.runtime.library import Value
+
+_NUMBERS = {getattr(torch, name): number for number, name in dtypes.NAMES.items() if "complex" not in name}
+_MEMORY_FORMATS = {
+    torch.contiguous_format: 0,
+    torch.preserve_format: 1,
+    torch.channels_last: 2,
+    torch.channels_last_3d: 3,
+}
+_LISTS: dict[str, tuple[int, Any]] = {
+    "J": (library.INT_LIST, ctypes.c_int64),
+    "D": (library.DOUBLE_LIST, ctypes.c_double),
+    "C": (library.BOOL_LIST, ctypes.c_bool),
+}
+
+
+class Kernel:
+    """One kernel of a plug-in, as torch calls it.
+
+    Attributes:
+        name: in programs, "myop::custom_linear.out".
+        letters: types of the arguments, results last (penlight/boxing.h).
+        source: file and line that define it.
+        rule: for the sizes of its results, if it has one.
+    """
+
+    def __init__(
+        self, name: str, signature: Signature, letters: str, source: str, rule: ShapeRule | None
+    ) -> None:
+        self.name, self.signature, self.letters = name, signature, letters
+        self.source, self.rule = source, rule
+        self._encoded = name.encode()
+        self._checks = bool(os.environ.get("PENLIGHT_CHECK_OPS"))
+        self._defaults: dict[str, Any] = {}
+
+    def learn_defaults(self, op: Any) -> None:
+        """torch leaves out arguments that are as their default."""
+        self._defaults = {
+            argument.name: argument.default_value
+            for argument in op._schema.arguments
+            if argument.has_default_value()
+        }
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by name, in the schema's order; results that were given included."""
+        names = [argument.name for argument in (*self.signature.arguments, *self.signature.outs)]
+        given = {**self._defaults, **dict(zip(names, args, strict=False)), **kwargs}
+        return {name: given[name] for name in names if name in given}
+
+    # --- eager -------------------------------------------------------------------------------------
+
+    def functional(self, *args: Any, **kwargs: Any) -> Any:
+        """The operator that returns new tensors."""
+        arguments = self.bind(args, kwargs)
+        specs = self.results(arguments)
+        if self._checks and self.rule is not None:
+            self.compare(arguments)
+        outs = [_allocate(spec) for spec in specs]
+        self.call(arguments, outs)
+        if self.signature.returns_written:
+            return arguments[self.signature.written[0].name]
+        return None if not outs else outs[0] if len(outs) == 1 else tuple(outs)
+
+    def out(self, *args: Any, **kwargs: Any) -> Any:
+        """The operator that writes to the tensors it is given."""
+        arguments = self.bind(args, kwargs)
+        names = [out.name for out in self.signature.outs]
+        given = [arguments.pop(name) for name in names]
+        specs = self.results(arguments)
+        made: list[Any] = []
+        for name, value, spec in zip(names, given, specs, strict=True):
+            if isinstance(spec, list):
+                if len(value) != len(spec):
+                    raise InvalidInput(f"'{name}' of {self.name} should have {len(spec)} tensors",
+                                       got=str(len(value)))  # fmt: skip
+                made.append([_fitting(self.name, name, v, s) for v, s in zip(value, spec, strict=True)])
+            else:
+                made.append(_fitting(self.name, name, value, spec))
+        self.call(arguments, made)
+        for value, result in zip(pytree.tree_leaves(given), pytree.tree_leaves(made), strict=True):
+            if result is not value:
+                value.copy_(result)
+        if self.signature.out_list:
+            return None
+        return given[0] if len(given) == 1 else tuple(given)
+
+    def results(self, arguments: Mapping[str, Any]) -> list[Spec | list[Spec]]:
+        """Sizes and dtypes of the results: by the rule, or as the kernel says.
+
+        Raises:
+            NotSupported: there is no rule and the kernel cannot be asked.
+        """
+        if not self.signature.outs:
+            return []
+        if self.rule is not None:
+            return self.rule.apply(arguments)
+        return list(self.asked(arguments))
+
+    def asked(self, arguments: Mapping[str, Any], like: Sequence[Spec] | None = None) -> list[Spec]:
+        """What the kernel says: its shape step is run, on tensors without data."""
+        if self.signature.out_list:
+            raise NotSupported(
+                f"{self.name} returns a list of tensors and has no shape rule",
+                where=self.source,
+                do='add one behind the function: shapes("[n,k] -> [n][k]")',
+            )
+        given = [
+            _plain(argument, arguments[argument.name], self.name) for argument in self.signature.arguments
+        ]
+        names = (
+            [spec.dtype for spec in like]
+            if like
+            else [self._first_dtype(arguments)] * len(self.signature.outs)
+        )
+        shapes = kernel_shapes(self.name, given, dtypes_of_results=names)
+        return [Spec(tuple(shape), name) for shape, name in zip(shapes, names, strict=True)]
+
+    def _first_dtype(self, arguments: Mapping[str, Any]) -> str:
+        for argument in self.signature.tensors:
+            for leaf in pytree.tree_leaves(arguments[argument.name]):
+                if hasattr(leaf, "shape"):
+                    return str(leaf.dtype).removeprefix("torch.")
+        return "float32"
+
+    def compare(self, arguments: Mapping[str, Any]) -> None:
+        """Do shape rule and kernel agree for these arguments (as far as the kernel can be asked)?
+
+        Raises:
+            InvalidOperator: they do not; shows both.
+        """
+        if self.rule is None or self.signature.out_list or not self.signature.outs:
+            return
+        specs = [spec for spec in self.rule.apply(arguments) if isinstance(spec, Spec)]
+        try:
+            asked = self.asked(arguments, specs)
+        except PenlightError:  # it takes no such arguments, or reads data first: a call will tell
+            return
+        for out, want, have in zip(self.signature.outs, specs, asked, strict=True):
+            if want.sizes != have.sizes:
+                inputs = ", ".join(
+                    f"{argument.name} {list(arguments[argument.name].shape)}"
+                    for argument in self.signature.tensors
+                    if hasattr(arguments[argument.name], "shape")
+                )
+                raise disagreement(self, out.name, f"for {inputs}", want.sizes, have.sizes)
+
+    # --- the call ----------------------------------------------------------------------------------
+
+    def call(self, arguments: Mapping[str, Any], outs: Sequence[Any]) -> None:
+        """Run the kernel on real tensors; `outs` have the sizes that they should have."""
+        values = (Value * max(1, len(self.letters)))()
+        keep: list[Any] = []
+        back: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for i, argument in enumerate(self.signature.arguments):
+            self._fill(values[i], arguments[argument.name], self.letters[i], argument, keep, back)
+        start = len(self.signature.arguments)
+        for i, out in enumerate(outs):
+            value = values[start + i]
+            if isinstance(out, list):
+                items = (Value * max(1, len(out)))()
+                for item, tensor in zip(items, out, strict=False):
+                    _fill_tensor(item, tensor, self.name)
+                value.tag, value.size, value.data = library.TENSOR_LIST, len(out), ctypes.addressof(items)
+                keep.append(items)
+            else:
+                _fill_tensor(value, out, self.name)
+        error = ctypes.create_string_buffer(library.ERROR_SIZE)
+        status = library.library().pl_kernel_call(
+            self._encoded, None, values, len(self.letters), error, library.ERROR_SIZE
+        )
+        if status:
+            # Results of a wrong size are the likeliest reason, if there is a rule.
+            self.compare(arguments)
+            library.check(status, error, self.source)
+        for i, (out, info) in enumerate(zip(outs, self.signature.outs, strict=True)):
+            if not isinstance(out, list):
+                value = values[start + i]
+                sizes = tuple(value.sizes[: value.dim])
+                if sizes != tuple(out.shape):
+                    raise disagreement(self, info.name, "in this call", tuple(out.shape), sizes)
+        for tensor, changed in back:
+            tensor.copy_(changed)
+
+    def _fill(
+        self,
+        value: Value,
+        given: Any,
+        letter: str,
+        argument: Argument,
+        keep: list[Any],
+        back: list[tuple[torch.Tensor, torch.Tensor]],
+    ) -> None:
+        kind = letter.upper()
+        if given is None or kind == "G":
+            value.tag = library.NONE
+        elif kind in "TO":
+            _fill_tensor(value, self._dense(given, argument, keep, back), self.name)
+        elif kind in "LQ":
+            items = (Value * max(1, len(given)))()
+            for item, tensor in zip(items, given, strict=False):
+                if tensor is None:
+                    item.tag = library.NONE
+                else:
+                    _fill_tensor(item, self._dense(tensor, argument, keep, back), self.name)
+            tag = library.TENSOR_LIST if kind == "L" else library.OPTIONAL_TENSOR_LIST
+            value.tag, value.size, value.data = tag, len(given), ctypes.addressof(items)
+            keep.append(items)
+        elif kind in _LISTS:
+            tag, item_type = _LISTS[kind]
+            numbers = (item_type * max(1, len(given)))(*given)
+            value.tag, value.size, value.data = tag, len(given), ctypes.addressof(numbers)
+            keep.append(numbers)
+        elif kind == "Z":
+            data = given.encode()
+            text = ctypes.create_string_buffer(data)
+            value.tag, value.size, value.data = library.STRING, len(data), ctypes.addressof(text)
+            keep.append(text)
+        else:
+            number = as_number(given, self.name)
+            if isinstance(number, bool):
+                value.tag, value.integer = library.BOOL, number
+            elif isinstance(number, float):
+                value.tag, value.real = library.DOUBLE, number
+            elif kind == "F":
+                value.tag, value.real = library.DOUBLE, float(number)
+            else:
+                value.tag, value.integer = library.INT, number
+
+    def _dense(
+        self, tensor: torch.Tensor, argument: Argument, keep: list[Any], back: list[Any]
+    ) -> torch.Tensor:
+        dense = tensor.contiguous()
+        if dense is not tensor:
+            keep.append(dense)
+            if argument.written:
+                back.append((tensor, dense))
+        return dense
+
+
+def _fill_tensor(value: Value, tensor: torch.Tensor, name: str) -> None:
+    number = _NUMBERS.get(tensor.dtype)
+    if number is None:
+        raise NotSupported(f"{name} was given a tensor of {tensor.dtype}, which kernels cannot have")
+    dim = tensor.dim()
+    if dim > library.MAX_DIM:
+        raise NotSupported(f"{name} was given a tensor of {dim} dimensions",
+                           got=f"at most {library.MAX_DIM} are possible")  # fmt: skip
+    value.tag, value.dtype, value.dim = library.TENSOR, number, dim
+    value.size, value.data = tensor.numel() * tensor.element_size(), tensor.data_ptr()
+    value.sizes[:dim] = tensor.shape
+    value.strides[:dim] = _row_major(tensor.shape)
+
+
+def _row_major(shape: Sequence[int]) -> list[int]:
+    """torch leaves strides of sizes 0 and 1 as they come."""
+    strides, stride = [], 1
+    for size in reversed(shape):
+        strides.append(stride)
+        stride *= max(1, size)
+    return strides[::-1]
+
+
+def as_number(given: Any, name: str) -> int | float | bool:
+    """A scalar, dtype, layout or memory format as the number that crosses to C."""
+    match given:
+        case bool() | int() | float():
+            return given
+        case torch.dtype():
+            if given in _NUMBERS:
+                return _NUMBERS[given]
+        case torch.memory_format():
+            return _MEMORY_FORMATS[given]
+        case torch.layout():
+            return 0 if given is torch.strided else 1
+        case torch.SymInt() | torch.SymFloat() | torch.SymBool():
+            number: int | float | bool = hint(given)
+            return number
+    raise NotSupported(f"{name} was given {given!r}, which kernels cannot have")
+
+
+def hint(value: Any) -> Any:
+    """The number that stands behind a symbolic size while a model is traced."""
+    return value if isinstance(value, bool | int | float) else value.node.hint
+
+
+def _plain(argument: Argument, given: Any, name: str) -> Any:
+    """An argument for kernel_shapes: tensors as sizes and dtype."""
+    if given is None or argument.type.startswith("Device"):
+        return None
+    if hasattr(given, "shape"):
+        sizes = tuple(hint(size) for size in given.shape)
+        return sizes, str(given.dtype).removeprefix("torch.")
+    if isinstance(given, list | tuple):
+        return [_plain(argument, item, name) for item in given]
+    if isinstance(given, str):
+        return given
+    return as_number(given, name)
+
+
+def _allocate(spec: Spec | list[Spec]) -> Any:
+    if isinstance(spec, list):
+        return [_allocate(one) for one in spec]
+    return torch.empty(spec.sizes, dtype=getattr(torch, spec.dtype))
+
+
+def _fitting(operator: str, name: str, given: torch.Tensor, spec: Spec) -> torch.Tensor:
+    """The tensor that the kernel writes: `given`, resized as torch does, or a temporary one."""
+    dtype = getattr(torch, spec.dtype)
+    if not torch.can_cast(dtype, given.dtype):
+        raise InvalidInput(f"'{name}' of {operator} cannot hold {spec.dtype}", got=str(given.dtype))
+    if tuple(given.shape) != spec.sizes:
+        given.resize_(spec.sizes)
+    if given.dtype == dtype and given.is_contiguous():
+        return given
+    return torch.empty(spec.sizes, dtype=dtype)
+
+
+def disagreement(
+    kernel: Kernel, result: str, case: str, rule: Sequence[Any], made: Sequence[Any]
+) -> InvalidOperator:
+    return InvalidOperator(
+        f"the shape rule of {kernel.name} and its kernel disagree about '{result}' {case}",
+        where=kernel.source,
+        got=f"rule   {list(rule)}{'' if kernel.rule is None else f'   from {kernel.rule.text}'}\n"
+        f"kernel {list(made)}",
+        do="correct the rule, or the sizes given to ctx.resize()",
+    )
