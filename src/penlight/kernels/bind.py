@@ -28,6 +28,7 @@ class Entry:
     function: str  # "mylib::native::add_out"
     declaration: str
     source: str | None  # file that defines it
+    foreign: bool = False  # written for ExecuTorch: its declaration needs the compatibility headers
 
 
 @dataclass
@@ -72,7 +73,7 @@ def bind(
             if row.signature is None:
                 faults.add(at, f"the schema of {row.op} is not known here: give the source of {row.kernel}")
                 continue
-            function, source = row.kernel.removeprefix("::"), None
+            function, source, foreign = row.kernel.removeprefix("::"), None, False
             declaration = row.signature.declaration(function.rsplit("::", 1)[-1])
         else:
             found = find(row.kernel, definitions)
@@ -82,9 +83,10 @@ def bind(
             if row.signature is not None and not agree(row.signature, found[0].letters):
                 faults.add(at, _disagreement(row.op, row.signature, found[0]))
                 continue
-            function, declaration, source = found[0].qualified, found[0].declaration, found[0].source
+            function, declaration = found[0].qualified, found[0].declaration
+            source, foreign = found[0].source, found[0].foreign
         for key in row.keys or (None,):
-            table.entries.append(Entry(row.op, key, function, declaration, source))
+            table.entries.append(Entry(row.op, key, function, declaration, source, foreign))
     # A fallback comes after what is specialised; both by name, for the registry to halve.
     table.entries.sort(key=lambda entry: (entry.op.encode(), entry.key is None, entry.key or ""))
     return table

@@ -80,8 +80,17 @@ def is_view(op: OpOverload) -> bool:
     return any(arg.alias_info is not None and not arg.alias_info.is_write for arg in op._schema.arguments)
 
 
+# Views that torch marks to be read otherwise than their bytes say: a program has no such mark.
+_MARKED = frozenset({"aten::_conj", "aten::_neg_view"})
+
+
 def view_twin(op: OpOverload) -> OpOverload | None:
-    """The operator without `_copy`, that gives a view: of view_copy, view."""
+    """The operator without `_copy`, that gives a view: of view_copy, view.
+
+    None where the view's elements are not the bytes that lie there.
+    """
+    if op._schema.name.removesuffix("_copy") in _MARKED:
+        return None
     if is_view(op):
         return op
     namespace, name = op._schema.name.split("::")

@@ -203,13 +203,18 @@ class _Reader:
 
     def argument(self, keyword_only: bool) -> Argument:
         type_, written, start = self.type()
+        name = self.name()
+        if not name:
+            raise SchemaError(f"argument of type {type_} has no name", start)
+        default = self.default() if self.next() == "=" else None
+        return Argument(name, type_, written, keyword_only, default, letter_of(type_, written=written))
+
+    def name(self) -> str:
+        """The name that stands here, if one does."""
         word = _WORD.match(self.text, self.at)
         assert word is not None
-        if not word[1]:
-            raise SchemaError(f"argument of type {type_} has no name", start)
         self.at = word.end()
-        default = self.default() if self.next() == "=" else None
-        return Argument(word[1], type_, written, keyword_only, default, letter_of(type_, written=written))
+        return word[1] or ""
 
     def type(self) -> tuple[str, bool, int]:
         match = _TYPE.match(self.text, self.at)
@@ -233,7 +238,9 @@ class _Reader:
         start, depth, quote = self.at, 0, ""
         while self.at < len(self.text):
             char = self.text[self.at]
-            if quote:
+            if quote and char == "\\":
+                self.at += 1
+            elif quote:
                 quote = "" if char == quote else quote
             elif char in "\"'":
                 quote = char
@@ -241,7 +248,7 @@ class _Reader:
                 depth += 1
             elif char in "])" and depth:
                 depth -= 1
-            elif char in ",)":
+            elif char in ",)" and not depth:
                 break
             self.at += 1
         default = self.text[start : self.at].strip()
@@ -254,14 +261,14 @@ class _Reader:
             raise SchemaError(f"expected '->' and what is returned, got {self.rest()}", self.at)
         self.at += 2
         if self.next() != "(":
-            return (self.type()[0],)
+            found = [self.type()[0]]
+            self.name()
+            return tuple(found)
         self.at += 1
-        found: list[str] = []
+        found = []
         while self.next() != ")":
             found.append(self.type()[0])
-            word = _WORD.match(self.text, self.at)
-            assert word is not None
-            self.at = word.end()
+            self.name()
             if self.next() not in (",", ")"):
                 raise SchemaError(f"expected ',' or ')' in the returns, got {self.rest()}", self.at)
             self.at += self.next() == ","

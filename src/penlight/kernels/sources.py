@@ -21,7 +21,9 @@ from penlight.errors import FileMissing
 from penlight.kernels.places import Faults, Place
 from penlight.kernels.schema import letter_of
 
-_CONTEXTS = {"KernelContext", "KernelRuntimeContext", "RuntimeContext"}
+# ExecuTorch's names of the context, which compatibility headers give a type of its own.
+_FOREIGN_CONTEXTS = {"KernelRuntimeContext", "RuntimeContext"}
+_FOREIGN_CONTEXT = "torch::executor::KernelRuntimeContext"
 
 # What can hide a brace or a semicolon, then those themselves.
 _TOKEN = re.compile(
@@ -34,7 +36,9 @@ _TOKEN = re.compile(
 )
 _NAMESPACE = re.compile(r"(?:^|\s)namespace\s*((?:\w+(?:\s*::\s*(?:inline\s+)?\w+)*)?)\s*$")
 _FUNCTION = re.compile(r"(?:^|[\s&*>\]])(\w+)\s*$")
-_QUALIFIER = re.compile(r"(?<!\w)(?:::\s*)?(?:(?!(?:const|volatile)\b)\b\w+\s*::\s*)+(?=\w)|(?<!\w)::\s*(?=\w)")
+_QUALIFIER = re.compile(
+    r"(?<!\w)(?:::\s*)?(?:(?!(?:const|volatile)\b)\b\w+\s*::\s*)+(?=\w)|(?<!\w)::\s*(?=\w)"
+)
 _ATTRIBUTE = re.compile(r"\[\[.*?\]\]|__attribute__\s*\(\(.*?\)\)|__declspec\s*\(.*?\)")
 _TRAILER = re.compile(r"(?:\bnoexcept|\boverride|\bfinal|\bconst)\s*$")
 
@@ -44,7 +48,6 @@ _ALIASES = {
     "string_view": "StringView",
     "IntArrayRef": "ArrayRef<int64_t>",
     "TensorOptList": "ArrayRef<Optional<Tensor>>",
-    **dict.fromkeys(_CONTEXTS, "KernelContext"),
 }
 # Type without const and & -> the schema's, by which it has its letter.
 _SCHEMA_TYPES = {
@@ -69,7 +72,7 @@ class Definition:
     """A kernel as its source file defines it.
 
     `letters` has one for each argument, as in boxing.h; "." for a type that is not known.
-    `declaration` spells Penlight's types without a namespace.
+    `declaration` spells Penlight's types without a namespace. `foreign`: written for ExecuTorch.
     """
 
     namespace: str  # "mylib::native"
@@ -78,6 +81,7 @@ class Definition:
     letters: str
     parameters: tuple[str, ...]  # names; "" where there is none
     place: Place
+    foreign: bool = False
 
     @property
     def qualified(self) -> str:
@@ -118,9 +122,10 @@ def scan(files: Iterable[Path], faults: Faults, *, root: Path | None = None) -> 
 
 def definitions_in(text: str, source: str) -> Iterator[Definition]:
     """The kernels that one file defines."""
-    # One entry for each open brace: a namespace's name ("" for extern "C"), or None for anything else.
+    # One entry for each open brace: a namespace's name ("" for extern "C"), "(" inside of
+    # parameters, None for anything else.
     scopes: list[str | None] = []
-    hidden = 0  # how many of them are no named namespace
+    hidden = 0  # how many of them are of the last two kinds
     head: list[tuple[int, str]] = []  # pieces of text since the last statement, with their places
     at = 0
     for token in _TOKEN.finditer(text):
@@ -132,6 +137,10 @@ def definitions_in(text: str, source: str) -> Iterator[Definition]:
             opened: str | None = None
             if hidden == 0:
                 statement = "".join(piece for _, piece in head)
+                if statement.count("(") > statement.count(")"):  # a default value: `= {}`
+                    scopes.append("(")
+                    hidden += 1
+                    continue
                 namespace = _NAMESPACE.search(statement)
                 if namespace is not None and namespace[1]:
                     opened = re.sub(r"\s+|\binline\b", "", namespace[1])
@@ -146,9 +155,10 @@ def definitions_in(text: str, source: str) -> Iterator[Definition]:
             hidden += opened is None
             head = []
         elif kind == "}":
-            if scopes:
-                hidden -= scopes.pop() is None
-            head = []
+            closed = scopes.pop() if scopes else ""
+            hidden -= closed is None or closed == "("
+            if closed != "(":
+                head = []
         elif kind == ";":
             head = []
         elif kind[0] in "\"'R" and hidden == 0:
@@ -181,10 +191,12 @@ def _definition(
     if {"static", "return", "else", "new"} & set(result.split()) or not re.search(r"\bvoid$|Tensor", result):
         return None
     types = [_parameter(parameter) for parameter in parameters]
-    if types[0][1] != "KernelContext":
+    foreign = types[0][1] in _FOREIGN_CONTEXTS
+    if types[0][1] != "KernelContext" and not foreign:
         return None
     result = re.sub(r"\b(?:inline|extern|constexpr|PENLIGHT_\w+)\s+", "", result)
-    spelled = ["KernelContext& " + (types[0][3] or "ctx"), *(item[2] for item in types[1:])]
+    context = _FOREIGN_CONTEXT if foreign else "KernelContext"
+    spelled = [f"{context}& {types[0][3] or 'ctx'}", *(item[2] for item in types[1:])]
     letters = "".join(_letter(written, core) for written, core, _, _ in types[1:])
     return Definition(
         namespace,
@@ -193,6 +205,7 @@ def _definition(
         letters,
         tuple(item[3] for item in types[1:]),
         Place(source, text.count("\n", 0, _place(head, name.start(1))) + 1),
+        foreign,
     )
 
 
