@@ -108,6 +108,10 @@ def user_tables(
     faults.check()
     merged = merge(read, only=only)
     tables = [bind(lib.name, merged.rows(lib.name), definitions, faults, own=own) for lib in read]
+    for op in merged.without_fallback():
+        first = next(item.row for item in merged.served if item.op == op)
+        if (own is None or op not in own) and first.place is not None:
+            faults.warn(first.place, f"{op} has no fallback: calls that no key names will find no kernel")
     used = {entry.function for table in tables for entry in table.entries}
     for definition in definitions or ():
         if only is None and definition.qualified not in used:

@@ -72,8 +72,8 @@ def list_operators(
 @ops.command()
 def check(files: Files, json: Json = False) -> None:
     """Check functions.yaml, custom_ops.yaml and the kernels they name; show who serves what."""
-    _, merged, warnings = _read(files, json)
-    served = _served(merged)
+    tables, merged, warnings = _read(files, json)
+    served = _served(merged, tables)
     if json:
         print_json({"ok": True, "served": served, "warnings": [_as_json(fault) for fault in warnings]})
         return
@@ -108,7 +108,7 @@ def write_table(
                 "output": str(output) if output else None,
                 "libraries": {made.name: len(made.entries) for made in tables},
                 "sources": sorted({source for made in tables for source in made.sources()}),
-                "served": _served(merged),
+                "served": _served(merged, tables),
                 "warnings": [_as_json(fault) for fault in warnings],
             }
         )
@@ -184,9 +184,12 @@ def _schemas() -> Schemas | None:
     return TorchSchemas()
 
 
-def _served(merged: Merged) -> list[dict[str, Any]]:
+def _served(merged: Merged, tables: list[Table]) -> list[dict[str, Any]]:
     from penlight.kernels.rows import describe_key
+    from penlight.kernels.table import own_table
 
+    # ExecuTorch's own kernels, for which Penlight's stand in.
+    theirs = {(row.op, row.kernel): own_table().rows(row.op)[0] for made in tables for row in made.stand_ins}
     rows = [
         {
             "op": item.op,
@@ -196,10 +199,11 @@ def _served(merged: Merged) -> list[dict[str, Any]]:
             else "any other"
             if _has_keys(merged, item.op)
             else "any",
-            "library": item.library,
-            "kernel": item.row.kernel,
+            "library": own.libraries[0] if own else item.library,
+            "kernel": own.kernel if own else item.row.kernel,
         }
         for item in merged.served
+        for own in [theirs.get((item.op, item.row.kernel))]
     ]
     return sorted(rows, key=lambda row: (str(row["op"]), row["key"] is None, str(row["key"])))
 
