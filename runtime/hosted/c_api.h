@@ -180,6 +180,21 @@ PL_API pl_status pl_kernel_call(const char* name, const char* libraries, pl_valu
 PL_API pl_status pl_kernel_shapes(const char* name, const char* libraries, pl_value* arguments,
                                   uint64_t count, char* error, size_t error_size);
 
+/* A kernel as an operator of eager PyTorch in this process: no header of torch is compiled, no
+ * library of it linked. */
+typedef struct pl_torch_operator {
+  const char* kernel;    /* "myop::linear.out" */
+  const char* name;      /* as torch has its schema: "myop::linear" or "myop::linear.out" */
+  const char* key;       /* dispatch key, "CPU" */
+  uint64_t results;      /* that are allocated; 0 for the out form and what works in place */
+  const int32_t* dtypes; /* of those, PyTorch's numbers, negative for that of the first tensor; may be null */
+} pl_torch_operator;
+/* `path` of the libtorch_cpu that is loaded. Once, before the other. */
+PL_API pl_status pl_torch_connect(const char* path, char* error, size_t error_size);
+/* NotSupported for what only a Python function can take (Scalar, Generator). Again: the
+ * kernel that the name has now serves it. */
+PL_API pl_status pl_torch_register(const pl_torch_operator* described, char* error, size_t error_size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -164,6 +164,18 @@ class PluginOperator(Structure):
     )
 
 
+class TorchOperator(Structure):
+    """A kernel as an operator of PyTorch."""
+
+    _fields_ = (
+        ("kernel", c_char_p),
+        ("name", c_char_p),
+        ("key", c_char_p),
+        ("results", c_uint64),
+        ("dtypes", POINTER(c_int32)),
+    )
+
+
 OBSERVER = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_char_p, POINTER(Value), c_uint64)
 
 # Name, result and arguments of each function.
@@ -198,6 +210,8 @@ _FUNCTIONS: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("pl_load_plugin", c_int32, (c_char_p, POINTER(c_void_p), *_ERROR)),
     ("pl_describe_plugin", c_int32, (c_void_p, c_uint64, POINTER(PluginOperator))),
     ("pl_kernel_call", c_int32, (c_char_p, c_char_p, POINTER(Value), c_uint64, *_ERROR)),
+    ("pl_torch_connect", c_int32, (c_char_p, *_ERROR)),
+    ("pl_torch_register", c_int32, (POINTER(TorchOperator), *_ERROR)),
     ("pl_kernel_shapes", c_int32, (c_char_p, c_char_p, POINTER(Value), c_uint64, *_ERROR)),
 )
 

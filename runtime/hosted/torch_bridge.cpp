@@ -1,0 +1,588 @@
+// Kernels as operators of eager PyTorch: torch calls a trampoline, which views the
+// tensors where they lie and calls the kernel.
+//
+// Serves any dispatch key whose tensors have their data in this process's memory. What
+// the stable interface cannot carry (Scalar, Generator) is left to the caller, who can
+// register a Python function in its place.
+#include <dlfcn.h>
+#include <penlight/library.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "c_handles.h"
+#include "torch_shim.h"
+
+using penlight::Status;
+
+namespace penlight::hosted {
+
+const char* TorchShim::connect(const char* path) {
+  void* handle = dlopen(path, RTLD_NOW | RTLD_NOLOAD | RTLD_LOCAL);
+  if (!handle) return path;
+#define PENLIGHT_TORCH_FIND(member, name, result, ...)                               \
+  if (!(member = reinterpret_cast<result (*)(__VA_ARGS__)>(dlsym(handle, #name)))) { \
+    return #name;                                                                    \
+  }
+  PENLIGHT_TORCH_FUNCTIONS(PENLIGHT_TORCH_FIND)
+#undef PENLIGHT_TORCH_FIND
+  return nullptr;
+}
+
+namespace {
+
+TorchShim torch = {};
+
+constexpr size_t kMaxSlots = 1024;
+constexpr size_t kMaxResults = 16;
+
+// What one trampoline serves.
+struct Slot {
+  char* name;  // in torch, "myop::linear@CPU"
+  char* kernel_name;
+  const char* letters;  // of the kernel
+  size_t count;
+  size_t results;               // that are allocated here: 0 for the out form
+  int32_t dtypes[kMaxResults];  // of those; negative: as the first tensor
+  // Where the kernel stands: its library may get another table (a plug-in built anew).
+  const KernelLibrary* library;
+  size_t index;
+};
+Slot slots[kMaxSlots];
+size_t slot_count = 0;
+
+// Memory for one call: a piece of the stack, then the heap.
+class CallMemory {
+ public:
+  CallMemory() {}
+  ~CallMemory() {
+    while (blocks_) {
+      Block* next = blocks_->next;
+      free(blocks_);
+      blocks_ = next;
+    }
+  }
+  template <class T>
+  T* take(size_t count) {
+    const size_t bytes = (count * sizeof(T) + 15) & ~size_t{15};
+    if (bytes <= sizeof first_ - used_) {
+      T* given = reinterpret_cast<T*>(first_ + used_);
+      used_ += bytes;
+      return given;
+    }
+    Block* block = static_cast<Block*>(malloc(sizeof(Block) + bytes));
+    if (!block) abort();
+    block->next = blocks_;
+    blocks_ = block;
+    return reinterpret_cast<T*>(block + 1);
+  }
+
+ private:
+  struct alignas(16) Block {
+    Block* next;
+  };
+  alignas(16) char first_[6144];
+  size_t used_ = 0;
+  Block* blocks_ = nullptr;
+};
+
+// A tensor of the call: what torch gave, and what the kernel sees.
+struct Operand {
+  TensorImpl impl;
+  TorchTensor given;  // null for a result that is not allocated yet
+  TorchTensor dense;  // a copy without gaps, when `given` has some
+  bool written;
+  bool allocated;  // here
+  Operand* next;
+};
+
+constexpr struct IdentityOrder {
+  uint8_t dims[kMaxDim];
+  constexpr IdentityOrder() : dims() {
+    for (int d = 0; d < kMaxDim; ++d) dims[d] = static_cast<uint8_t>(d);
+  }
+} kRowMajor;
+
+void row_major_strides(SizesRef sizes, int64_t* strides) {
+  int64_t stride = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    strides[d] = stride;
+    stride *= sizes[d] > 1 ? sizes[d] : 1;
+  }
+}
+
+class Call : public KernelContext {
+ public:
+  Call(const Slot& slot, ScratchSource scratch, Message* message)
+      : KernelContext(scratch, message, &Call::resize_operand), slot_(slot) {}
+  ~Call() { release(); }
+
+  void run(StableValue* stack, uint64_t argument_count, uint64_t result_count);
+
+ private:
+  static bool resize_operand(KernelContext& context, Tensor& out, SizesRef sizes);
+  bool allocate(Operand& operand, SizesRef sizes);
+  bool resize_given(Operand& operand, SizesRef sizes);
+
+  Value read(StableValue given, char letter);
+  Tensor read_tensor(TorchTensor given, bool written);
+  template <class T, class Read>
+  ListStorage<T>* read_list(StableValue given, Read read);
+  void view(Operand& operand, TorchTensor tensor);
+  void make_result(size_t index);
+  void call_kernel(Value** args);
+  void release();
+  bool succeeded(int32_t status, const char* doing) {
+    if (status) fail(Status::Internal, "{}: {}", doing, torch.last_error ? torch.last_error() : "?");
+    return status == 0;
+  }
+
+  const Slot& slot_;
+  CallMemory memory_;
+  Operand* operands_ = nullptr;  // the newest first
+  Operand* first_ = nullptr;     // the first tensor among the arguments
+};
+
+void Call::view(Operand& operand, TorchTensor tensor) {
+  TensorImpl& impl = operand.impl;
+  int64_t dim = 0, numel = 0;
+  int64_t *sizes = nullptr, *strides = nullptr;
+  int32_t dtype = 0;
+  const int32_t failed = torch.dim(tensor, &dim) | torch.numel(tensor, &numel) | torch.sizes(tensor, &sizes) |
+                         torch.strides(tensor, &strides) | torch.dtype(tensor, &dtype) |
+                         torch.data_ptr(tensor, &impl.data);
+  if (!succeeded(failed, "a tensor cannot be read")) return;
+  if (dim > kMaxDim) return fail(Status::InvalidArgument, "a tensor of {} dimensions is not possible", dim);
+  static_assert(sizeof(dim_t) == sizeof(int64_t), "torch's sizes are viewed as ours");
+  impl.sizes = reinterpret_cast<dim_t*>(sizes);
+  impl.strides = reinterpret_cast<dim_t*>(strides);
+  impl.dim_order = const_cast<uint8_t*>(kRowMajor.dims);
+  impl.numel = static_cast<dim_t>(numel);
+  impl.dtype = static_cast<ScalarType>(dtype);
+  impl.dim = static_cast<uint8_t>(dim);
+  impl.capacity = static_cast<size_t>(numel) * element_size(impl.dtype);
+  impl.dynamism = Dynamism::Unbounded;
+}
+
+Tensor Call::read_tensor(TorchTensor given, bool written) {
+  Operand& operand = *memory_.take<Operand>(1);
+  operand = {{}, given, nullptr, written, false, operands_};
+  operands_ = &operand;
+  if (!first_) first_ = &operand;
+  view(operand, given);
+  bool dense = true;
+  if (!ok() || !succeeded(torch.is_contiguous(given, &dense), "a tensor cannot be read"))
+    return Tensor(&operand.impl);
+  if (!dense) {
+    int64_t strides[kMaxDim];
+    int32_t type = 0, index = 0;
+    const SizesRef sizes(operand.impl.sizes, operand.impl.dim);
+    row_major_strides(sizes, strides);
+    succeeded(
+        torch.device_type(given, &type) | torch.device_index(given, &index) |
+            torch.empty_strided(operand.impl.dim, reinterpret_cast<const int64_t*>(sizes.data()), strides,
+                                static_cast<int32_t>(operand.impl.dtype), type, index, &operand.dense),
+        "no memory for a dense copy");
+    if (ok() && succeeded(torch.copy(operand.dense, given, 0), "a tensor cannot be copied")) {
+      view(operand, operand.dense);
+    }
+  }
+  return Tensor(&operand.impl);
+}
+
+template <class T, class Read>
+ListStorage<T>* Call::read_list(StableValue given, Read read) {
+  const TorchList list = reinterpret_cast<TorchList>(given);
+  ListStorage<T>* made = memory_.take<ListStorage<T>>(1);
+  *made = {0, nullptr, nullptr};
+  size_t size = 0;
+  if (succeeded(torch.list_size(list, &size), "a list cannot be read")) {
+    made->items = memory_.take<T>(size + 1);
+    for (size_t i = 0; i < size; ++i) {
+      StableValue item = 0;
+      if (!succeeded(torch.list_item(list, i, &item), "a list cannot be read")) break;
+      made->items[made->size++] = read(item);
+    }
+  }
+  torch.delete_list(list);
+  return made;
+}
+
+double as_double(StableValue given) {
+  double value;
+  memcpy(&value, &given, sizeof value);
+  return value;
+}
+
+Value Call::read(StableValue given, char letter) {
+  Value value;
+  if (letter >= 'a' && letter <= 'z') {
+    if (given == 0) return value;
+    StableValue* inner = reinterpret_cast<StableValue*>(given);
+    value = read(*inner, static_cast<char>(letter - 'a' + 'A'));
+    torch.delete_value(inner);
+    return value;
+  }
+  switch (letter) {
+    case 'T':
+    case 'O':
+      value.as_tensor = read_tensor(reinterpret_cast<TorchTensor>(given), letter == 'O');
+      value.tag = Tag::Tensor;
+      break;
+    case 'L':
+      value.as_tensor_list = read_list<Tensor>(
+          given, [&](StableValue item) { return read_tensor(reinterpret_cast<TorchTensor>(item), false); });
+      value.tag = Tag::TensorList;
+      break;
+    case 'Q':
+      value.as_optional_tensor_list = read_list<Optional<Tensor>>(given, [&](StableValue item) {
+        const Value inner = read(item, 't');
+        return inner.is_none() ? Optional<Tensor>() : Optional<Tensor>(inner.as_tensor);
+      });
+      value.tag = Tag::OptionalTensorList;
+      break;
+    case 'F':
+      value.as_double = as_double(given);
+      value.tag = Tag::Double;
+      break;
+    case 'B':
+      value.as_bool = (given & 0xff) != 0;
+      value.tag = Tag::Bool;
+      break;
+    case 'J':
+      value.as_int_list =
+          read_list<int64_t>(given, [](StableValue item) { return static_cast<int64_t>(item); });
+      value.tag = Tag::IntList;
+      break;
+    case 'D':
+      value.as_double_list = read_list<double>(given, as_double);
+      value.tag = Tag::DoubleList;
+      break;
+    case 'C':
+      value.as_bool_list = read_list<bool>(given, [](StableValue item) { return (item & 0xff) != 0; });
+      value.tag = Tag::BoolList;
+      break;
+    case 'Z': {
+      const TorchString string = reinterpret_cast<TorchString>(given);
+      size_t size = 0;
+      const char* data = nullptr;
+      StringView* text = memory_.take<StringView>(1);
+      *text = StringView();
+      if (succeeded(torch.string_length(string, &size) | torch.string_data(string, &data),
+                    "a string cannot be read")) {
+        char* copy = memory_.take<char>(size + 1);
+        memcpy(copy, data, size);
+        copy[size] = '\0';
+        *text = StringView(copy, size);
+      }
+      torch.delete_string(string);
+      value.as_string = text;
+      value.tag = Tag::String;
+      break;
+    }
+    case 'E':
+    case 'Y':
+    case 'M':
+      value.as_int = static_cast<int32_t>(given & 0xffffffffu);
+      value.tag = Tag::Int;
+      break;
+    case 'G':
+      break;
+    default:
+      value.as_int = static_cast<int64_t>(given);
+      value.tag = Tag::Int;
+  }
+  return value;
+}
+
+// A result without memory yet, of sizes that equal no others.
+void Call::make_result(size_t index) {
+  Operand& operand = *memory_.take<Operand>(1);
+  operand = {{}, nullptr, nullptr, true, true, operands_};
+  operands_ = &operand;
+  TensorImpl& impl = operand.impl;
+  impl.sizes = memory_.take<dim_t>(kMaxDim);
+  impl.strides = memory_.take<dim_t>(kMaxDim);
+  impl.dim_order = const_cast<uint8_t*>(kRowMajor.dims);
+  impl.sizes[0] = -1;
+  impl.strides[0] = 1;
+  impl.dim = 1;
+  impl.dtype = slot_.dtypes[index] >= 0 ? static_cast<ScalarType>(slot_.dtypes[index])
+               : first_                 ? first_->impl.dtype
+                                        : ScalarType::Float;
+  impl.dynamism = Dynamism::Unbounded;
+}
+
+bool Call::allocate(Operand& operand, SizesRef sizes) {
+  int64_t strides[kMaxDim];
+  int32_t type = torch.device_type_cpu(), index = 0;
+  row_major_strides(sizes, strides);
+  if (first_ &&
+      !succeeded(torch.device_type(first_->given, &type) | torch.device_index(first_->given, &index),
+                 "a tensor cannot be read")) {
+    return false;
+  }
+  if (operand.given) torch.delete_tensor(operand.given);
+  operand.given = nullptr;
+  const int32_t status =
+      torch.empty_strided(static_cast<int64_t>(sizes.size()), reinterpret_cast<const int64_t*>(sizes.data()),
+                          strides, static_cast<int32_t>(operand.impl.dtype), type, index, &operand.given);
+  if (!succeeded(status, "no memory for a result")) return false;
+  view(operand, operand.given);
+  return ok();
+}
+
+// resize_() of the tensor that torch gave for a result.
+bool Call::resize_given(Operand& operand, SizesRef sizes) {
+  TorchList list = nullptr;
+  StableValue stack[3] = {0, 0, 0};
+  TorchTensor reference = nullptr;
+  int32_t status = torch.new_list(sizes.size(), &list);
+  for (size_t d = 0; status == 0 && d < sizes.size(); ++d) {
+    status = torch.list_push(list, static_cast<StableValue>(static_cast<int64_t>(sizes[d])));
+  }
+  if (status == 0) status = torch.new_handle(operand.given, &reference);
+  if (!succeeded(status, "a result cannot be resized")) return false;
+  stack[0] = reinterpret_cast<StableValue>(reference);
+  stack[1] = reinterpret_cast<StableValue>(list);
+  if (!succeeded(torch.call("aten::resize_", "", stack, kTorchAbi), "a result cannot be resized"))
+    return false;
+  torch.delete_tensor(reinterpret_cast<TorchTensor>(stack[0]));
+  if (operand.dense) torch.delete_tensor(operand.dense);
+  operand.dense = nullptr;
+  view(operand, operand.given);
+  return ok();
+}
+
+bool Call::resize_operand(KernelContext& context, Tensor& out, SizesRef sizes) {
+  Call& self = static_cast<Call&>(context);
+  if (!self.ok()) return false;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] >= 0) continue;
+    self.fail(Status::InvalidArgument, "a result cannot have size {} in dimension {}", sizes[d], d);
+    return false;
+  }
+  Operand* operand = self.operands_;
+  while (operand && &operand->impl != out.unsafeGetTensorImpl()) operand = operand->next;
+  if (!operand || !operand->written || sizes.size() > kMaxDim) {
+    self.fail(Status::InvalidArgument, "a tensor that is no result cannot have other sizes");
+    return false;
+  }
+  // `sizes` may be those of a tensor that is about to change.
+  dim_t kept[kMaxDim];
+  for (size_t d = 0; d < sizes.size(); ++d) kept[d] = sizes[d];
+  const SizesRef wanted(kept, sizes.size());
+  return operand->allocated ? self.allocate(*operand, wanted) : self.resize_given(*operand, wanted);
+}
+
+void Call::call_kernel(Value** args) {
+  const Kernel& kernel = slot_.library->kernels[slot_.index];
+  kernel.call(*this, args);
+  for (size_t i = 0; status() == Status::Declined; ++i) {
+    const KernelLibrary* library = library_at(i);
+    if (!library) {
+      reset();
+      return fail(Status::NotSupported, "no kernel takes tensors of these dtypes");
+    }
+    for (size_t k = 0; k < library->count && status() == Status::Declined; ++k) {
+      const Kernel& other = library->kernels[k];
+      if (other.call == kernel.call || strcmp(other.name, slot_.kernel_name) != 0) continue;
+      reset();
+      other.call(*this, args);
+    }
+  }
+}
+
+void Call::release() {
+  for (Operand* operand = operands_; operand; operand = operand->next) {
+    if (operand->dense) torch.delete_tensor(operand->dense);
+    if (operand->given) torch.delete_tensor(operand->given);
+  }
+  reset();
+}
+
+void Call::run(StableValue* stack, uint64_t argument_count, uint64_t result_count) {
+  Value* values = memory_.take<Value>(slot_.count + 1);
+  Value** args = memory_.take<Value*>(slot_.count + 1);
+  const Operand* written[kMaxResults] = {};
+  for (size_t i = 0; i < slot_.count; ++i) {
+    args[i] = &values[i];
+    if (i < argument_count) {
+      values[i] = read(stack[i], slot_.letters[i]);
+    } else {
+      make_result(i - argument_count);
+      values[i] = Value();
+      values[i].as_tensor = Tensor(&operands_->impl);
+      values[i].tag = Tag::Tensor;
+    }
+  }
+  if (ok()) call_kernel(args);
+  for (Operand* operand = operands_; ok() && operand; operand = operand->next) {
+    if (operand->allocated && !operand->given) {
+      fail(Status::KernelFailed, "the kernel gave a result no sizes: ctx.resize(out, sizes) comes first");
+    } else if (operand->written && operand->dense) {
+      succeeded(torch.copy(operand->given, operand->dense, 0), "a result cannot be copied back");
+    }
+  }
+  // Results are the last tensors that are written to, in their order.
+  size_t found = result_count;
+  for (size_t i = slot_.count; ok() && found > 0 && i-- > 0;) {
+    if (slot_.letters[i] != 'O') continue;
+    for (Operand* operand = operands_; operand; operand = operand->next) {
+      if (&operand->impl == values[i].as_tensor.unsafeGetTensorImpl()) written[--found] = operand;
+    }
+  }
+  for (size_t i = 0; ok() && i < result_count; ++i) {
+    if (!written[i]) {
+      fail(Status::Internal, "the operator returns what its kernel does not write");
+      break;
+    }
+    TorchTensor result = nullptr;
+    if (succeeded(torch.new_handle(written[i]->given, &result), "a result cannot be returned")) {
+      stack[i] = reinterpret_cast<StableValue>(result);
+    }
+  }
+}
+
+// False, with the reason in `message`, when the call failed. A function of its own:
+// torch throws for it, and no destructor of ours would run then.
+__attribute__((noinline)) bool run(const Slot& slot, StableValue* stack, uint64_t arguments, uint64_t results,
+                                   Message& message) {
+  HeapScratch scratch;
+  Call call(slot, scratch.source(), &message);
+  call.run(stack, arguments, results);
+  return call.ok();
+}
+
+void enter(const Slot& slot, StableValue* stack, uint64_t arguments, uint64_t results) {
+  Message message;
+  if (run(slot, stack, arguments, results, message)) return;
+  message.prepend("{}: ", slot.kernel_name);
+  torch.check(false, slot.kernel_name, slot.library->kernels[slot.index].source, 0, message.c_str());
+}
+
+// The interface hands a function nothing to tell its operators apart, so that each
+// needs one of its own: kRows * kColumns of them.
+constexpr size_t kRows = 32, kColumns = kMaxSlots / kRows;
+
+template <size_t number>
+void trampoline(StableValue* stack, uint64_t arguments, uint64_t results) {
+  enter(slots[number], stack, arguments, results);
+}
+template <size_t row, size_t... column>
+TorchFunction in_row(size_t at, detail::Indices<column...>) {
+  constexpr TorchFunction kRow[] = {&trampoline<row * kColumns + column>...};
+  return kRow[at];
+}
+template <size_t... row>
+TorchFunction trampoline_of(size_t number, detail::Indices<row...>) {
+  using Columns = typename detail::MakeIndices<kColumns>::type;
+  constexpr TorchFunction (*kTable[])(size_t, Columns) = {&in_row<row>...};
+  return kTable[number / kColumns](number % kColumns, Columns{});
+}
+
+const KernelLibrary* find_kernel(const char* name, size_t& index) {
+  for (size_t i = 0; const KernelLibrary* library = library_at(i); ++i) {
+    for (size_t k = 0; k < library->count; ++k) {
+      if (strcmp(library->kernels[k].name, name) != 0) continue;
+      index = k;
+      return library;
+    }
+  }
+  return nullptr;
+}
+
+// What the stable interface has no form for; null when it can carry all.
+const char* obstacle(const char* letters) {
+  for (; *letters; ++letters) {
+    if (*letters == 'S' || *letters == 's') return "Scalar";
+    if (*letters == 'R' || *letters == 'r') return "Generator";
+  }
+  return nullptr;
+}
+
+Status register_operator(const pl_torch_operator& given, Message& message) {
+  Slot slot = {};
+  slot.library = find_kernel(given.kernel, slot.index);
+  if (!slot.library) {
+    message.set("there is no kernel {}", given.kernel);
+    return Status::MissingKernel;
+  }
+  slot.letters = slot.library->kernels[slot.index].signature;
+  slot.count = strlen(slot.letters);
+  slot.results = given.results;
+  if (const char* type = obstacle(slot.letters)) {
+    message.set("{} has an argument of type {}, which only a Python implementation can take", given.name,
+                type);
+    return Status::NotSupported;
+  }
+  const char* name = strstr(given.name, "::");
+  const size_t space = name ? static_cast<size_t>(name - given.name) : 0;
+  if (!name || given.results > kMaxResults || given.results > slot.count || space > 200) {
+    message.set("{} with {} results does not fit kernel {}", given.name, given.results, given.kernel);
+    return Status::InvalidArgument;
+  }
+  for (size_t i = 0; i < kMaxResults; ++i)
+    slot.dtypes[i] = given.dtypes && i < given.results ? given.dtypes[i] : -1;
+  const size_t key_size = strlen(given.key), name_size = strlen(given.name);
+  for (size_t i = 0; i < slot_count; ++i) {
+    const char* known = slots[i].name;
+    if (strncmp(known, given.name, name_size) || known[name_size] != '@' ||
+        strcmp(known + name_size + 1, given.key)) {
+      continue;
+    }
+    slot.kernel_name = slots[i].kernel_name;
+    slot.name = slots[i].name;
+    slots[i] = slot;
+    return Status::Ok;
+  }
+  if (slot_count == kMaxSlots) {
+    message.set("{} operators are registered already; the rest need Python implementations", slot_count);
+    return Status::NotSupported;
+  }
+  slot.kernel_name = strdup(given.kernel);
+  char* full = static_cast<char*>(malloc(name_size + key_size + 2));
+  if (!slot.kernel_name || !full) return Status::OutOfMemory;
+  memcpy(full, given.name, name_size);
+  full[name_size] = '@';
+  memcpy(full + name_size + 1, given.key, key_size + 1);
+  char ns[201];
+  memcpy(ns, given.name, space);
+  ns[space] = '\0';
+  const size_t number = slot_count;
+  slot.name = full;
+  slots[number] = slot;
+  TorchLibrary library = nullptr;
+  const TorchFunction function = trampoline_of(number, typename detail::MakeIndices<kRows>::type{});
+  // Never deleted: the registration holds as long as the library object does.
+  if (torch.library_init_impl(ns, given.key, "penlight", 0, &library) ||
+      torch.library_impl(library, name + 2, function, kTorchAbi)) {
+    message.set("torch refused {}: {}", given.name, torch.last_error());
+    return Status::InvalidState;
+  }
+  ++slot_count;
+  return Status::Ok;
+}
+
+}  // namespace
+
+}  // namespace penlight::hosted
+
+pl_status pl_torch_connect(const char* path, char* error, size_t error_size) {
+  using penlight::hosted::torch;
+  static bool connected = false;
+  penlight::Message message;
+  if (!connected) {
+    if (const char* missing = torch.connect(path)) {
+      message.set("this version of torch has no {}", missing);
+      return penlight::hosted::report(Status::NotSupported, message.c_str(), error, error_size);
+    }
+    connected = true;
+  }
+  return penlight::hosted::report(Status::Ok, "", error, error_size);
+}
+
+pl_status pl_torch_register(const pl_torch_operator* described, char* error, size_t error_size) {
+  penlight::Message message;
+  const Status status = penlight::hosted::register_operator(*described, message);
+  return penlight::hosted::report(status, message.c_str(), error, error_size);
+}

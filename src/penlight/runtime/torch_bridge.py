@@ -1,0 +1,79 @@
+"""Kernels as operators of eager PyTorch, called without Python in between.
+
+The runtime finds the functions it needs of torch in the process, so torch is imported by
+whoever asks, never here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Sequence
+
+from penlight.errors import InvalidState, NotSupported
+
+from . import library
+
+_NAMES = ("libtorch_cpu.so", "libtorch_cpu.dylib", "torch_cpu.dll")
+# Dimensions are shared with torch, so they must be as wide.
+_IS_POSSIBLE = ctypes.sizeof(ctypes.c_void_p) == 8 and os.name == "posix"
+
+
+def register_torch_operator(
+    kernel: str,
+    name: str,
+    *,
+    key: str = "CPU",
+    results: int = 0,
+    dtypes: Sequence[int | None] | None = None,
+) -> bool:
+    """Let a kernel serve an operator of torch on one dispatch key.
+
+    Torch has the operator's schema already. Tensors reach the kernel where they lie, those with
+    gaps between their elements as dense copies.
+
+    Args:
+        kernel: its name, "myop::linear.out".
+        name: the operator: the out variant "myop::linear.out", or the functional "myop::linear",
+            whose results are allocated when the kernel gives them their sizes.
+        key: dispatch key of tensors whose data lies in this process's memory.
+        results: how many are allocated; 0 for out variants and what works in place.
+        dtypes: of those, PyTorch's numbers; None for that of the first tensor.
+
+    Returns: False when only a Python function can serve the operator, because of arguments that
+        torch's stable interface does not carry (Scalar, Generator), or because this build of
+        torch lacks that interface.
+
+    Raises:
+        InvalidState: torch is not imported, or refused; or there is no such kernel.
+    """
+    if not _IS_POSSIBLE or not _connect():
+        return False
+    described = library.TorchOperator(kernel.encode(), name.encode(), key.encode(), results)
+    if dtypes is not None:
+        numbers = [-1 if one is None else one for one in dtypes]
+        described.dtypes = (ctypes.c_int32 * (results + 1))(*numbers)
+    error = ctypes.create_string_buffer(library.ERROR_SIZE)
+    status = library.library().pl_torch_register(described, error, library.ERROR_SIZE)
+    if status == 5:
+        return False
+    if status:
+        raise InvalidState(error.value.decode(errors="replace"), where=name)
+    return True
+
+
+def _connect() -> bool:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise InvalidState("torch is not imported in this process", do="import torch first")
+    folder = os.path.join(os.path.dirname(str(torch.__file__)), "lib")
+    path = next((path for name in _NAMES if os.path.exists(path := os.path.join(folder, name))), None)
+    if path is None:
+        return False
+    error = ctypes.create_string_buffer(library.ERROR_SIZE)
+    try:
+        library.check(library.library().pl_torch_connect(os.fsencode(path), error, library.ERROR_SIZE), error)
+    except NotSupported:
+        return False
+    return True
