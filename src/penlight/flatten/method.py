@@ -14,11 +14,13 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import GraphModule, Node
 
+from penlight.dialects.user_operators import original
 from penlight.errors import NotSupported
 from penlight.flatten.arguments import bind, to_value
 from penlight.flatten.delegates import delegate_call
 from penlight.flatten.shapes import Bounds, dim_order_of, dtype_of, expression, strides_of
 from penlight.flatten.structure import structure_json
+from penlight.flatten.written import written_call
 from penlight.ir.dtypes import DType
 from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
 from penlight.ir.plan import (
@@ -263,6 +265,8 @@ class MethodFlattener:
             name = program_name(target)
             if name in PRIMS:
                 return self.prim(name, node, env)
+            if (changing := original(target)) is not None:
+                return written_call(self, changing, node, env)  # type: ignore[return-value]
             return self.operator(target, node, env)
         name = PYTHON_PRIMS.get(target) or NAMED_PRIMS.get(  # type: ignore[arg-type]
             getattr(target, "__name__", "").removeprefix("_"), ""
