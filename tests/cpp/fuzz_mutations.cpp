@@ -1,11 +1,15 @@
-// Random damage to program files: 10,000 mutations of each file, every one loaded
-// and, where it still loads, run. A crash, a sanitizer's report or ten seconds
-// without an answer fails.
+// Damage to program files, every one loaded and, where it still loads, run. A crash,
+// a sanitizer's report or ten seconds without an answer fails. Every second mutation
+// changes bytes, the others change fields by what they mean (../hostile/anatomy.h).
 //
-//   cpp_fuzz_mutations [--count N] [--first N] [--here] [FILE...]
+//   cpp_fuzz_mutations [--count N] [--first N] [--here] [FILE.pte...]
+//
+// without files: those of ../hostile/seeds. Where FILE.ptd lies beside FILE.pte,
+// half of the damage goes to the one, half to the other.
 //
 // Work is done in child processes, so that a crash names the mutation; --here
 // stays in one process, for a debugger: --here --first 4711 --count 1 FILE.
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -13,17 +17,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../hostile/anatomy.h"
 #include "../hostile/hostile.h"
 #include "../hostile/mutate.h"
 
 namespace {
 
+using namespace penlight_hostile;
 using penlight::hosted::LibrarySelection;
 
 struct Bytes {
   uint8_t* data = nullptr;
   size_t size = 0;
   size_t program_size = 0;
+  ~Bytes() { free(data); }
 };
 
 bool read_file(const char* path, Bytes& bytes) {
@@ -32,7 +39,9 @@ bool read_file(const char* path, Bytes& bytes) {
   fseek(file, 0, SEEK_END);
   bytes.size = static_cast<size_t>(ftell(file));
   rewind(file);
-  bytes.data = static_cast<uint8_t*>(malloc(bytes.size));
+  void* memory = nullptr;
+  if (posix_memalign(&memory, 16, bytes.size + 1) != 0) return false;
+  bytes.data = static_cast<uint8_t*>(memory);
   const bool read = fread(bytes.data, 1, bytes.size, file) == bytes.size;
   fclose(file);
   bytes.program_size = bytes.size;
@@ -41,29 +50,61 @@ bool read_file(const char* path, Bytes& bytes) {
   return read && bytes.program_size <= bytes.size;
 }
 
+// A program and, for some, weights beside it.
+struct Seed {
+  Bytes program, weights;
+
+  bool read(const char* path) {
+    if (!read_file(path, program)) return false;
+    char beside[4096];
+    snprintf(beside, sizeof beside, "%.*s.ptd", static_cast<int>(strlen(path) - 4), path);
+    if (!read_file(beside, weights)) weights.size = 0;
+    return true;
+  }
+};
+
 // Where a child is, seen by its parent.
 struct Progress {
   uint64_t number;
   uint64_t ran;
 };
 
-void run_batch(const Bytes& bytes, uint64_t first, uint64_t last, const LibrarySelection& libraries,
+// A damaged copy, exactly as long as the damaged file, so that one byte too far is seen.
+uint8_t* damaged(const Bytes& bytes, const Anatomy& anatomy, uint64_t number, size_t& size) {
+  void* memory = nullptr;
+  if (posix_memalign(&memory, 16, bytes.size) != 0) return nullptr;
+  uint8_t* copy = static_cast<uint8_t*>(memory);
+  memcpy(copy, bytes.data, bytes.size);
+  size = bytes.size;
+  if (number % 2) {
+    mutate_fields(copy, bytes.size, anatomy, number);
+    return copy;
+  }
+  size = mutate(copy, bytes.size, bytes.program_size, number);
+  void* exact = nullptr;
+  if (posix_memalign(&exact, 16, size) != 0) exact = nullptr;
+  if (exact) memcpy(exact, copy, size);
+  free(memory);
+  return static_cast<uint8_t*>(exact);
+}
+
+void run_batch(const Seed& seed, uint64_t first, uint64_t last, const LibrarySelection& libraries,
                Progress& progress) {
+  const Anatomy program(seed.program.data, seed.program.size, false);
+  const Anatomy weights(seed.weights.data, seed.weights.size, true);
   for (uint64_t number = first; number < last; ++number) {
     progress.number = number;
     alarm(10);
-    // Exactly as long as the damaged file, so that one byte too far is seen.
-    void* memory = nullptr;
-    if (posix_memalign(&memory, 16, bytes.size) != 0) return;
-    uint8_t* copy = static_cast<uint8_t*>(memory);
-    memcpy(copy, bytes.data, bytes.size);
-    const size_t size = penlight_hostile::mutate(copy, bytes.size, bytes.program_size, number);
-    void* exact = nullptr;
-    if (posix_memalign(&exact, 16, size) != 0) return;
-    memcpy(exact, copy, size);
-    free(memory);
-    progress.ran += penlight_hostile::run_program(exact, size, libraries.registry()) > 0;
-    free(exact);
+    const bool in_weights = seed.weights.size && number / 2 % 2;
+    const Bytes& chosen = in_weights ? seed.weights : seed.program;
+    size_t size = 0;
+    uint8_t* bytes = damaged(chosen, in_weights ? weights : program, number, size);
+    if (!bytes) return;
+    const int ran =
+        in_weights ? run_program(seed.program.data, seed.program.size, libraries.registry(), bytes, size)
+                   : run_program(bytes, size, libraries.registry(), seed.weights.data, seed.weights.size);
+    progress.ran += ran > 0;
+    free(bytes);
   }
   progress.number = last;
   alarm(0);
@@ -71,13 +112,15 @@ void run_batch(const Bytes& bytes, uint64_t first, uint64_t last, const LibraryS
 
 // How many mutations crashed.
 int fuzz(const char* path, uint64_t first, uint64_t count, bool here, const LibrarySelection& libraries) {
-  Bytes bytes;
-  if (!read_file(path, bytes)) {
+  Seed seed;
+  if (!seed.read(path)) {
     printf("%s cannot be read\n", path);
     return 1;
   }
-  if (penlight_hostile::run_program(bytes.data, bytes.size, libraries.registry()) == 0) {
+  if (run_program(seed.program.data, seed.program.size, libraries.registry(), seed.weights.data,
+                  seed.weights.size) == 0) {
     printf("%s: the undamaged file does not run\n", path);
+    return 1;
   }
   void* shared = mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   Progress& progress = *static_cast<Progress*>(shared);
@@ -86,12 +129,12 @@ int fuzz(const char* path, uint64_t first, uint64_t count, bool here, const Libr
   const uint64_t last = first + count;
   for (uint64_t next = first; next < last && crashes < 5;) {
     if (here) {
-      run_batch(bytes, next, last, libraries, progress);
+      run_batch(seed, next, last, libraries, progress);
       break;
     }
     const pid_t child = fork();
     if (child == 0) {
-      run_batch(bytes, next, last, libraries, progress);
+      run_batch(seed, next, last, libraries, progress);
       _exit(0);
     }
     int how = 0;
@@ -107,14 +150,32 @@ int fuzz(const char* path, uint64_t first, uint64_t count, bool here, const Libr
   printf("%s: %llu mutations, %llu still ran, %d crashed\n", path, static_cast<unsigned long long>(count),
          static_cast<unsigned long long>(progress.ran), crashes);
   munmap(shared, sizeof(Progress));
-  free(bytes.data);
+  return crashes;
+}
+
+// Every program of the folder of seeds.
+int fuzz_folder(uint64_t first, uint64_t count, bool here, const LibrarySelection& libraries) {
+  char folder[2048], path[4096];
+  const char* slash = strrchr(__FILE__, '/');
+  snprintf(folder, sizeof folder, "%.*s/../hostile/seeds", slash ? static_cast<int>(slash - __FILE__) : 1,
+           slash ? __FILE__ : ".");
+  DIR* entries = opendir(folder);
+  if (!entries) return printf("no folder %s\n", folder), 1;
+  int crashes = 0;
+  while (const dirent* entry = readdir(entries)) {
+    const size_t length = strlen(entry->d_name);
+    if (length < 4 || strcmp(entry->d_name + length - 4, ".pte") != 0) continue;
+    snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    crashes += fuzz(path, first, count, here, libraries);
+  }
+  closedir(entries);
   return crashes;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  uint64_t count = 10000, first = 0;
+  uint64_t count = 1000, first = 0;
   bool here = false;
   int files = 0, crashes = 0;
   LibrarySelection libraries;
@@ -132,17 +193,6 @@ int main(int argc, char** argv) {
       crashes += fuzz(argv[i], first, count, here, libraries);
     }
   }
-  if (files == 0) {
-    // The three files beside this one: loops, state, dynamic shapes.
-    char path[4096];
-    const char* slash = strrchr(__FILE__, '/');
-    static const char* const kSeeds[] = {"control_scan", "state_with_initial_value",
-                                         "dynamic_length_attention"};
-    for (const char* name : kSeeds) {
-      const int folder = slash ? static_cast<int>(slash - __FILE__) : 0;
-      snprintf(path, sizeof path, "%.*s/../hostile/seeds/%s.pte", folder, slash ? __FILE__ : ".", name);
-      crashes += fuzz(path, first, count, here, libraries);
-    }
-  }
+  if (files == 0) crashes += fuzz_folder(first, count, here, libraries);
   return crashes ? 1 : 0;
 }
