@@ -564,6 +564,28 @@ bool fits(char letter, const Value& value) {
   }
 }
 
+constexpr ScalarType kNothingLeftOut = static_cast<ScalarType>(-1);
+
+// An element type in `value` that a selective build left out of the kernel.
+ScalarType left_out_dtype(const Kernel& kernel, const Value& value) {
+  ScalarType found = kNothingLeftOut;
+  const auto look = [&](const Tensor& tensor) {
+    const ScalarType dtype = tensor.scalar_type();
+    if ((kernel.dtypes >> static_cast<int>(dtype) & 1u) == 0) found = dtype;
+  };
+  if (kernel.dtypes == 0) return found;
+  if (value.tag == Tag::Tensor) look(value.as_tensor);
+  if (value.tag == Tag::TensorList) {
+    for (const Tensor& tensor : value.to_tensor_list()) look(tensor);
+  }
+  if (value.tag == Tag::OptionalTensorList) {
+    for (const Optional<Tensor>& tensor : value.to_optional_tensor_list()) {
+      if (tensor.has_value()) look(tensor.value());
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 Status MethodLoader::check_arguments(size_t index, const Kernel& kernel, const Instruction& instruction) {
@@ -574,7 +596,12 @@ Status MethodLoader::check_arguments(size_t index, const Kernel& kernel, const I
                 instruction.arg_count, kernel.name, expected);
   }
   for (size_t k = 0; k < expected; ++k) {
-    if (fits(kernel.signature[k], *instruction.args[k])) continue;
+    if (fits(kernel.signature[k], *instruction.args[k])) {
+      const ScalarType left_out = left_out_dtype(kernel, *instruction.args[k]);
+      if (left_out == kNothingLeftOut) continue;
+      return fail(Status::NotSupported, "instruction {} calls {} with {}, for which it was not compiled here",
+                  index, kernel.name, dtype_name(left_out));
+    }
     const char letter[2] = {kernel.signature[k], '\0'};
     return fail(Status::InvalidProgram,
                 "instruction {} passes a {} as argument {} of {}, which takes it as {}", index,

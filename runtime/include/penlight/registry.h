@@ -25,6 +25,9 @@ struct Kernel {
   const char* signature;  // one letter an argument (boxing.h), for verification
   const char* key;        // "v1/6;0,1|6;0,1" or null: any dtype and dim order
   const char* source;     // file that defines it, for messages; may be null
+  // Bit (1 << ScalarType number) for each element type of a tensor that it was compiled
+  // for, where a build left others out; 0: the kernel itself says what it takes.
+  uint32_t dtypes = 0;
 };
 
 struct KernelLibrary {

@@ -229,7 +229,9 @@ class _Job:
             for path, dtypes in table.files.items():
                 chosen.setdefault(path, set()).update(dtypes)
         self.masks = needed_files(self.tree, chosen) if chosen else {}
-        tables = [self._write(f"{table.library}_table.cpp", table.text) for table in self.tables]
+        tables = [
+            self._write(f"{table.library}_table.cpp", table.render(self.masks)) for table in self.tables
+        ]
         return [
             *(self._unit(path, f"PENLIGHT_DTYPES={mask_of(mask):#x}u") for path, mask in self.masks.items()),
             *(self._unit(path) for path in tables),

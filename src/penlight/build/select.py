@@ -32,6 +32,7 @@ from penlight.program.structs import (
 )
 
 ALL_DTYPES = DTYPE_SETS["all"]
+_COMPLEX = frozenset({DType.complex32, DType.complex64, DType.complex128})
 _INTEGERS = DTYPE_SETS["int"] | DTYPE_SETS["bool"]
 
 
@@ -140,15 +141,19 @@ def promote(a: DType, b: DType) -> DType:
     """What tensors of two dtypes are computed in together."""
 
     def kind(dtype: DType) -> int:
-        return 0 if dtype is DType.bool else 2 if dtype in DTYPE_SETS["float"] else 1
+        return (
+            3 if dtype in _COMPLEX else 0 if dtype is DType.bool else 2 if dtype in DTYPE_SETS["float"] else 1
+        )
 
-    if kind(a) != kind(b):
-        return a if kind(a) > kind(b) else b
-    if a is b or a.itemsize != b.itemsize:
-        return a if a.itemsize >= b.itemsize else b
-    if kind(a) == 2:
+    low, high = sorted((a, b), key=lambda dtype: (kind(dtype), dtype.itemsize))
+    if kind(high) == 3:
+        wide = low in (DType.float64, DType.complex128)
+        return DType.complex128 if wide else high
+    if kind(low) != kind(high) or low is high or low.itemsize != high.itemsize:
+        return high
+    if kind(high) == 2:
         return DType.float32  # float16 and bfloat16
-    return DType.int16 if a.itemsize == 1 else a
+    return DType.int16 if high.itemsize == 1 else high
 
 
 def select_from_list(operators: Iterable[str]) -> Selection:

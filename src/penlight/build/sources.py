@@ -17,11 +17,12 @@ from penlight.build.select import ALL_DTYPES
 from penlight.ir.dtypes import DType
 from penlight.kernels.table import DTYPE_SETS
 
+ALL_MASK = 0xFFFFFFFF
 RUNTIME_FOLDERS = ("core", "program", "kernel", "backend", "exec", "trace", "platform")
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 _DECLARED = re.compile(r"\b(\w+)\s*\([^;{}]*\)\s*;")
-_DEFINED = re.compile(r"^(?!static\b|using\b|namespace\b)\w[^;{}()=#]*?\b(\w+)\s*\(", re.MULTILINE)
+_DEFINED = re.compile(r"^(?!static\b|using\b|namespace\b)\w[^;{}()=#]*?\b(\w+)(?:<\w+>)?\s*\(", re.MULTILINE)
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
@@ -32,6 +33,8 @@ class SourceTree:
     root: Path
     _texts: dict[Path, str] = field(default_factory=dict, repr=False, compare=False)
     _includes: dict[Path, tuple[Path, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    _closures: dict[Path, list[Path]] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def include_folders(self) -> tuple[Path, ...]:
@@ -57,6 +60,8 @@ class SourceTree:
 
     def closure(self, path: Path) -> list[Path]:
         """A file and all it includes, directly or not, in a fixed order."""
+        if path in self._closures:
+            return self._closures[path]
         found: dict[Path, None] = {}
         waiting = [path.resolve()]
         while waiting:
@@ -64,7 +69,8 @@ class SourceTree:
             if current not in found:
                 found[current] = None
                 waiting += self.includes(current)
-        return sorted(found)
+        self._closures[path] = sorted(found)
+        return self._closures[path]
 
     def runtime(self) -> list[Path]:
         """The core of the runtime, without what allocates."""
@@ -108,6 +114,8 @@ def shared_dtypes(dtypes: frozenset[DType]) -> frozenset[DType]:
     wider = set(dtypes)
     if wider & {DType.float16, DType.bfloat16}:
         wider.add(DType.float32)
+    if wider & {DType.complex64, DType.complex128}:
+        wider.add(DType.complex128)
     if wider & (DTYPE_SETS["int"] | DTYPE_SETS["bool"]):
         wider.add(DType.int64)
     return frozenset(wider)
@@ -116,7 +124,7 @@ def shared_dtypes(dtypes: frozenset[DType]) -> frozenset[DType]:
 def mask_of(dtypes: Iterable[DType]) -> int:
     """PENLIGHT_DTYPES: bit (1 << number) for each dtype; all bits when nothing is left out."""
     chosen = set(dtypes)
-    return 0xFFFFFFFF if chosen >= ALL_DTYPES else sum(1 << int(dtype) for dtype in chosen)
+    return ALL_MASK if chosen >= ALL_DTYPES else sum(1 << int(dtype) for dtype in chosen)
 
 
 def _implementations(tree: SourceTree, path: Path) -> Iterator[Path]:
@@ -130,7 +138,7 @@ def _implementations(tree: SourceTree, path: Path) -> Iterator[Path]:
             continue
         for candidate in sorted(header.parent.glob("*.cpp")):
             resolved = candidate.resolve()
-            if resolved == path or header not in tree.includes(resolved):
+            if resolved == path or header not in tree.closure(resolved):
                 continue
             if declared.intersection(_DEFINED.findall(_COMMENT.sub("", tree.text(resolved)))):
                 yield resolved

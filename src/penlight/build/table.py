@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 
 from penlight.build import registration
 from penlight.build.select import Selection
-from penlight.build.sources import SourceTree
+from penlight.build.sources import ALL_MASK, SourceTree, mask_of
 from penlight.errors import InvalidInput, NoKernel
 from penlight.ir.dtypes import DType
+from penlight.kernels.bind import Table
 from penlight.kernels.table import own_table
 
 
@@ -20,9 +21,17 @@ class LibraryTable:
     """What one library contributes."""
 
     library: str
-    text: str  # C++ source of its table
+    table: Table
+    origin: str  # the file it was read from
     files: dict[Path, set[DType]] = field(default_factory=dict)  # of the chosen kernels
     kernels: dict[str, str] = field(default_factory=dict)  # operator -> function
+    sources: dict[str, Path] = field(default_factory=dict)  # operator -> file
+
+    def render(self, masks: Mapping[Path, Collection[DType]]) -> str:
+        """C++ source, given what each file is compiled for."""
+        chosen = {operator: mask_of(masks[path]) for operator, path in self.sources.items()}
+        partial = {operator: mask for operator, mask in chosen.items() if mask != ALL_MASK}
+        return registration.render([self.table], self.origin, partial)
 
 
 def tables_for(
@@ -51,10 +60,10 @@ def tables_for(
         table, _ = registration.own_library(ops, library, only=selection.operators)
         if not table.entries:
             continue
-        made = LibraryTable(library, registration.render([table], f"{ops.parent.name}/{ops.name}"))
+        made = LibraryTable(library, table, f"{ops.parent.name}/{ops.name}")
         for entry in table.entries:
             if entry.source:
-                path = tree.root / entry.source
+                path = made.sources[entry.op] = (tree.root / entry.source).resolve()
                 made.files.setdefault(path, set()).update(selection.operators[entry.op].dtypes)
             made.kernels[entry.op] = entry.function.rpartition("::")[2]
         found.update(made.kernels)

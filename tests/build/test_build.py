@@ -1,0 +1,226 @@
+"""Binaries of the host: the same bits as the runtime in Python, and only what is needed in them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tests.build.models import MODELS, Make, assert_same_bits, expected, run_program
+
+import penlight
+from penlight.build.image import read_symbols
+from penlight.build.objects import cache_folder
+from penlight.build.select import select_from_list
+
+Programs = Callable[[str], Path]
+PENLIGHT = (sys.executable, "-m", "penlight")
+
+SCALE = """
+#include <penlight/kernel.h>
+using namespace penlight;
+
+Tensor& scale_out(KernelContext& ctx, const Tensor& x, double factor, Tensor& out) {
+  if (!ctx.resize(out, x.sizes())) return out;
+  for (dim_t i = 0; i < x.numel(); ++i)
+    out.data_ptr<float>()[i] = x.const_data_ptr<float>()[i] * static_cast<float>(factor);
+  return out;
+}
+
+PENLIGHT_LIBRARY(myop, "scale(Tensor x, float factor) -> Tensor", scale_out)
+"""
+
+
+@pytest.fixture(autouse=True)
+def compiler() -> None:
+    if not (shutil.which("c++") or shutil.which("g++")):
+        pytest.skip("needs a C++ compiler")
+
+
+def test_two_models_in_one_binary(make: Make, programs: Programs, tmp_path: Path) -> None:
+    names = ["keywords", "integers"]
+    built = make(*map(programs, names))
+    program = built.files[0]
+    for name in names:
+        inputs = MODELS[name][1]
+        got = run_program([program], inputs, tmp_path / name, ["--model", name])
+        assert_same_bits(got, expected(programs(name), inputs))
+    # Dtypes are chosen file by file.
+    assert built.masks["kernels/portable/convolution.cpp"] == ["float32"]
+    assert "float32" not in built.masks["kernels/portable/cumulative.cpp"]
+    # No heap, no C++ library, and no kernel that was not asked for.
+    assert not any("penlight" in s.name for s in read_symbols(program)), "not stripped"
+    again = make(*map(programs, names))
+    assert again.compiled == 0
+    assert [part.name for part in again.sizes.parts][:2] == [part.name for part in built.sizes.parts][:2]
+    total = sum(part.nbytes for part in built.sizes.parts)
+    assert total == built.sizes.sizes.total
+    by_operator = {part.name: part.nbytes for part in built.sizes.operators}
+    assert by_operator["aten::convolution.out"] > by_operator["aten::relu.out"] > 0
+    kernels = next(part.nbytes for part in built.sizes.parts if part.name == "kernels")
+    assert sum(by_operator.values()) == kernels
+
+
+def test_unknown_dtype_is_refused(make: Make, programs: Programs, tmp_path: Path) -> None:
+    """A program beside the binary that it was not built for."""
+    built = make(programs("add"), embed=False)
+    assert [path.name for path in built.files] == ["add", "add.pte"]
+    inputs = MODELS["add"][1]
+    assert_same_bits(run_program(built.files, inputs, tmp_path / "run"), expected(programs("add"), inputs))
+    done = subprocess.run([built.files[0], programs("add_double")], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "calls aten::add.out with float64, for which it was not compiled here" in done.stderr
+    done = subprocess.run([built.files[0], programs("integers")], capture_output=True, text=True)
+    assert done.returncode == 1 and "MissingKernel" in done.stderr
+    done = subprocess.run([built.files[0]], capture_output=True, text=True)
+    assert done.returncode == 2 and "give a .pte file" in done.stderr
+
+
+def test_command_line(programs: Programs, tmp_path: Path) -> None:
+    command = [*PENLIGHT, "build", programs("add"), "-o", tmp_path / "out", "--size"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "wrote" in done.stdout and "kernels, by operator" in done.stdout and "aten::add.out" in done.stdout
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True)
+    report = json.loads(done.stdout)
+    assert report["operators"] == {"aten::add.out": ["float32"]} and report["compiled"] == 0
+    assert report["bytes"]["file"] == Path(report["files"][0]).stat().st_size
+    done = subprocess.run([*PENLIGHT, "build", programs("add"), "--list"], capture_output=True, text=True)
+    assert done.stdout == '- {op: "aten::add.out", dtypes: float32}\n'
+    done = subprocess.run([*command, "--target", "cortex-m5"], capture_output=True, text=True)
+    assert done.returncode == 1 and "did you mean" in done.stderr and "cortex-m55" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("messages", [True, False])
+def test_same_bits(make: Make, programs: Programs, tmp_path: Path, name: str, messages: bool) -> None:
+    built = make(programs(name), messages=messages)
+    inputs = MODELS[name][1]
+    assert_same_bits(run_program(built.files, inputs, tmp_path), expected(programs(name), inputs))
+
+
+@pytest.mark.slow
+def test_dtype_selection_removes_code(make: Make, programs: Programs, tmp_path: Path) -> None:
+    inputs = MODELS["pnet"][1]
+    want = expected(programs("pnet"), inputs)
+    chosen = make(programs("pnet"))
+    assert_same_bits(run_program(chosen.files, inputs, tmp_path), want)
+    every = make(programs("pnet"), select_dtypes=False, name="every")
+    assert_same_bits(run_program(every.files, inputs, tmp_path), want)
+    assert chosen.sizes.file_bytes < every.sizes.file_bytes / 1.5
+
+
+@pytest.mark.slow
+def test_operator_of_ones_own(make: Make, tmp_path: Path) -> None:
+    source = tmp_path / "scale.cpp"
+    source.write_text(SCALE)
+    operator = penlight.ops.load(source)
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.ops.myop.scale(x, 1.5) + 1
+
+    assert operator is not None
+    inputs = (torch.tensor([1.0, -2.0, 0.3]),)
+    path = tmp_path / "scaled.pte"
+    penlight.compile(Scaled(), inputs, target="portable").save(path)
+    built = make(path, sources=[source])
+    got = run_program(built.files, inputs, tmp_path / "run")
+    assert_same_bits(got, [torch.ops.myop.scale(*inputs, 1.5).numpy() + 1])
+
+
+MAIN = """
+#include <nets.h>
+#include <stdio.h>
+
+using namespace penlight;
+
+alignas(16) static uint8_t memory_bytes[1 << 20];
+
+int main() {
+  KernelRegistry& kernels = nets::kernels();
+  if (!kernels.find("myop::scale.out", nullptr)) return 10;
+  if (kernels.find("aten::cumsum.out", nullptr)) return 11;
+  Message message;
+  BufferLoader loader(nets::add_data(), nets::add_size);
+  Program program;
+  MethodMeta meta;
+  if (program.load(loader, &message) != Status::Ok) return 1;
+  if (program.method_meta("forward", meta, &message) != Status::Ok) return 2;
+  ArenaAllocator all(memory_bytes, sizeof memory_bytes);
+  ArenaAllocator own(all.allocate(meta.method_bytes()), meta.method_bytes());
+  Arena arenas[4] = {};
+  for (size_t i = 0; i < meta.arena_count(); ++i) {
+    arenas[i].size = meta.arena_size(i);
+    arenas[i].data = all.allocate(arenas[i].size);
+  }
+  MemoryManager memory{};
+  memory.method_allocator = &own;
+  memory.arenas = arenas;
+  memory.arena_count = meta.arena_count();
+  memory.scratch = scratch_from(all);
+  Method method;
+  if (method.load(program, "forward", memory, &message, &kernels) != Status::Ok) return 3;
+  const float x[] = {1.5f, 2.5f}, y[] = {0.25f, -4.0f};
+  const dim_t sizes[] = {2};
+  if (method.set_input(0, InputTensor{x, sizes, 1, ScalarType::Float}, &message) != Status::Ok) return 4;
+  if (method.set_input(1, InputTensor{y, sizes, 1, ScalarType::Float}, &message) != Status::Ok) return 5;
+  if (method.execute(&message) != Status::Ok) return 6;
+  Value output;
+  if (method.output(0, output, &message) != Status::Ok) return 7;
+  const float* sum = output.as_tensor.const_data_ptr<float>();
+  printf("%g %g\\n", sum[0], sum[1]);
+  return 0;
+}
+"""
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.18)
+project(user CXX)
+find_package(nets REQUIRED CONFIG)
+add_executable(user main.cpp)
+target_link_libraries(user PRIVATE nets::nets)
+"""
+
+
+@pytest.mark.slow
+def test_library_in_a_cmake_project(make: Make, programs: Programs, tmp_path: Path) -> None:
+    source = tmp_path / "scale.cpp"
+    source.write_text(SCALE)
+    built = make(programs("add"), programs("keywords"), library=True, name="nets", sources=[source])
+    out = tmp_path / "out"
+    assert [path.relative_to(out).as_posix() for path in built.files] == [
+        "lib/libnets.a",
+        "include/nets.h",
+        "lib/cmake/nets/netsConfig.cmake",
+    ]
+    user = tmp_path / "user"
+    user.mkdir()
+    (user / "main.cpp").write_text(MAIN)
+    (user / "CMakeLists.txt").write_text(CMAKE)
+    configure = ["cmake", "-S", user, "-B", user / "build", f"-DCMAKE_PREFIX_PATH={out}"]
+    for command in (configure, ["cmake", "--build", user / "build"]):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run([user / "build" / "user"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "1.75 -1.5\n")
+
+
+@pytest.mark.slow
+def test_operators_without_a_model(make: Make, programs: Programs, tmp_path: Path) -> None:
+    operators = select_from_list(["aten::add.out=float32", "aten::mul.out=float32"])
+    built = make(operators=operators, name="runner")
+    inputs = MODELS["add"][1]
+    got = run_program([built.files[0], programs("add")], inputs, tmp_path)
+    assert_same_bits(got, expected(programs("add"), inputs))
+
+
+def test_objects_are_kept_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PENLIGHT_CACHE", str(tmp_path / "kept"))
+    assert cache_folder() == tmp_path / "kept"

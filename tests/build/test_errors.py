@@ -1,0 +1,107 @@
+"""What a build says of input that cannot be built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.build.models import Make
+
+from penlight.build.build import BuildOptions, build
+from penlight.build.select import Selection, Use, select_from_list
+from penlight.build.targets import find_target
+from penlight.errors import (
+    BuildFailed,
+    FileMissing,
+    InvalidInput,
+    NoKernel,
+    NoToolchain,
+    NotSupported,
+    OutOfMemory,
+)
+from penlight.program import Program
+from penlight.program.structs import EMPTY, Delegate, DelegateCall
+
+Programs = Callable[[str], Path]
+
+
+def test_nothing_to_build(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="there is nothing to build"):
+        build(BuildOptions(output=tmp_path))
+
+
+def test_no_such_file(make: Make, tmp_path: Path) -> None:
+    with pytest.raises(FileMissing, match=r"there is no file .*none\.pte"):
+        make(tmp_path / "none.pte")
+    with pytest.raises(FileMissing, match=r"there is no file .*none\.cpp"):
+        make(sources=[tmp_path / "none.cpp"])
+
+
+def test_operator_that_was_to_be_left_out(make: Make, programs: Programs) -> None:
+    with pytest.raises(NoKernel) as raised:
+        make(programs("keywords"), without=["aten::relu.out", "aten::mul.out"])
+    assert raised.value.what == "aten::relu.out is needed, and the build was told to leave it out"
+    assert raised.value.where == "keywords.pte, method forward"
+
+
+def test_operator_without_kernel(make: Make) -> None:
+    with pytest.raises(NoKernel) as raised:
+        make(operators=select_from_list(["aten::ad.out", "mylib::thing.out"]))
+    assert raised.value.what == "aten::ad.out, mylib::thing.out have no kernel"
+    assert raised.value.do and "aten::add.out" in raised.value.do
+
+
+def test_unknown_kernel_library(make: Make, programs: Programs) -> None:
+    with pytest.raises(InvalidInput, match="there is no kernel library fast"):
+        make(programs("add"), kernel_libraries=["fast"])
+
+
+def test_delegates_that_the_binary_lacks(make: Make, programs: Programs, tmp_path: Path) -> None:
+    program = Program.read(programs("add"))
+    method = program.contents.methods[0]
+    method.delegates.append(Delegate("Npu", EMPTY))
+    method.instructions.append(DelegateCall(0, (method.inputs[0], method.outputs[0])))
+    path = tmp_path / "delegated.pte"
+    program.save(path)
+    with pytest.raises(NotSupported) as raised:
+        make(path)
+    assert raised.value.what == "backend Npu is not in this binary, and a program has delegates for it"
+    assert raised.value.where == "delegated.pte, method forward"
+    assert raised.value.got == "target host"
+
+
+def test_arena_larger_than_ram(make: Make, programs: Programs) -> None:
+    board = find_target("cortex-m3").with_memory(ram=4096)
+    need = sum(Program.read(programs("keywords")).contents.methods[0].arenas)
+    with pytest.raises(OutOfMemory) as raised:
+        make(programs("keywords"), target=board)
+    text = str(raised.value)
+    assert f"the arena needs {need:,} bytes, cortex-m3 has 4,096 of RAM: {need - 4096:,} too many" in text
+    assert "float32 [1, 16, 25, 5] of aten::convolution.out (instruction " in text
+
+
+def test_own_file_that_does_not_compile(make: Make, programs: Programs, tmp_path: Path) -> None:
+    source = tmp_path / "wrong.cpp"
+    source.write_text("#include <penlight/kernel.h>\n\nint broken() { return nothing; }\n")
+    with pytest.raises(BuildFailed) as raised:
+        make(programs("add"), sources=[source])
+    assert "wrong.cpp:3" in str(raised.value) and "nothing" in str(raised.value)
+
+
+def test_two_models_of_one_name(make: Make, programs: Programs, tmp_path: Path) -> None:
+    other = tmp_path / "add.pte"
+    other.write_bytes(programs("add").read_bytes())
+    with pytest.raises(InvalidInput, match="two models are named add"):
+        make(programs("add"), other)
+
+
+def test_compiler_that_is_not_there(make: Make, programs: Programs) -> None:
+    with pytest.raises(NoToolchain, match="there is no compiler no-such-compiler"):
+        make(programs("add"), compiler="no-such-compiler")
+
+
+def test_selections_keep_who_needs_what() -> None:
+    selection = Selection({"aten::add.out": Use(needed_by=["a"])})
+    selection.join(Selection({"aten::add.out": Use(needed_by=["a", "b"])}))
+    assert selection.operators["aten::add.out"].needed_by == ["a", "b"]
