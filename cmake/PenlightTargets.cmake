@@ -25,11 +25,12 @@ penlight_add_static(penlight_core ${core_sources})
 file(GLOB common_sources CONFIGURE_DEPENDS "${PENLIGHT_ROOT}/kernels/common/*.cpp")
 penlight_add_static(penlight_kernel_common ${common_sources})
 penlight_add_kernel_library(portable)
+include("${CMAKE_CURRENT_LIST_DIR}/PenlightOptimized.cmake")
 
 # A board without an operating system has no files and no heap to offer.
 if(NOT CMAKE_SYSTEM_NAME STREQUAL "Generic")
   file(GLOB hosted_sources CONFIGURE_DEPENDS "${PENLIGHT_ROOT}/runtime/hosted/*.cpp")
   find_package(Threads REQUIRED)
   penlight_add_static(penlight_hosted ${hosted_sources})
-  target_link_libraries(penlight_hosted PUBLIC penlight_portable penlight_core Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_libraries(penlight_hosted PUBLIC penlight_optimized penlight_portable penlight_core Threads::Threads ${CMAKE_DL_LIBS})
 endif()

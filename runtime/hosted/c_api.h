@@ -195,6 +195,12 @@ PL_API pl_status pl_torch_connect(const char* path, char* error, size_t error_si
  * kernel that the name has now serves it. */
 PL_API pl_status pl_torch_register(const pl_torch_operator* described, char* error, size_t error_size);
 
+/* The instruction set that the optimized kernels compute with: "base", "avx2" or
+ * "avx512", the widest that this processor has. Another one can be taken, for all
+ * modules, while none of them runs: 0 when it was not built or the processor lacks it. */
+PL_API const char* pl_isa(void);
+PL_API int32_t pl_select_isa(const char* name);
+
 #ifdef __cplusplus
 }
 #endif

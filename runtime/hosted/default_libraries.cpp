@@ -6,7 +6,7 @@ namespace penlight {
 
 KernelLibrary* const* linked_libraries() {
   // The fastest first: it declines what it does not take.
-  static KernelLibrary* const kLibraries[] = {&portable_library, nullptr};
+  static KernelLibrary* const kLibraries[] = {&optimized_library, &portable_library, nullptr};
   return kLibraries;
 }
 

@@ -20,6 +20,7 @@ from penlight.dialects.aten import method_of
 from penlight.dialects.capture import capture
 from penlight.dialects.core import decompositions, legal_for
 from penlight.dialects.edge import verify
+from penlight.dialects.packed_ops import packed_ops
 from penlight.dialects.penlight_ops import twins
 from penlight.emit import emit
 from penlight.errors import InvalidInput
@@ -198,6 +199,9 @@ def to_edge(
     verify(program, "the conversion to edge")
     whole = twins(default_table(), TARGETS[target]) if target != "portable" else {}
     run(program, [*recipes.edge_for(whole), *extra["edge"]], report, verify)
+    packed = packed_ops(default_table(), TARGETS[target])
+    if packed is not None:
+        run(program, recipes.packed(packed.linear, packed.convolution), report, verify)
     for method in program.methods.values():
         method.graph_module.recompile()
     return program

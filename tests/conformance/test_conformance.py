@@ -14,14 +14,15 @@ import pytest
 from compare import assert_matches
 from op_case import Case, Op, cases
 from run_op import overload_of, run_op
+from test_packed import KERNELS as PACKED
 from test_random import KERNELS
 
 from penlight.kernels.out_variants import by_naming_rule, out_variant
 from penlight.kernels.table import default_table
 
-TABLES = ("elementwise", "dense", "reduce", "index", "gradients")
+TABLES = ("elementwise", "dense", "reduce", "index", "gradients", "complex_numbers")
 ROWS: list[Op] = []
-UNCOMPARED: set[str] = set(KERNELS)
+UNCOMPARED: set[str] = {*KERNELS, *PACKED}
 for _name in TABLES:
     _table = importlib.import_module(_name)
     ROWS += _table.OPS

@@ -10,7 +10,10 @@
 
 namespace penlight {
 
+// Every operator, plain C++.
 extern KernelLibrary portable_library;
+// Vector code for the operators that matter most; it declines what it does not take.
+extern KernelLibrary optimized_library;
 
 // What a Module finds kernels in that was given no registry, besides operators that
 // registered themselves: the best library first, null after the last.

@@ -378,6 +378,7 @@ class MethodFlattener:
         if order == plain or view_twin(op) is not None:
             return plain
         asked = node.kwargs.get("memory_format") in (torch.channels_last, torch.channels_last_3d)
+        asked |= op.namespace == "penlight"  # one layout each, whatever their arguments have
         given = any(isinstance(arg, TensorValue) and arg.dim_order == order for arg in args)
         return order if asked or given else plain
 

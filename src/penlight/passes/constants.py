@@ -7,6 +7,8 @@ one adds it here, and those left without users are dropped by the runner.
 
 from __future__ import annotations
 
+import re
+
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, Node
@@ -64,7 +66,7 @@ class Constants:
         self.tensors[target] = tensor if isinstance(tensor, Derived) else tensor.contiguous()
         first = next(iter(self.graph.nodes))
         with self.graph.inserting_before(first):
-            node = self.graph.placeholder("c_" + target.replace(".", "_"))
+            node = self.graph.placeholder("c_" + re.sub(r"\W", "_", target))
         like = self.tensors.like(target)
         with self.mode:
             node.meta["val"] = torch.empty(like.shape, dtype=like.dtype, device="cpu")

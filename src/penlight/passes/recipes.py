@@ -9,11 +9,14 @@ from torch._ops import OpOverload
 
 from penlight.passes.assertions import remove_assertions
 from penlight.passes.base import Pass
+from penlight.passes.channels_last import keep_channels_last
 from penlight.passes.contiguous import resolve_layouts
 from penlight.passes.fold_batch_norm import fold_batch_norm
 from penlight.passes.fold_constants import fold_constants
+from penlight.passes.fuse_epilogues import fuse_epilogues
 from penlight.passes.merge_views import merge_views
 from penlight.passes.no_ops import remove_no_ops
+from penlight.passes.pack_weights import pack_weights
 from penlight.passes.rms_norm import fuse_rms_norm
 from penlight.passes.scalars import promote
 from penlight.passes.subexpressions import merge_subexpressions
@@ -40,3 +43,13 @@ def edge_for(whole: Mapping[OpOverload, OpOverload]) -> tuple[Pass, ...]:
     """EDGE, and what fuses into the composites of `whole` (ATen's operator -> Penlight's)."""
     rms_norm = whole.get(torch.ops.aten.rms_norm.default)
     return EDGE if rms_norm is None else (*EDGE, fuse_rms_norm(rms_norm))
+
+
+def packed(linear: OpOverload, convolution: OpOverload) -> tuple[Pass, ...]:
+    """Layers become `linear` and `convolution`, the operators over packed weights."""
+    return (
+        pack_weights(linear, convolution),
+        keep_channels_last,
+        fuse_epilogues(linear, convolution),
+        merge_subexpressions,
+    )

@@ -212,6 +212,8 @@ _FUNCTIONS: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("pl_kernel_call", c_int32, (c_char_p, c_char_p, POINTER(Value), c_uint64, *_ERROR)),
     ("pl_torch_connect", c_int32, (c_char_p, *_ERROR)),
     ("pl_torch_register", c_int32, (POINTER(TorchOperator), *_ERROR)),
+    ("pl_isa", c_char_p, ()),
+    ("pl_select_isa", c_int32, (c_char_p,)),
     ("pl_kernel_shapes", c_int32, (c_char_p, c_char_p, POINTER(Value), c_uint64, *_ERROR)),
 )
 

@@ -1,0 +1,27 @@
+# The optimized kernels: kernels/optimized/*.cpp once, vector/*.cpp once for each
+# instruction set that the processor which runs them may have.
+
+# vector/*.cpp compiled as `isa`, with `flags`.
+function(penlight_add_vector_routines isa)
+  get_filename_component(root "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.." ABSOLUTE)
+  file(GLOB sources CONFIGURE_DEPENDS "${root}/kernels/optimized/vector/*.cpp")
+  set(name penlight_vector_${isa})
+  add_library(${name} OBJECT ${sources})
+  target_compile_features(${name} PUBLIC cxx_std_17)
+  target_include_directories(${name} PRIVATE "${root}")
+  penlight_compile_flags(${name})
+  # Unrolled tiles want -O3; a multiply and an add are fused wherever the set has that.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O3> -ffp-contract=fast ${ARGN})
+  target_compile_definitions(${name} PRIVATE PENLIGHT_ISA=${isa})
+  target_sources(penlight_optimized PRIVATE $<TARGET_OBJECTS:${name}>)
+endfunction()
+
+penlight_add_kernel_library(optimized)
+penlight_add_vector_routines(base)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  penlight_add_vector_routines(avx2 -mavx2 -mfma -mf16c)
+  # Registers of 512 bits, also where the compiler would rather have 256.
+  penlight_add_vector_routines(avx512 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mf16c
+                               -mprefer-vector-width=512)
+  target_compile_definitions(penlight_optimized PRIVATE PENLIGHT_WITH_AVX2 PENLIGHT_WITH_AVX512)
+endif()

@@ -1,0 +1,56 @@
+// Linear layers over weights that were packed when the program was made.
+#include "isa.h"
+#include "packed.h"
+
+namespace penlight::optimized {
+
+Tensor& linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
+                          const Optional<Tensor>& residual, int64_t outputs, int64_t activation, double low,
+                          double high, Tensor& out) {
+  const dim_t dim = input.dim();
+  if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float || dim < 1 ||
+      !input.is_contiguous()) {
+    ctx.fail(Status::InvalidArgument, "linear_packed takes contiguous float32 of one dimension or more");
+    return out;
+  }
+  const dim_t depth = input.size(dim - 1);
+  dim_t size = 0;
+  if (!packed_size(outputs, depth, size)) {
+    ctx.fail(Status::InvalidArgument, "linear_packed cannot have {} outputs", outputs);
+    return out;
+  }
+  if (!check_packed(ctx, weight, size) || !check_activation(ctx, activation)) return out;
+  dim_t sizes[kMaxDim];
+  for (dim_t d = 0; d < dim; ++d) sizes[d] = input.size(d);
+  sizes[dim - 1] = outputs;
+  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dim)))) return out;
+  if (!out.is_contiguous()) {
+    ctx.fail(Status::InvalidArgument, "the result of linear_packed is contiguous");
+    return out;
+  }
+  if (!check_residual(ctx, residual, out) || out.numel() == 0) return out;
+
+  Product product{};
+  product.input = input.const_data_ptr<float>();
+  product.packed = weight.const_data_ptr<float>();
+  product.residual = residual.has_value() ? residual.value().const_data_ptr<float>() : nullptr;
+  product.output = out.mutable_data_ptr<float>();
+  product.residual_pitch = product.output_pitch = product.outputs = outputs;
+  product.channels = depth;
+  const dim_t rows = out.numel() / outputs;
+  product.last_row = rows;
+  product.last_panel = round_to_panel(outputs) / kPanel;
+  product.activation = static_cast<Activation>(activation);
+  product.low = static_cast<float>(low);
+  product.high = static_cast<float>(high);
+  product.height = product.out_height = 1;
+  product.width = product.out_width = rows;
+  product.pixel = depth;
+  product.taps_h = product.taps_w = product.span_w = 1;
+  product.stride_h = product.stride_w = product.dilation_h = product.dilation_w = 1;
+  product.scratch = ctx.allocate_scratch(routines().product_scratch(product));
+  if (product.scratch) routines().product(product);
+  return out;
+}
+
+}  // namespace penlight::optimized

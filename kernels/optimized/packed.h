@@ -1,0 +1,52 @@
+// What the kernels over packed weights share: checks of packed constants.
+#pragma once
+
+#include <penlight/kernel.h>
+
+#include "vector/routines.h"
+
+namespace penlight::optimized {
+
+inline dim_t round_to_panel(dim_t count) { return (count + kPanel - 1) / kPanel * kPanel; }
+
+// a * b for sizes of a program, which may be anything; false when it overflows.
+inline bool multiply_sizes(dim_t a, dim_t b, dim_t& product) {
+  return !__builtin_mul_overflow(a, b, &product);
+}
+
+// Elements of panels for `outputs` columns, each with its bias and `depth` weights.
+inline bool packed_size(dim_t outputs, dim_t depth, dim_t& size) {
+  return outputs >= 0 && outputs <= INTPTR_MAX - kPanel && depth >= 0 && depth < INTPTR_MAX &&
+         multiply_sizes(round_to_panel(outputs), depth + 1, size);
+}
+
+// Packed weights are a dense run of float32 of the size that the other arguments say.
+inline bool check_packed(KernelContext& ctx, const Tensor& packed, dim_t size) {
+  if (packed.scalar_type() != ScalarType::Float) {
+    ctx.fail(Status::InvalidArgument, "packed weights are {}, not float32", dtype_name(packed.scalar_type()));
+  } else if (packed.numel() != size) {
+    ctx.fail(Status::InvalidArgument, "packed weights have {} elements, the other arguments need {}",
+             packed.numel(), size);
+  }
+  return ctx.ok();
+}
+
+inline bool check_activation(KernelContext& ctx, int64_t activation) {
+  if (activation >= 0 && activation < kActivations) return true;
+  ctx.fail(Status::InvalidArgument, "there is no activation {}", activation);
+  return false;
+}
+
+// The residual is added element by element: float32, with the result's sizes and layout.
+inline bool check_residual(KernelContext& ctx, const Optional<Tensor>& residual, const Tensor& out) {
+  if (!residual.has_value()) return true;
+  const Tensor& added = residual.value();
+  bool same = added.scalar_type() == ScalarType::Float && added.dim() == out.dim();
+  for (dim_t d = 0; same && d < out.dim(); ++d) {
+    same = added.size(d) == out.size(d) && (out.size(d) <= 1 || added.stride(d) == out.stride(d));
+  }
+  if (!same) ctx.fail(Status::InvalidArgument, "the residual has not the sizes and layout of the result");
+  return same;
+}
+
+}  // namespace penlight::optimized

@@ -1,0 +1,103 @@
+// What the kernels of this library have computed by code for one instruction set.
+//
+// vector/*.cpp are compiled once for each; a table of functions is chosen when
+// the process starts (isa.h). Shapes are checked, and memory is taken, by the
+// kernels above; here everything fits.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace penlight::optimized {
+
+// Weights lie in panels of this many outputs, the widest vector of any target.
+constexpr ptrdiff_t kPanel = 16;
+
+// What is done to a finished sum; the numbers are part of the file format.
+enum class Activation : int {
+  None = 0,
+  Relu = 1,
+  Clamp = 2,  // to [low, high]
+  Sigmoid = 3,
+  Tanh = 4,
+  Silu = 5,
+  Gelu = 6,
+  GeluTanh = 7,
+  HardSigmoid = 8,
+  HardSwish = 9,
+  LeakyRelu = 10,  // slope: low
+};
+constexpr int kActivations = 11;
+
+// Sums of products of runs of the input with panels of weights, for the outputs
+// [first_panel, last_panel) * kPanel and rows [first_row, last_row):
+//
+//   output[row, n] = activation(bias[n] + sum over taps t, channels c of
+//                               input(row, t)[c] * weight[n, t, c] + residual[row, n])
+//
+// A linear layer has one tap and row `i` at input + i * pitch; a convolution has a
+// row for each output position and a tap for each position of its window.
+struct Product {
+  const float* input;
+  const float* packed;  // panel by panel: kPanel biases, then [tap][channel][kPanel]
+  const float* residual;
+  float* output;
+  ptrdiff_t residual_pitch, output_pitch;  // elements from row to row
+  ptrdiff_t outputs;                       // columns of the output
+  ptrdiff_t channels;                      // elements of a run
+  ptrdiff_t first_row, last_row, first_panel, last_panel;
+  Activation activation;
+  float low, high;
+
+  // Of a convolution over channels-last images; a linear layer is one image of one row.
+  ptrdiff_t height, width;          // of the input
+  ptrdiff_t out_height, out_width;  // of the output
+  ptrdiff_t pixel;                  // elements from one column of the input to the next
+  ptrdiff_t taps_h, taps_w;         // taps; runs that span the window's width count as one
+  ptrdiff_t span_w;                 // columns in one run: the window's width, or 1
+  ptrdiff_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  const float* zeros;  // a run of zeros
+  void* scratch;       // product_scratch() bytes
+};
+
+// A convolution whose every channel has its own window.
+struct Depthwise {
+  const float* input;
+  const float* packed;  // biases [channels], then [tap][channels], channels padded to kPanel
+  const float* residual;
+  float* output;
+  ptrdiff_t channels, batch;
+  ptrdiff_t height, width, out_height, out_width;
+  ptrdiff_t taps_h, taps_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  ptrdiff_t first_row, last_row;  // of batch * out_height
+  Activation activation;
+  float low, high;
+};
+
+// One head: softmax(query key^T * scale + mask) value, row-major, pitches in elements.
+struct Attention {
+  const float* query;
+  const float* key;
+  const float* value;
+  float* output;
+  const float* float_mask;   // at most one of the masks is there
+  const uint8_t* bool_mask;  // of query i, key j at i * mask_row + j * mask_column
+  ptrdiff_t mask_row, mask_column;
+  ptrdiff_t queries, keys, width, value_width;
+  ptrdiff_t query_pitch, key_pitch, value_pitch, output_pitch;
+  float scale;
+  bool causal;    // query i sees keys 0 to i
+  bool fresh;     // keys and values are others than at the last call with this scratch
+  void* scratch;  // attention_scratch() bytes, aligned for pointers
+};
+
+struct Routines {
+  const char* name;
+  size_t (*product_scratch)(const Product&);
+  void (*product)(const Product&);
+  void (*depthwise)(const Depthwise&);
+  size_t (*attention_scratch)(const Attention&);
+  void (*attention)(const Attention&);
+};
+
+}  // namespace penlight::optimized

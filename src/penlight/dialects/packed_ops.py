@@ -1,0 +1,136 @@
+"""The operators over packed weights, made known to torch.
+
+In eager mode they unpack what they are given and ask ATen, so that a graph with
+them can be run and compared after every pass; their kernels are in
+kernels/optimized. The table of kernels holds their schemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.nn import functional
+
+from penlight.kernels.table import OpTable
+from penlight.passes.packing import PANEL, unpack_panels
+
+
+@dataclass(frozen=True)
+class PackedOps:
+    """penlight::linear_packed and penlight::conv2d_packed."""
+
+    linear: OpOverload
+    convolution: OpOverload
+
+
+def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
+    """The operators, if `libraries` have kernels for them."""
+    rows = [table.rows(f"penlight::{name}.out", libraries) for name in ("linear_packed", "conv2d_packed")]
+    if not all(rows):
+        return None
+    linear, convolution = (_define(str(found[0].schema)) for found in rows)
+    return PackedOps(linear, convolution)
+
+
+@cache
+def _library() -> torch.library.Library:
+    return torch.library.Library("penlight", "FRAGMENT")
+
+
+@cache
+def _define(schema: str) -> OpOverload:
+    name = schema.split("(")[0].removeprefix("penlight::")
+    library = _library()
+    library.define(schema.removeprefix("penlight::"))
+    eager, fake = _MEANING[name]
+    library.impl(name, eager, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"penlight::{name}", fake, lib=library)
+    op: OpOverload = getattr(torch.ops.penlight, name).default
+    return op
+
+
+# In the order of the numbers in kernels/optimized/vector/routines.h.
+_ACTIVATIONS: tuple[Callable[[Tensor, float, float], Tensor], ...] = (
+    lambda x, low, high: x,
+    lambda x, low, high: x.relu(),
+    lambda x, low, high: x.clamp(low, high),
+    lambda x, low, high: x.sigmoid(),
+    lambda x, low, high: x.tanh(),
+    lambda x, low, high: functional.silu(x),
+    lambda x, low, high: functional.gelu(x),
+    lambda x, low, high: functional.gelu(x, approximate="tanh"),
+    lambda x, low, high: functional.hardsigmoid(x),
+    lambda x, low, high: functional.hardswish(x),
+    lambda x, low, high: functional.leaky_relu(x, low),
+)
+
+
+def _finish(x: Tensor, residual: Tensor | None, activation: int, low: float, high: float) -> Tensor:
+    return _ACTIVATIONS[activation](x if residual is None else x + residual, low, high)
+
+
+def _linear(
+    x: Tensor, weight: Tensor, residual: Tensor | None, outputs: int, activation: int, low: float, high: float
+) -> Tensor:
+    rows = unpack_panels(weight, outputs, x.shape[-1])
+    return _finish(functional.linear(x, rows[:, 1:], rows[:, 0]), residual, activation, low, high)
+
+
+def _linear_shape(x: Tensor, weight: Tensor, residual: Any, outputs: int, *args: Any) -> Tensor:
+    return x.new_empty((*x.shape[:-1], outputs))
+
+
+def _convolution(
+    x: Tensor,
+    weight: Tensor,
+    residual: Tensor | None,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    activation: int,
+    low: float,
+    high: float,
+) -> Tensor:
+    outputs, *taps = window
+    channels = x.shape[1] // groups
+    if groups > 1 and channels == 1 and outputs == groups:
+        rows = weight.reshape(-1, -(-outputs // PANEL) * PANEL)[:, :outputs].T
+    else:
+        rows = unpack_panels(weight, outputs, channels * taps[0] * taps[1], groups)
+    kernel = rows[:, 1:].reshape(outputs, *taps, channels).permute(0, 3, 1, 2)
+    y = functional.conv2d(x, kernel, rows[:, 0], list(stride), list(padding), list(dilation), groups)
+    y = _finish(y, residual, activation, low, high)
+    return y.contiguous(memory_format=torch.channels_last)
+
+
+def _convolution_shape(
+    x: Tensor,
+    weight: Tensor,
+    residual: Any,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    *args: Any,
+) -> Tensor:
+    sizes = [
+        (x.shape[2 + d] + 2 * padding[d] - dilation[d] * (window[1 + d] - 1) - 1) // stride[d] + 1
+        for d in (0, 1)
+    ]
+    return torch.empty(
+        (x.shape[0], window[0], *sizes), dtype=x.dtype, device=x.device, memory_format=torch.channels_last
+    )
+
+
+_MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "linear_packed": (_linear, _linear_shape),
+    "conv2d_packed": (_convolution, _convolution_shape),
+}

@@ -1,0 +1,115 @@
+"""Let a linear layer or convolution add a residual and apply an activation itself.
+
+    activation(linear(x) + residual)      either part may be missing
+
+The sums are in registers then; on their own, each of these would read and write
+the whole tensor once more.
+
+Needs:  operators over packed weights; what is fused has no other user.
+Keeps:  outputs up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+
+from penlight.passes.base import tensor_of
+
+aten = torch.ops.aten
+
+_NONE, _RELU, _CLAMP, _SIGMOID, _TANH, _SILU, _GELU, _GELU_TANH, _HARD_SIGMOID, _HARD_SWISH, _LEAKY = range(
+    11
+)
+# Those a depthwise convolution takes.
+_DEPTHWISE = {_RELU, _CLAMP, _SILU, _GELU, _HARD_SWISH}
+_PLAIN = {
+    aten.relu.default: _RELU,
+    aten.sigmoid.default: _SIGMOID,
+    aten.tanh.default: _TANH,
+    aten.silu.default: _SILU,
+    aten.hardsigmoid.default: _HARD_SIGMOID,
+    aten.hardswish.default: _HARD_SWISH,
+}
+
+
+def fuse_epilogues(linear: OpOverload, convolution: OpOverload) -> Callable[[Graph], int]:
+    """The pass over `linear` and `convolution`, the operators over packed weights."""
+
+    def fuse_epilogues(graph: Graph) -> int:
+        fused = 0
+        for node in list(graph.nodes):
+            while node.target in (linear, convolution):
+                after = _fuse_next(graph, node, node.target is convolution)
+                if after is None:
+                    break
+                node = after
+                fused += 1
+        return fused
+
+    return fuse_epilogues
+
+
+def _fuse_next(graph: Graph, node: Node, is_convolution: bool) -> Node | None:
+    """Take the only user of `node` into it; the node that stands for both."""
+    if len(node.users) != 1 or node.args[-3] != _NONE:
+        return None
+    (user,) = node.users
+    value, result = tensor_of(node), tensor_of(user)
+    if value is None or result is None or value.shape != result.shape or value.dtype != result.dtype:
+        return None
+    args = list(node.args)
+    activation = _activation(user)
+    if activation is not None:
+        depthwise = is_convolution and args[7] not in (1,) and args[3][0] == args[7]  # type: ignore[index]
+        if depthwise and activation[0] not in _DEPTHWISE:
+            return None
+        args[-3:] = activation
+    elif user.target is aten.add.Tensor and node.args[2] is None and user.kwargs.get("alpha", 1) == 1:
+        other: Any = user.args[1] if user.args[0] is node else user.args[0]
+        added = tensor_of(other)
+        if other is node or added is None or added.dtype != value.dtype or added.shape != value.shape:
+            return None
+        if added.stride() != value.stride():
+            return None
+        args[2] = other
+    else:
+        return None
+    with graph.inserting_before(user):
+        new = graph.call_function(node.target, tuple(args), node.kwargs)  # type: ignore[arg-type]
+    new.meta = {**user.meta, "val": node.meta["val"]}
+    user.replace_all_uses_with(new)
+    graph.erase_node(user)
+    graph.erase_node(node)
+    return new
+
+
+def _activation(user: Node) -> tuple[int, float, float] | None:
+    """Number and bounds of an activation that the kernels know."""
+    target, args = user.target, user.args
+    if set(user.kwargs) - {"approximate"}:
+        return None
+    if target in _PLAIN:
+        return _PLAIN[target], 0.0, 0.0
+    if target is aten.gelu.default:
+        approximate = user.kwargs.get("approximate", "none")
+        return (_GELU_TANH if approximate == "tanh" else _GELU), 0.0, 0.0
+    if target is aten.leaky_relu.default:
+        return _leaky(args[1] if len(args) > 1 else 0.01)
+    if target in (aten.hardtanh.default, aten.clamp.default):
+        missing: tuple[Any, Any] = (-1.0, 1.0) if target is aten.hardtanh.default else (-torch.inf, torch.inf)
+        bounds: list[Any] = [*args[1:3], None, None][:2]
+        low, high = (
+            default if bound is None else bound for bound, default in zip(bounds, missing, strict=True)
+        )
+        if all(isinstance(bound, int | float) and bound == bound for bound in (low, high)):
+            return _CLAMP, float(low), float(high)
+    return None
+
+
+def _leaky(slope: Any) -> tuple[int, float, float] | None:
+    return (_LEAKY, float(slope), 0.0) if isinstance(slope, int | float) else None

@@ -1,0 +1,116 @@
+"""Put operators over packed weights in place of linear layers and 2-D convolutions.
+
+Weights are laid out as kernels read them when the program is made, so that loading
+it is mapping the file. Convolutions compute on channels-last images: each gets a
+conversion before and after it, and the pass after this one removes most of them.
+
+A weight that something else reads too, such as an embedding that is also the
+last layer, stays as it is: packed, it would be in the file twice.
+
+Needs:  edge dialect, float32, weights constant.
+Keeps:  outputs up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+
+from penlight.passes.base import tensor_of
+from penlight.passes.channels_last import to_channels_last, to_contiguous
+from penlight.passes.constants import Constants
+from penlight.passes.packing import pack_depthwise, pack_panels
+
+aten = torch.ops.aten
+
+
+def pack_weights(linear: OpOverload, convolution: OpOverload) -> Callable[[Graph, Constants], int]:
+    """The pass that rewrites to `linear` and `convolution`, the operators over packed weights."""
+
+    def pack_weights(graph: Graph, constants: Constants) -> int:
+        if not constants.can_add():
+            return 0
+        packed = 0
+        for node in list(graph.nodes):
+            if node.target is aten.linear.default:
+                packed += _pack_linear(graph, constants, node, linear)
+            elif node.target is aten.convolution.default:
+                packed += _pack_convolution(graph, constants, node, convolution)
+        return packed
+
+    return pack_weights
+
+
+def _pack_linear(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> int:
+    x, weight = node.args[0], node.args[1]
+    bias = node.args[2] if len(node.args) > 2 else None
+    like = _packable(constants, x, weight, bias, node)
+    if like is None or like.dim() != 2:
+        return 0
+    name = _add(constants, weight, bias, lambda w, b: pack_panels(w, b))
+    with graph.inserting_before(node):
+        new = graph.call_function(op, (x, name, None, like.shape[0], 0, 0.0, 0.0))
+    new.meta = dict(node.meta)
+    node.replace_all_uses_with(new)
+    graph.erase_node(node)
+    return 1
+
+
+def _pack_convolution(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> int:
+    x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
+    like = _packable(constants, x, weight, bias, node)
+    if like is None or like.dim() != 4 or transposed or not isinstance(groups, int):
+        return 0
+    channels, outputs = like.shape[1], like.shape[0]
+    if groups > 1 and channels == 1 and outputs == groups:
+        name = _add(constants, weight, bias, pack_depthwise)
+    elif groups > 1 and outputs // groups < 8:
+        return 0  # panels would be mostly padding
+    else:
+        name = _add(constants, weight, bias, lambda w, b: pack_panels(w, b, groups))
+    with graph.inserting_before(node):
+        image = to_channels_last(graph, x)  # type: ignore[arg-type]
+        window = [outputs, *like.shape[2:]]
+        lists = [_pair(stride), _pair(padding), _pair(dilation)]
+        new = graph.call_function(op, (image, name, None, window, *lists, groups, 0, 0.0, 0.0))
+        new.meta = {**node.meta, "val": image_like(node)}
+        back = to_contiguous(graph, new, node)
+    node.replace_all_uses_with(back)
+    graph.erase_node(node)
+    return 1
+
+
+def image_like(node: Node) -> torch.Tensor:
+    """The channels-last form of a node's value."""
+    value = tensor_of(node)
+    assert value is not None
+    with value.fake_mode:  # type: ignore[attr-defined]
+        return torch.empty(value.shape, dtype=value.dtype).contiguous(memory_format=torch.channels_last)
+
+
+def _packable(constants: Constants, x: Any, weight: Any, bias: Any, node: Node) -> torch.Tensor | None:
+    """The weight, if it can be packed."""
+    like, value = constants.like(weight), tensor_of(x)
+    if like is None or value is None or like.dtype != torch.float32 or value.dtype != torch.float32:
+        return None
+    if bias is not None and (constants.like(bias) is None or constants.like(bias).dtype != like.dtype):  # type: ignore[union-attr]
+        return None
+    if 0 in like.shape or any(user.target is not node.target for user in weight.users):
+        return None
+    return like
+
+
+def _add(constants: Constants, weight: Any, bias: Any, pack: Callable[..., Any]) -> Node:
+    """The packed constant; methods that share weight and bias share it."""
+    name = f"{constants.names[weight]}.packed"
+    if bias is not None:
+        name = f"{name}.{constants.names[bias].rsplit('.', 1)[-1]}"
+    return constants.add(name, pack(constants.derived(weight), constants.get(bias)))
+
+
+def _pair(numbers: Any) -> list[Any]:
+    return list(numbers) if len(numbers) == 2 else [numbers[0], numbers[0]]

@@ -1,0 +1,87 @@
+"""How weights lie in memory for the optimized kernels.
+
+    panels      for each 16 outputs: their 16 biases, then for each step of the sum
+                (tap of the window, channel) the 16 weights; outputs past the last are zero
+    depthwise   the bias of each channel, then for each tap the weight of each channel;
+                channels are padded with zeros to a multiple of 16
+
+One layout serves every instruction set: 16 is a multiple of every vector's width.
+A convolution with groups has the panels of one group after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from penlight.ir.tensors import Derived
+
+PANEL = 16
+
+
+def pack_panels(weight: Derived, bias: torch.Tensor | None, groups: int = 1) -> Derived:
+    """Weights `[outputs, ...]` as panels; the steps of the sum are in the order (taps, channels).
+
+    Args:
+        weight: `[outputs, depth]`, or of a convolution `[outputs, channels, *taps]`.
+        bias: `[outputs]`.
+    """
+    outputs = weight.like.shape[0]
+    depth = weight.like.numel() // max(outputs, 1)
+    per_group = outputs // groups
+    panels = groups * _ceil(per_group, PANEL)
+
+    def pieces() -> Iterator[torch.Tensor]:
+        row = 0
+        for rows in _rows_of_panels(weight, per_group):
+            steps = rows.flatten(2).transpose(1, 2).flatten(1) if rows.dim() > 2 else rows
+            panel = torch.zeros(1 + depth, PANEL, dtype=rows.dtype)
+            if bias is not None:
+                panel[0, : len(rows)] = bias[row : row + len(rows)]
+            panel[1:, : len(rows)] = steps.T
+            yield panel.flatten()
+            row += len(rows)
+
+    return Derived(torch.empty(panels * (1 + depth) * PANEL, dtype=weight.like.dtype, device="meta"), pieces)
+
+
+def unpack_panels(packed: torch.Tensor, outputs: int, depth: int, groups: int = 1) -> torch.Tensor:
+    """`[outputs, 1 + depth]`: bias and weights, the steps of the sum in packed order."""
+    panels = packed.reshape(groups, -1, 1 + depth, PANEL).transpose(2, 3).reshape(groups, -1, 1 + depth)
+    return panels[:, : outputs // groups].reshape(outputs, 1 + depth)
+
+
+def pack_depthwise(weight: Derived, bias: torch.Tensor | None) -> Derived:
+    """Weights `[channels, 1, *taps]` of a convolution with a group for each channel."""
+    channels = weight.like.shape[0]
+    taps = weight.like.numel() // max(channels, 1)
+    padded = _ceil(channels, PANEL) * PANEL
+
+    def compute() -> torch.Tensor:
+        packed = torch.zeros(1 + taps, padded, dtype=weight.like.dtype)
+        if bias is not None:
+            packed[0, :channels] = bias
+        packed[1:, :channels] = weight.tensor().reshape(channels, taps).T
+        return packed.flatten()
+
+    return Derived.whole(torch.empty((1 + taps) * padded, dtype=weight.like.dtype, device="meta"), compute)
+
+
+def _rows_of_panels(weight: Derived, per_group: int) -> Iterator[torch.Tensor]:
+    """The rows of one panel after the other; the last of a group may have fewer."""
+    waiting: list[torch.Tensor] = []
+    have = done = 0  # rows waiting; rows of the group that were given
+    for piece in weight.pieces():
+        waiting.append(piece)
+        have += len(piece)
+        rows = torch.cat(waiting) if len(waiting) > 1 else waiting[0]
+        while have and have >= (wanted := min(PANEL, per_group - done)):
+            yield rows[:wanted]
+            rows, have = rows[wanted:], have - wanted
+            done = (done + wanted) % per_group
+        waiting = [rows] if have else []
+
+
+def _ceil(count: int, step: int) -> int:
+    return -(-count // step)

@@ -1,0 +1,176 @@
+"""The operators over packed weights against float64, with every instruction set of this machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from run_op import overload_of, run_op
+from torch.nn import functional
+
+from penlight.dialects.packed_ops import packed_ops
+from penlight.dialects.penlight_ops import twins
+from penlight.errors import NotSupported
+from penlight.ir.tensors import Derived
+from penlight.kernels.table import default_table
+from penlight.passes.packing import pack_depthwise, pack_panels
+from penlight.runtime.isa import INSTRUCTION_SETS, instruction_set, select_instruction_set
+
+# Makes the operators known to torch.
+LIBRARIES = ("optimized", "portable")
+assert packed_ops(default_table(), LIBRARIES) and twins(default_table(), LIBRARIES)
+
+KERNELS = ("penlight::linear_packed.out", "penlight::conv2d_packed.out")
+
+ACTIVATIONS = [
+    lambda x: x,
+    torch.relu,
+    lambda x: x.clamp(-0.5, 0.75),
+    torch.sigmoid,
+    torch.tanh,
+    functional.silu,
+    functional.gelu,
+    lambda x: functional.gelu(x, approximate="tanh"),
+    functional.hardsigmoid,
+    functional.hardswish,
+    lambda x: functional.leaky_relu(x, -0.5),
+]
+IN_DEPTHWISE = (0, 1, 2, 5, 6, 9)
+
+
+@pytest.fixture(params=INSTRUCTION_SETS)
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    best = instruction_set()
+    try:
+        select_instruction_set(request.param)
+    except NotSupported:
+        pytest.skip(f"this processor has no {request.param}")
+    yield request.param
+    select_instruction_set(best)
+
+
+def close(got: torch.Tensor, want: torch.Tensor, depth: int) -> None:
+    """Within the rounding of a sum of `depth` products, whatever its order."""
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=2e-7 * max(depth, 8), equal_nan=True)
+
+
+@pytest.mark.parametrize("activation", range(len(ACTIVATIONS)))
+@pytest.mark.parametrize(
+    "rows, depth, outputs",
+    [((1,), 1, 1), ((5,), 7, 17), ((2, 3), 33, 16), ((13,), 500, 50), ((1,), 900, 70), ((100,), 64, 40)],
+)
+def test_linear(isa: str, rows: tuple[int, ...], depth: int, outputs: int, activation: int) -> None:
+    x, weight, bias = torch.randn(*rows, depth), torch.randn(outputs, depth), torch.randn(outputs)
+    residual = torch.randn(*rows, outputs)
+    op = overload_of("penlight::linear_packed")
+    for has_bias in (True, False):
+        for added in (None, residual):
+            packed = pack_panels(Derived.of(weight), bias if has_bias else None).tensor()
+            want = functional.linear(x.double(), weight.double(), bias.double() if has_bias else None)
+            want = ACTIVATIONS[activation](want if added is None else want + added)
+            args = [x, packed, added, outputs, activation, -0.5, 0.75]
+            close(run_op(op, args, {}, want.float(), "optimized")[0], want, depth)
+
+
+def image(*sizes: int) -> torch.Tensor:
+    return torch.randn(*sizes).contiguous(memory_format=torch.channels_last)
+
+
+# Sizes of the input, outputs, window, stride, padding, dilation, groups.
+CONVOLUTIONS = [
+    ((1, 3, 11, 13), 8, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((2, 3, 15, 17), 20, (7, 7), (2, 2), (3, 3), (1, 1), 1),
+    ((1, 1, 1, 700), 19, (1, 64), (1, 16), (0, 24), (1, 1), 1),
+    ((1, 40, 9, 8), 33, (3, 3), (1, 2), (1, 0), (1, 1), 1),
+    ((2, 5, 9, 8), 16, (3, 2), (1, 1), (2, 1), (1, 2), 1),
+    ((1, 16, 7, 7), 96, (1, 1), (1, 1), (0, 0), (1, 1), 1),
+    ((3, 48, 5, 6), 24, (1, 1), (2, 2), (0, 0), (1, 1), 1),
+    ((1, 500, 3, 3), 32, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((1, 24, 6, 7), 40, (3, 3), (1, 1), (1, 1), (1, 1), 4),
+    ((1, 4, 2, 2), 6, (5, 5), (1, 1), (4, 4), (1, 1), 1),
+    ((2, 19, 9, 9), 19, (3, 3), (1, 1), (1, 1), (1, 1), 19),
+    ((1, 32, 12, 11), 32, (3, 3), (2, 2), (1, 1), (1, 1), 32),
+    ((1, 20, 9, 14), 20, (5, 5), (1, 1), (2, 2), (1, 1), 20),
+    ((1, 16, 9, 14), 16, (5, 5), (2, 2), (2, 2), (1, 1), 16),
+    ((1, 5, 9, 9), 5, (3, 3), (1, 1), (2, 2), (2, 2), 5),
+    ((1, 17, 4, 4), 17, (7, 7), (1, 1), (3, 3), (1, 1), 17),
+    ((1, 3, 2, 3), 3, (3, 3), (1, 1), (4, 4), (1, 1), 3),
+    ((0, 3, 8, 8), 8, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_convolution(isa: str, case: tuple[object, ...]) -> None:
+    sizes, outputs, window, stride, padding, dilation, groups = case
+    op = overload_of("penlight::conv2d_packed")
+    x, weight, bias = image(*sizes), torch.randn(outputs, sizes[1] // groups, *window), torch.randn(outputs)
+    depthwise = groups > 1 and groups == outputs == sizes[1]
+    exact = functional.conv2d(x.double(), weight.double(), bias.double(), stride, padding, dilation, groups)
+    residual = image(*exact.shape)
+    for activation in IN_DEPTHWISE if depthwise else (0, 2, 9, 10):
+        for added in (None, residual):
+            source = Derived.of(weight)
+            packed = pack_depthwise(source, bias) if depthwise else pack_panels(source, bias, groups)
+            want = ACTIVATIONS[activation](exact if added is None else exact + added)
+            want = want.contiguous(memory_format=torch.channels_last)
+            numbers = [list(part) for part in ((outputs, *window), stride, padding, dilation)]
+            args = [x, packed.tensor(), added, *numbers, groups, activation, -0.5, 0.75]
+            close(run_op(op, args, {}, want.float(), "optimized")[0], want, math.prod(weight.shape[1:]))
+
+
+def test_special_values_come_through(isa: str) -> None:
+    """NaN and infinity as eager has them, in every lane and after every activation."""
+    op, x = overload_of("penlight::linear_packed"), torch.eye(20)
+    special = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 1e38, -1e38, 1e-42, 88.8, -104.0])
+    weight = torch.zeros(20, 20)
+    bias = special.repeat(2)
+    packed = pack_panels(Derived.of(weight), bias).tensor()
+    for activation, function in enumerate(ACTIVATIONS):
+        want = function(functional.linear(x, weight, bias).double()).float()
+        (got,) = run_op(op, [x, packed, None, 20, activation, -0.5, 0.75], {}, want, "optimized")
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+def test_elementary_functions_are_accurate(isa: str) -> None:
+    """Errors over the whole range of arguments, in units of the last place or beside 1."""
+    op = overload_of("penlight::linear_packed")
+    values = torch.cat(
+        [torch.linspace(-30, 30, 4001), torch.logspace(-30, 1, 500), -torch.logspace(-30, 1, 500)]
+    )
+    packed = pack_panels(Derived.of(torch.ones(1, 1)), None).tensor()
+    for activation in (3, 4, 5, 6, 7):
+        want = ACTIVATIONS[activation](values.double())[:, None]
+        args = [values[:, None], packed, None, 1, activation, 0.0, 0.0]
+        got = run_op(op, args, {}, want.float(), "optimized")[0].double()
+        scale = values.double().abs()[:, None].clamp(min=1) if activation >= 5 else 1.0
+        assert ((got - want).abs() / scale).max() < 4e-7
+
+
+@pytest.mark.parametrize("heads, shared", [(4, 4), (4, 2), (6, 1)])
+@pytest.mark.parametrize("queries, keys", [(1, 9), (3, 40), (5, 5), (50, 50), (130, 130), (7, 300)])
+@pytest.mark.parametrize("mask", [None, "causal", "bool", "float", "rows", "heads"])
+def test_attention(isa: str, heads: int, shared: int, queries: int, keys: int, mask: str | None) -> None:
+    if mask == "causal" and queries != keys:
+        keys = queries
+    q, k, v = (
+        torch.randn(2, heads, queries, 20),
+        torch.randn(2, shared, keys, 20),
+        torch.randn(2, shared, keys, 12),
+    )
+    masks = {
+        "bool": torch.rand(queries, keys) > 0.3,
+        "float": torch.randn(2, 1, queries, keys),
+        "rows": torch.rand(2, 1, queries, 1) > 0.3,  # some rows see nothing at all: zeros
+        "heads": torch.rand(1, heads, 1, keys) > 0.2,
+    }
+    given = masks.get(mask or "")
+    options = {"is_causal": mask == "causal", "scale": 0.3, "enable_gqa": shared != heads}
+    exact = None if given is None else given.double() if given.is_floating_point() else given
+    want = functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), exact, 0.0, **options)
+    args = [q, k, v, given, 0.0, options["is_causal"]]
+    op = overload_of("penlight::scaled_dot_product_attention")
+    kwargs = {"scale": 0.3, "enable_gqa": options["enable_gqa"]}
+    (got,) = run_op(op, args, kwargs, want.float(), "optimized")
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=2e-6)
