@@ -8,12 +8,13 @@ namespace penlight {
 namespace {
 
 // Elements converted at a time: large enough to hide the calls, small enough for
-// four buffers on a microcontroller's stack (4 KB).
+// four buffers on a microcontroller's stack (4 KB). Of complex numbers half as many.
 constexpr dim_t kBlock = 128;
 
 // Compute types, as indices of ElementwiseOp::loops.
-enum ComputeType { kFloat, kDouble, kInt };
-constexpr ScalarType kDtypeOf[] = {ScalarType::Float, ScalarType::Double, ScalarType::Long};
+enum ComputeType { kFloat, kDouble, kInt, kComplex };
+constexpr ScalarType kDtypeOf[] = {ScalarType::Float, ScalarType::Double, ScalarType::Long,
+                                   ScalarType::ComplexDouble};
 
 int kind_of(ScalarType type) { return type == ScalarType::Bool ? 0 : is_floating(type) ? 2 : 1; }
 
@@ -28,6 +29,8 @@ void load(int compute, void* to, ScalarType type, const void* from, dim_t stride
   if (compute == kFloat) load_block(static_cast<float*>(to), type, from, stride, count);
   if (kDoubleSelected && compute == kDouble) load_block(static_cast<double*>(to), type, from, stride, count);
   if (kIntegerSelected && compute == kInt) load_block(static_cast<int64_t*>(to), type, from, stride, count);
+  if (kComplexSelected && compute == kComplex)
+    load_block(static_cast<Complex*>(to), type, from, stride, count);
 }
 
 void store(int compute, ScalarType type, void* to, dim_t stride, const void* from, dim_t count) {
@@ -36,6 +39,8 @@ void store(int compute, ScalarType type, void* to, dim_t stride, const void* fro
     store_block(type, to, stride, static_cast<const double*>(from), count);
   if (kIntegerSelected && compute == kInt)
     store_block(type, to, stride, static_cast<const int64_t*>(from), count);
+  if (kComplexSelected && compute == kComplex)
+    store_block(type, to, stride, static_cast<const Complex*>(from), count);
 }
 
 struct Buffer {
@@ -76,6 +81,7 @@ struct Run {
   // `count` elements along one dimension; strides in elements, operand 0 is `out`.
   void row(const dim_t* offset, const dim_t* stride, dim_t count) const {
     Buffer buffers[kMaxOperands + 1];
+    const dim_t block = compute == kComplex ? kBlock / 2 : kBlock;
     const void* in[kMaxOperands];
     const char* from[kMaxOperands];
     char* to = out + offset[0] * out_item;
@@ -87,9 +93,9 @@ struct Run {
       from[k] = s.data + offset[k + 1] * s.item;
       if (stride[k + 1] == 0) {
         // Constant along the row: one block of copies serves all.
-        const dim_t filled = count < kBlock ? count : kBlock;
+        const dim_t filled = count < block ? count : block;
         in[k] = read(s, from[k], 0, filled, buffers[k]);
-        whole &= count <= kBlock;
+        whole &= count <= block;
       } else {
         in[k] = from[k];
         whole &= stride[k + 1] == 1 && s.dtype == kDtypeOf[compute] && !s.narrows;
@@ -97,8 +103,8 @@ struct Run {
     }
     if (whole) return loop(functor, in, to, count);
 
-    for (dim_t done = 0; done < count; done += kBlock) {
-      const dim_t some = count - done < kBlock ? count - done : kBlock;
+    for (dim_t done = 0; done < count; done += block) {
+      const dim_t some = count - done < block ? count - done : block;
       for (int k = 0; k < op.operands; ++k) {
         const dim_t step = stride[k + 1];
         if (step != 0)
@@ -145,6 +151,15 @@ inline void put_scalar(const Scalar& scalar, int compute, void* to) {
   if (compute == kFloat) memcpy(to, &single, sizeof single);
   if (compute == kDouble) memcpy(to, &wide, sizeof wide);
   if (compute == kInt) memcpy(to, &integer, sizeof integer);
+  const Complex number(wide);
+  if (compute == kComplex) memcpy(to, &number, sizeof number);
+}
+
+// Whether the call computes with complex numbers.
+bool is_complex_call(const Operand* operands, int count, const TensorImpl& out) {
+  bool found = is_complex(out.dtype);
+  for (int k = 0; k < count; ++k) found |= operands[k].tensor() && is_complex(operands[k].tensor()->dtype);
+  return found;
 }
 
 // True when `out` and every operand with more than one element have one dense
@@ -203,12 +218,15 @@ ScalarType promote(const Operand* operands, int count) {
 static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const void* functor,
                            const Operand* operands, Tensor& out) {
   const TensorImpl& to = *out.unsafeGetTensorImpl();
-  const ScalarType promoted = promote(operands + op.promote_first, op.promote_count);
-  const int compute = promoted == ScalarType::Double                           ? kDouble
+  const bool complex = is_complex_call(operands, op.operands, to);
+  const ScalarType promoted =
+      complex ? ScalarType::ComplexDouble : promote(operands + op.promote_first, op.promote_count);
+  const int compute = complex                                                  ? kComplex
+                      : promoted == ScalarType::Double                         ? kDouble
                       : is_floating(promoted) || op.domain == Domain::Floating ? kFloat
                                                                                : kInt;
   const BlockLoop loop = op.loops[compute];
-  const bool known = dtype_selected(promoted) && dtype_selected(to.dtype);
+  const bool known = (complex || dtype_selected(promoted)) && dtype_selected(to.dtype);
   if (loop == nullptr || !known) {
     ctx.fail(Status::NotSupported, "not computed for element type {}, stored as {}", dtype_name(promoted),
              dtype_name(to.dtype));
@@ -237,7 +255,8 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
           {}};
   // Integers computed as float are exact enough already: only what ATen narrows.
   const bool narrow = promoted != ScalarType::Float && promoted != ScalarType::Double &&
-                      promoted != ScalarType::Long && !(compute == kFloat && !is_floating(promoted));
+                      promoted != ScalarType::Long && !complex &&
+                      !(compute == kFloat && !is_floating(promoted));
   Buffer scalars;
   for (int k = 0; k < op.operands; ++k) {
     Source& source = run.source[k];
@@ -249,7 +268,7 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
     } else {
       // Arithmetic keeps a scalar's own precision, as ATen's does; comparisons round
       // it, and integers wrap.
-      char* at = scalars.bytes + k * 8;
+      char* at = scalars.bytes + k * 16;
       put_scalar(operands[k].scalar(), compute, at);
       source.data = at;
       source.dtype = kDtypeOf[compute];

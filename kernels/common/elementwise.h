@@ -15,6 +15,9 @@
 // block by block into buffers on the stack, so mixed dtypes, strides, broadcasting
 // and 16-bit floats cost a functor no code.
 //
+// A functor that says `static constexpr bool kComplex = true;` is compiled for Complex
+// too, and so takes tensors of complex numbers.
+//
 // Functors that return bool are predicates: their result is the same for every
 // `out` dtype. Operands may be tensors or Scalars, which count as ATen's wrapped
 // numbers. `out` may share memory with an operand of the same layout.
@@ -22,6 +25,7 @@
 
 #include <penlight/kernel.h>
 
+#include "kernels/common/complex.h"
 #include "kernels/common/convert.h"
 #include "kernels/common/dispatch.h"
 #include "kernels/common/strided.h"
@@ -83,9 +87,10 @@ constexpr int kMaxOperands = StridedLoop::kMaxOperands - 1;
 // to[i] = functor(in[0][i], ...) for i < count, all of one compute type.
 using BlockLoop = void (*)(const void* functor, const void* const* in, void* to, dim_t count);
 
-// One operator, without its functor's type. `loops` are for float, double and int64_t.
+// One operator, without its functor's type. `loops` are for float, double, int64_t
+// and Complex.
 struct ElementwiseOp {
-  BlockLoop loops[3];
+  BlockLoop loops[4];
   Domain domain;
   bool predicate;
   uint8_t operands;
@@ -123,6 +128,15 @@ struct BlockOf<F, C, Indices<I...>> {
   }
 };
 
+template <class F, class = void>
+struct TakesComplex {
+  static constexpr bool value = false;
+};
+template <class F>
+struct TakesComplex<F, decltype(static_cast<void>(F::kComplex))> {
+  static constexpr bool value = F::kComplex;
+};
+
 PENLIGHT_BY_DTYPES_BEGIN
 
 template <Domain domain, class F, size_t operands>
@@ -146,6 +160,10 @@ constexpr ElementwiseOp make_op(uint8_t promote_first, uint8_t promote_count) {
     using Block = BlockOf<F, int64_t, Positions>;
     op.loops[2] = Block::loop;
     op.predicate = same_type<typename Block::Result, bool>;
+  }
+  if constexpr (TakesComplex<F>::value && kComplexSelected) {
+    op.loops[3] = BlockOf<F, Complex, Positions>::loop;
+    op.predicate = same_type<typename BlockOf<F, Complex, Positions>::Result, bool>;
   }
   op.domain = domain;
   op.operands = operands;

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "kernels/common/checks.h"
+#include "kernels/common/complex.h"
 #include "kernels/common/convert.h"
 
 namespace penlight {
@@ -245,6 +246,10 @@ struct TotalOf {
 template <>
 struct TotalOf<int64_t> {
   using type = int64_t;
+};
+template <>
+struct TotalOf<Complex> {
+  using type = Complex;
 };
 
 // Integers wrap.

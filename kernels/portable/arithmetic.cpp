@@ -38,6 +38,7 @@ T times(T a, T b) {
 }
 
 struct Add {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T a, T b) const {
     return plus(a, b);
@@ -45,6 +46,7 @@ struct Add {
 };
 
 struct Sub {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T a, T b) const {
     return minus(a, b);
@@ -52,6 +54,7 @@ struct Sub {
 };
 
 struct AddScaled {
+  static constexpr bool kComplex = true;
   Parameter alpha;
 
   template <class T>
@@ -61,6 +64,7 @@ struct AddScaled {
 };
 
 struct SubScaled {
+  static constexpr bool kComplex = true;
   Parameter alpha;
 
   template <class T>
@@ -70,6 +74,7 @@ struct SubScaled {
 };
 
 struct Mul {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T a, T b) const {
     return times(a, b);
@@ -77,6 +82,7 @@ struct Mul {
 };
 
 struct Div {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T a, T b) const {
     return a / b;
@@ -159,6 +165,7 @@ struct Lerp {
 };
 
 struct Addcmul {
+  static constexpr bool kComplex = true;
   Parameter value;
 
   template <class T>
@@ -168,6 +175,7 @@ struct Addcmul {
 };
 
 struct Addcdiv {
+  static constexpr bool kComplex = true;
   Parameter value;
 
   template <class T>

@@ -6,20 +6,22 @@ namespace penlight::portable {
 
 namespace {
 
-#define PENLIGHT_COMPARISON(Name, operation) \
-  struct Name {                              \
-    template <class T>                       \
-    bool operator()(T a, T b) const {        \
-      return a operation b;                  \
-    }                                        \
+#define PENLIGHT_COMPARISON(Name, operation, complex) \
+  struct Name {                                       \
+    static constexpr bool kComplex = complex;         \
+    template <class T>                                \
+    bool operator()(T a, T b) const {                 \
+      return a operation b;                           \
+    }                                                 \
   };
-PENLIGHT_COMPARISON(Eq, ==)
-PENLIGHT_COMPARISON(Ne, !=)
-PENLIGHT_COMPARISON(Lt, <)
-PENLIGHT_COMPARISON(Le, <=)
+PENLIGHT_COMPARISON(Eq, ==, true)
+PENLIGHT_COMPARISON(Ne, !=, true)
+PENLIGHT_COMPARISON(Lt, <, false)
+PENLIGHT_COMPARISON(Le, <=, false)
 #undef PENLIGHT_COMPARISON
 
 struct IsNan {
+  static constexpr bool kComplex = true;
   template <class T>
   bool operator()(T x) const {
     return math::is_nan(x);
@@ -107,20 +109,6 @@ struct CopySign {
   template <class T>
   T operator()(T a, T b) const {
     return math::copysign(a, b);
-  }
-};
-
-struct Hypot {
-  template <class T>
-  T operator()(T a, T b) const {
-    return math::hypot(a, b);
-  }
-};
-
-struct Atan2 {
-  template <class T>
-  T operator()(T a, T b) const {
-    return math::atan2(a, b);
   }
 };
 
@@ -257,14 +245,6 @@ Tensor& copysign_out(KernelContext& ctx, const Tensor& self, const Tensor& other
 
 Tensor& copysign_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
   return map<Domain::Floating>(ctx, CopySign{}, out, self, other);
-}
-
-Tensor& hypot_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Floating>(ctx, Hypot{}, out, self, other);
-}
-
-Tensor& atan2_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Floating>(ctx, Atan2{}, out, self, other);
 }
 
 }  // namespace penlight::portable

@@ -10,6 +10,7 @@ namespace penlight::portable {
 namespace {
 
 struct Same {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T x) const {
     return x;
@@ -17,6 +18,7 @@ struct Same {
 };
 
 struct Second {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T, T x) const {
     return x;

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "kernels/common/checks.h"
+#include "kernels/common/complex.h"
 #include "kernels/common/convert.h"
 
 namespace penlight::portable {
@@ -130,6 +131,9 @@ static Tensor& running(KernelContext& ctx, const Tensor& self, int64_t dim, Tens
   } else if (out.scalar_type() == ScalarType::Bool || is_integral(out.scalar_type())) {
     Running<int64_t, Function> scan;
     scan_lanes<int64_t>(self, static_cast<int>(dim), scan, out, nullptr);
+  } else if (kComplexSelected && is_complex(out.scalar_type())) {
+    Running<Complex, Function> scan;
+    scan_lanes<Complex>(self, static_cast<int>(dim), scan, out, nullptr);
   } else {
     ctx.fail(Status::NotSupported, "element type {} is not supported here", dtype_name(out.scalar_type()));
   }

@@ -82,6 +82,7 @@ struct ShiftRight {
 
 // The condition is converted to the others' compute type: not 0 means yes.
 struct Where {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T condition, T yes, T no) const {
     return condition != T(0) ? yes : no;

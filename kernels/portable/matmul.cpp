@@ -4,6 +4,7 @@
 #include <penlight/kernel.h>
 
 #include "kernels/common/checks.h"
+#include "kernels/common/complex.h"
 #include "product.h"
 
 namespace penlight::portable {
@@ -39,8 +40,50 @@ const void* advance(const void* data, dim_t elements) {
   return static_cast<const S*>(data) + elements;
 }
 
+// Complex numbers are seldom multiplied by the matrix: sum by sum.
+void multiply_complex(dim_t m, dim_t n, dim_t k, const MatrixView& a, const MatrixView& b,
+                      const Epilogue& epilogue, ScalarType dtype, void* out, dim_t row, dim_t column) {
+  constexpr dim_t kBlock = 32;
+  const dim_t item = static_cast<dim_t>(element_size(dtype));
+  const auto at = [item](const void* data, dim_t offset) {
+    return static_cast<const char*>(data) + offset * item;
+  };
+  const Complex alpha(epilogue.alpha.to<double>()), beta(epilogue.beta.to<double>());
+  for (dim_t i = 0; i < m; ++i) {
+    for (dim_t j = 0; j < n; ++j) {
+      Complex sum(0), x[kBlock], y[kBlock];
+      for (dim_t first = 0; first < k; first += kBlock) {
+        const dim_t count = k - first < kBlock ? k - first : kBlock;
+        load_block(x, dtype, at(a.data, i * a.row + first * a.column), a.column, count);
+        load_block(y, dtype, at(b.data, j * b.column + first * b.row), b.row, count);
+        for (dim_t l = 0; l < count; ++l) sum = sum + x[l] * y[l];
+      }
+      sum = alpha * sum;
+      const MatrixView& addend = epilogue.addend;
+      if (addend.data && beta != Complex(0)) {
+        sum = sum + beta * load_element<Complex>(dtype, at(addend.data, i * addend.row + j * addend.column));
+      }
+      store_element(dtype, const_cast<char*>(at(out, i * row + j * column)), sum);
+    }
+  }
+}
+
 void multiply(KernelContext& ctx, dim_t m, dim_t n, dim_t k, MatrixView a, MatrixView b, Epilogue epilogue,
               Tensor& out, dim_t out_row, dim_t out_column, Batch batch) {
+  if (is_complex(out.dtype())) {
+    const dim_t item = static_cast<dim_t>(out.element_size());
+    const auto step = [item](const void* data, dim_t i, dim_t stride) {
+      return data ? static_cast<const char*>(data) + i * stride * item : nullptr;
+    };
+    for (dim_t i = 0; i < batch.count; ++i) {
+      Epilogue here = epilogue;
+      here.addend.data = step(epilogue.addend.data, i, batch.addend);
+      multiply_complex(m, n, k, {step(a.data, i, batch.a), a.row, a.column},
+                       {step(b.data, i, batch.b), b.row, b.column}, here, out.dtype(),
+                       const_cast<char*>(step(out.data_ptr(), i, batch.out)), out_row, out_column);
+    }
+    return;
+  }
   dispatch<Real>(ctx, out.dtype(), [&](auto tag) {
     using S = typename decltype(tag)::type;
     Product<S> product;
@@ -238,21 +281,28 @@ Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight
   for (dim_t d = 0; d < outer; ++d) batches *= input.size(d);
   const MatrixView b = {weight.const_data_ptr(), weight.stride(-1), vector ? k : weight.stride(0)};
   const dim_t out_column = vector ? 1 : out.stride(dim - 1);
+  const auto offset_of = [&](const Tensor& tensor, dim_t batch) {
+    dim_t offset = 0;
+    for (dim_t d = outer; d-- > 0; batch /= input.size(d)) offset += batch % input.size(d) * tensor.stride(d);
+    return offset;
+  };
+  MatrixView a = {input.const_data_ptr(), in_row, input.stride(-1)};
+  if (is_complex(out.dtype())) {
+    const dim_t item = static_cast<dim_t>(out.element_size());
+    for (dim_t batch = 0; batch < batches; ++batch) {
+      a.data = input.const_data_ptr<char>() + offset_of(input, batch) * item;
+      multiply_complex(rows, n, k, a, b, epilogue, out.dtype(),
+                       out.data_ptr<char>() + offset_of(out, batch) * item, out_row, out_column);
+    }
+    return out;
+  }
   dispatch<Real>(ctx, out.dtype(), [&](auto tag) {
     using S = typename decltype(tag)::type;
-    MatrixView a = {input.const_data_ptr(), in_row, input.stride(-1)};
     Product<S> product;
     if (!product.prepare(ctx, rows, n, k, a, b)) return;
     for (dim_t batch = 0; batch < batches; ++batch) {
-      dim_t from = 0, to = 0, rest = batch;
-      for (dim_t d = outer; d-- > 0;) {
-        const dim_t index = rest % input.size(d);
-        rest /= input.size(d);
-        from += index * input.stride(d);
-        to += index * out.stride(d);
-      }
-      a.data = input.const_data_ptr<S>() + from;
-      product.run(a, b, epilogue, out.mutable_data_ptr<S>() + to, out_row, out_column);
+      a.data = input.const_data_ptr<S>() + offset_of(input, batch);
+      product.run(a, b, epilogue, out.mutable_data_ptr<S>() + offset_of(out, batch), out_row, out_column);
     }
   });
   return out;

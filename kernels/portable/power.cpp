@@ -8,6 +8,7 @@ namespace penlight::portable {
 namespace {
 
 struct Pow {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T base, T exponent) const {
     if constexpr (is_floating_type<T>) {
@@ -25,6 +26,7 @@ struct Pow {
 };
 
 struct PowSquare {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T x) const {
     return x * x;
@@ -32,6 +34,7 @@ struct PowSquare {
 };
 
 struct PowCube {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T x) const {
     return x * x * x;
@@ -39,6 +42,7 @@ struct PowCube {
 };
 
 struct PowHalf {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T x) const {
     return math::sqrt(x);
@@ -46,6 +50,7 @@ struct PowHalf {
 };
 
 struct PowMinusHalf {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T x) const {
     return T(1) / math::sqrt(x);
@@ -53,6 +58,7 @@ struct PowMinusHalf {
 };
 
 struct PowMinusOne {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T x) const {
     return T(1) / x;
@@ -60,6 +66,7 @@ struct PowMinusOne {
 };
 
 struct PowMinusTwo {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T x) const {
     return T(1) / (x * x);
@@ -78,7 +85,7 @@ Tensor& pow_scalar_out(KernelContext& ctx, const Scalar& self, const Tensor& exp
 
 Tensor& pow_tensor_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& exponent, Tensor& out) {
   const double power = exponent.to<double>();
-  if (is_floating(self.scalar_type())) {
+  if (is_floating(self.scalar_type()) || is_complex(self.scalar_type())) {
     if (power == 2.0) return map<Domain::Floating>(ctx, PowSquare{}, out, self);
     if (power == 0.5) return map<Domain::Floating>(ctx, PowHalf{}, out, self);
     if (power == 3.0) return map<Domain::Floating>(ctx, PowCube{}, out, self);

@@ -1,6 +1,8 @@
 // Sums, means, products, any and all, counts.
 #include "kernels/common/reduce.h"
 
+#include "kernels/common/complex.h"
+
 namespace penlight::portable {
 
 struct Same {
@@ -63,6 +65,16 @@ struct All {
   }
 };
 
+// dispatch_compute() for the sums, products and counts that complex numbers have too.
+template <class Body>
+static void dispatch_number(KernelContext& ctx, ScalarType type, Body&& body) {
+  if (!is_complex(type)) {
+    dispatch_compute(ctx, type, body);
+  } else if constexpr (kComplexSelected) {
+    body(TypeTag<Complex>{});
+  }
+}
+
 // Folded in the compute type of `type`.
 template <class Function>
 static Tensor& fold(KernelContext& ctx, const Tensor& self, uint32_t mask, bool keepdim, ScalarType type,
@@ -70,7 +82,7 @@ static Tensor& fold(KernelContext& ctx, const Tensor& self, uint32_t mask, bool 
   ReduceLoop loop;
   Tensor* outs[] = {&out};
   if (!loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
-  dispatch_compute(ctx, type, [&](auto tag) {
+  dispatch_number(ctx, type, [&](auto tag) {
     using C = typename decltype(tag)::type;
     FoldOf<C, Function> operation(out);
     loop.run<C>(operation);
@@ -90,7 +102,7 @@ static Tensor& sum(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int
   ReduceLoop loop;
   Tensor* outs[] = {&out};
   if (!loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
-  dispatch_compute(ctx, out.scalar_type(), [&](auto tag) {
+  dispatch_number(ctx, out.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
     SumOf<C, Map, C> operation(out);
     loop.run<C>(operation);
@@ -118,7 +130,7 @@ static Tensor& mean(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<in
   uint32_t mask;
   ReduceLoop loop;
   Tensor* outs[] = {&out};
-  if (!is_floating(out.scalar_type())) {
+  if (!is_floating(out.scalar_type()) && !is_complex(out.scalar_type())) {
     ctx.fail(Status::InvalidArgument, "a mean is floating point, out has dtype {}",
              dtype_name(out.scalar_type()));
     return out;
@@ -126,7 +138,7 @@ static Tensor& mean(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<in
   if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
   Mean map;
   map.count = loop.elements();
-  dispatch_compute(ctx, out.scalar_type(), [&](auto tag) {
+  dispatch_number(ctx, out.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
     if constexpr (!same_type<C, int64_t>) {
       SumOf<C, Mean, C> operation(out, map);

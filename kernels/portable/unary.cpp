@@ -7,35 +7,36 @@ namespace penlight::portable {
 namespace {
 
 // A functor of the C library's function of the same name.
-#define PENLIGHT_FUNCTOR(Name, function) \
-  struct Name {                          \
-    template <class T>                   \
-    T operator()(T x) const {            \
-      return math::function(x);          \
-    }                                    \
+#define PENLIGHT_FUNCTOR(Name, function, complex) \
+  struct Name {                                   \
+    static constexpr bool kComplex = complex;     \
+    template <class T>                            \
+    T operator()(T x) const {                     \
+      return math::function(x);                   \
+    }                                             \
   };
-PENLIGHT_FUNCTOR(Sqrt, sqrt)
-PENLIGHT_FUNCTOR(Exp, exp)
-PENLIGHT_FUNCTOR(Exp2, exp2)
-PENLIGHT_FUNCTOR(Expm1, expm1)
-PENLIGHT_FUNCTOR(Log, log)
-PENLIGHT_FUNCTOR(Log2, log2)
-PENLIGHT_FUNCTOR(Log10, log10)
-PENLIGHT_FUNCTOR(Log1p, log1p)
-PENLIGHT_FUNCTOR(Sin, sin)
-PENLIGHT_FUNCTOR(Cos, cos)
-PENLIGHT_FUNCTOR(Tan, tan)
-PENLIGHT_FUNCTOR(Asin, asin)
-PENLIGHT_FUNCTOR(Acos, acos)
-PENLIGHT_FUNCTOR(Atan, atan)
-PENLIGHT_FUNCTOR(Sinh, sinh)
-PENLIGHT_FUNCTOR(Cosh, cosh)
-PENLIGHT_FUNCTOR(Tanh, tanh)
-PENLIGHT_FUNCTOR(Asinh, asinh)
-PENLIGHT_FUNCTOR(Acosh, acosh)
-PENLIGHT_FUNCTOR(Atanh, atanh)
-PENLIGHT_FUNCTOR(Erf, erf)
-PENLIGHT_FUNCTOR(Erfc, erfc)
+PENLIGHT_FUNCTOR(Sqrt, sqrt, true)
+PENLIGHT_FUNCTOR(Exp, exp, true)
+PENLIGHT_FUNCTOR(Exp2, exp2, false)
+PENLIGHT_FUNCTOR(Expm1, expm1, false)
+PENLIGHT_FUNCTOR(Log, log, true)
+PENLIGHT_FUNCTOR(Log2, log2, false)
+PENLIGHT_FUNCTOR(Log10, log10, false)
+PENLIGHT_FUNCTOR(Log1p, log1p, false)
+PENLIGHT_FUNCTOR(Sin, sin, true)
+PENLIGHT_FUNCTOR(Cos, cos, true)
+PENLIGHT_FUNCTOR(Tan, tan, false)
+PENLIGHT_FUNCTOR(Asin, asin, false)
+PENLIGHT_FUNCTOR(Acos, acos, false)
+PENLIGHT_FUNCTOR(Atan, atan, false)
+PENLIGHT_FUNCTOR(Sinh, sinh, false)
+PENLIGHT_FUNCTOR(Cosh, cosh, false)
+PENLIGHT_FUNCTOR(Tanh, tanh, false)
+PENLIGHT_FUNCTOR(Asinh, asinh, false)
+PENLIGHT_FUNCTOR(Acosh, acosh, false)
+PENLIGHT_FUNCTOR(Atanh, atanh, false)
+PENLIGHT_FUNCTOR(Erf, erf, false)
+PENLIGHT_FUNCTOR(Erfc, erfc, false)
 #undef PENLIGHT_FUNCTOR
 
 // The same for functions that leave integers as they are.
@@ -56,18 +57,8 @@ PENLIGHT_ROUNDING(Trunc, trunc)
 PENLIGHT_ROUNDING(Round, nearbyint)  // halves to even, as the default rounding mode has it
 #undef PENLIGHT_ROUNDING
 
-struct Abs {
-  template <class T>
-  T operator()(T x) const {
-    if constexpr (is_floating_type<T>) {
-      return math::fabs(x);
-    } else {
-      return x < 0 ? static_cast<T>(-static_cast<uint64_t>(x)) : x;
-    }
-  }
-};
-
 struct Neg {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T x) const {
     if constexpr (is_floating_type<T>) {
@@ -105,6 +96,7 @@ struct RoundDecimals {
 };
 
 struct Reciprocal {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T x) const {
     return T(1) / x;
@@ -112,6 +104,7 @@ struct Reciprocal {
 };
 
 struct Rsqrt {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T x) const {
     return T(1) / math::sqrt(x);
@@ -119,6 +112,7 @@ struct Rsqrt {
 };
 
 struct Square {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T x) const {
     if constexpr (is_floating_type<T>) {
@@ -151,10 +145,6 @@ struct NanToNum {
 };
 
 }  // namespace
-
-Tensor& abs_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Real>(ctx, Abs{}, out, self);
-}
 
 Tensor& neg_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   return map<Domain::Real>(ctx, Neg{}, out, self);

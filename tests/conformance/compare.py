@@ -44,7 +44,7 @@ def _assert_close(case: Case, got: Any, want: Any) -> None:
             assert a == e
             continue
         rtol, atol = (0.0, 0.0) if case.op.exact else TOLERANCE.get(e.dtype, (0.0, 0.0))
-        if case.op.tol is not None and e.dtype.is_floating_point:
+        if case.op.tol is not None and (e.dtype.is_floating_point or e.dtype.is_complex):
             rtol = atol = max(case.op.tol, rtol)
         torch.testing.assert_close(a, e, rtol=rtol, atol=atol, equal_nan=True)
 

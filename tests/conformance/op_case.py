@@ -28,6 +28,7 @@ REAL = FLOATS + INTS
 ALL = (*REAL, torch.bool)
 INDEX = (torch.int64, torch.int32)
 F32 = (torch.float32,)
+COMPLEX = (torch.complex64, torch.complex128)
 
 SCALAR: tuple[int, ...] = ()
 EMPTY = (0,)
@@ -43,6 +44,8 @@ TOLERANCE = {
     torch.bfloat16: (1.6e-2, 1e-5),
     torch.float32: (1.3e-6, 1e-5),
     torch.float64: (1e-7, 1e-7),
+    torch.complex64: (1.3e-6, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
 }
 
 
@@ -184,12 +187,17 @@ def _random(
 ) -> torch.Tensor:
     low, high = entry.low, entry.high
     if low is None or high is None:
-        default = (0, 2) if dtype == torch.bool else (-3, 3) if dtype.is_floating_point else (-9, 10)
+        default = (0, 2) if dtype == torch.bool else (-9, 10)
+        if dtype.is_floating_point or dtype.is_complex:
+            default = (-3, 3)
         if dtype == torch.uint8:
             default = (0, 10)
         low, high = domain if domain is not None and dtype != torch.bool else default
     if dtype == torch.bool:
         return torch.randint(0, 2, entry.shape, generator=generator).to(torch.bool)
+    if dtype.is_complex:
+        parts = torch.rand((*entry.shape, 2), generator=generator, dtype=torch.float64)
+        return torch.view_as_complex(parts * (high - low) + low).to(dtype)
     if not dtype.is_floating_point:
         return torch.randint(int(low), int(high), entry.shape, generator=generator).to(dtype)
     uniform = torch.rand(entry.shape, generator=generator, dtype=torch.float64)

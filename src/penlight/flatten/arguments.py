@@ -23,7 +23,7 @@ _MEMORY_FORMATS = {
 _LAYOUTS = {torch.strided: 0, torch.sparse_coo: 1}
 
 Lookup = Callable[[Node], Value]
-Constant = Callable[[bool | int | float], TensorValue]
+Constant = Callable[[bool | int | float | complex], TensorValue]
 
 
 def bind(parameters: Sequence[Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def to_value(argument: Any, parameter: Parameter, lookup: Lookup, constant: Cons
         kind = kind[len("Optional[") : -1]
     if kind.startswith("List["):
         return _list(argument, kind[len("List[") : -1], parameter.length, lookup)
-    if kind == "Tensor" and isinstance(argument, bool | int | float):
+    if kind == "Tensor" and isinstance(argument, bool | int | float | complex):
         return constant(argument)
     return _single(argument, kind, lookup)
 

@@ -171,7 +171,7 @@ class MethodFlattener:
             node.name, dtype_of(example), sizes, shape, order or tuple(range(example.dim())), kind
         )
 
-    def scalar(self, number: bool | int | float) -> TensorValue:
+    def scalar(self, number: bool | int | float | complex) -> TensorValue:
         """A number as the 0-d tensor that takes part in type promotion as the number does."""
         key = f"scalar.{type(number).__name__}.{number!r}"
         if key not in self.tensors:

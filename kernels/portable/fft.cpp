@@ -1,0 +1,289 @@
+// Discrete Fourier transforms, of any length and along any dimensions, in double.
+//
+// A length is split into its prime factors (Cooley and Tukey): transforms of every
+// p-th element are joined by transforms of length p. A length with a prime factor
+// above 50 is done as a convolution with a chirp (Bluestein), which is a transform
+// of a power of two. Real input has its imaginary parts filled in, and of its
+// result, which is symmetric, half is stored.
+#include "dense_copy.h"
+#include "kernels/common/checks.h"
+#include "kernels/common/complex.h"
+
+namespace penlight::portable {
+
+namespace {
+
+constexpr dim_t kLargestFactor = 50;
+constexpr double kTau = 6.283185307179586476925;
+
+dim_t smallest_factor(dim_t n) {
+  if (n % 4 == 0) return 4;
+  for (dim_t p = 2; p * p <= n; ++p) {
+    if (n % p == 0) return p;
+  }
+  return n;
+}
+
+bool has_large_factor(dim_t n) {
+  while (n > 1) {
+    const dim_t p = smallest_factor(n);
+    if (p > kLargestFactor) return true;
+    n /= p;
+  }
+  return false;
+}
+
+Complex times_i(Complex x, double sign) { return {-sign * x.im, sign * x.re}; }
+
+// Transforms of one length. `sign` is -1 forward and 1 backward; nothing is scaled.
+class Transform {
+ public:
+  bool prepare(KernelContext& ctx, dim_t n, double sign) {
+    n_ = n;
+    sign_ = sign;
+    chirped_ = has_large_factor(n);
+    length_ = n;
+    if (chirped_) {
+      for (length_ = 1; length_ < 2 * n - 1;) length_ *= 2;
+    }
+    const size_t count = static_cast<size_t>(length_);
+    roots_ = ctx.allocate_scratch_array<Complex>(count);
+    if (!roots_) return false;
+    for (dim_t i = 0; i < length_; ++i) roots_[i] = root(i, length_, chirped_ ? -1 : sign);
+    if (!chirped_) return true;
+    chirp_ = ctx.allocate_scratch_array<Complex>(static_cast<size_t>(n));
+    filter_ = ctx.allocate_scratch_array<Complex>(count);
+    padded_ = ctx.allocate_scratch_array<Complex>(count);
+    Complex* spare = ctx.allocate_scratch_array<Complex>(count);
+    if (!ctx.ok()) return false;
+    spare_ = spare;
+    for (dim_t i = 0; i < length_; ++i) spare[i] = 0;
+    for (dim_t i = 0; i < n; ++i) {
+      // i squared modulo 2 n, so that the angle keeps its digits.
+      const uint64_t square =
+          static_cast<uint64_t>(i) * static_cast<uint64_t>(i) % static_cast<uint64_t>(2 * n);
+      chirp_[i] = root(static_cast<dim_t>(square), 2 * n, sign);
+      spare[i] = conj(chirp_[i]);
+      if (i > 0) spare[length_ - i] = spare[i];
+    }
+    split(length_, spare, 1, filter_);
+    return true;
+  }
+
+  // `to` may not be `from`.
+  void run(const Complex* from, Complex* to) const {
+    if (!chirped_) return split(n_, from, 1, to);
+    for (dim_t i = 0; i < length_; ++i) padded_[i] = i < n_ ? from[i] * chirp_[i] : Complex(0);
+    split(length_, padded_, 1, spare_);
+    // The inverse as a forward transform of the conjugate.
+    for (dim_t i = 0; i < length_; ++i) padded_[i] = conj(spare_[i] * filter_[i]);
+    split(length_, padded_, 1, spare_);
+    const double scale = 1 / static_cast<double>(length_);
+    for (dim_t i = 0; i < n_; ++i) to[i] = conj(spare_[i]) * Complex(scale) * chirp_[i];
+  }
+
+ private:
+  static Complex conj(Complex x) { return {x.re, -x.im}; }
+  static Complex root(dim_t i, dim_t n, double sign) {
+    const double angle = kTau * static_cast<double>(i) / static_cast<double>(n);
+    return {math::cos(angle), sign * math::sin(angle)};
+  }
+
+  // to = the transform of from[0], from[stride], ...; `n` divides the length.
+  void split(dim_t n, const Complex* from, dim_t stride, Complex* to) const {
+    if (n == 1) {
+      to[0] = from[0];
+      return;
+    }
+    const dim_t p = smallest_factor(n), m = n / p, step = length_ / n;
+    for (dim_t k = 0; k < p; ++k) split(m, from + k * stride, stride * p, to + k * m);
+    for (dim_t q = 0; q < m; ++q) {
+      for (dim_t k = 0; k < p; ++k) part_[k] = to[k * m + q] * roots_[k * q * step];
+      if (p == 2) {
+        to[q] = part_[0] + part_[1];
+        to[q + m] = part_[0] - part_[1];
+      } else if (p == 4) {
+        const Complex even = part_[0] + part_[2], odd = part_[1] + part_[3];
+        const Complex difference = part_[0] - part_[2];
+        const Complex turned = times_i(part_[1] - part_[3], chirped_ ? -1 : sign_);
+        to[q] = even + odd;
+        to[q + m] = difference + turned;
+        to[q + 2 * m] = even - odd;
+        to[q + 3 * m] = difference - turned;
+      } else {
+        for (dim_t r = 0; r < p; ++r) {
+          Complex sum = part_[0];
+          for (dim_t k = 1; k < p; ++k) sum = sum + part_[k] * roots_[k * r % p * (length_ / p)];
+          to[q + r * m] = sum;
+        }
+      }
+    }
+  }
+
+  dim_t n_, length_;
+  double sign_;
+  bool chirped_;
+  Complex *roots_, *chirp_, *filter_, *padded_;
+  mutable Complex* spare_;
+  mutable Complex part_[kLargestFactor];  // of one split at a time
+};
+
+// A tensor in row-major order, seen as [outer, size, inner] along one dimension.
+struct Volume {
+  Complex* data;
+  dim_t sizes[kMaxDim];
+  int dim;
+
+  dim_t numel() const { return product(0, dim); }
+  dim_t outer(int d) const { return product(0, d); }
+  dim_t inner(int d) const { return product(d + 1, dim); }
+
+ private:
+  dim_t product(int first, int last) const {
+    dim_t result = 1;
+    for (int d = first; d < last; ++d) result *= sizes[d];
+    return result;
+  }
+};
+
+bool load_volume(KernelContext& ctx, const Tensor& self, Volume& volume) {
+  volume.dim = static_cast<int>(self.dim());
+  for (int d = 0; d < volume.dim; ++d) volume.sizes[d] = self.size(d);
+  volume.data = ctx.allocate_scratch_array<Complex>(static_cast<size_t>(self.numel()) + 1);
+  if (volume.data) Span(self, 0, self.dim()).load(volume.data, self.const_data_ptr(), 0);
+  return volume.data != nullptr;
+}
+
+bool transform(KernelContext& ctx, Volume& volume, int d, double sign) {
+  const dim_t n = volume.sizes[d], inner = volume.inner(d), outer = volume.outer(d);
+  if (!check(ctx, n > 0, "a transform needs at least one element")) return false;
+  Transform line;
+  Complex* from = ctx.allocate_scratch_array<Complex>(static_cast<size_t>(2 * n));
+  if (!from || !line.prepare(ctx, n, sign)) return false;
+  Complex* const to = from + n;
+  for (dim_t i = 0; i < outer; ++i) {
+    for (dim_t j = 0; j < inner; ++j) {
+      Complex* at = volume.data + i * n * inner + j;
+      for (dim_t k = 0; k < n; ++k) from[k] = at[k * inner];
+      line.run(from, to);
+      for (dim_t k = 0; k < n; ++k) at[k * inner] = to[k];
+    }
+  }
+  return true;
+}
+
+// Gives dimension `d` another size. A longer one is filled by symmetry: element
+// n - k is the conjugate of element k.
+bool change_size(KernelContext& ctx, Volume& volume, int d, dim_t size) {
+  const dim_t old = volume.sizes[d], inner = volume.inner(d), outer = volume.outer(d);
+  Complex* made = ctx.allocate_scratch_array<Complex>(static_cast<size_t>(outer * size * inner) + 1);
+  if (!made) return false;
+  for (dim_t i = 0; i < outer; ++i) {
+    for (dim_t k = 0; k < size; ++k) {
+      // Of two elements with one conjugate pair between them, the first half counts.
+      const bool mirrored = size > old ? 2 * k > size : false;
+      const dim_t source = mirrored ? size - k : k;
+      for (dim_t j = 0; j < inner; ++j) {
+        Complex value = source < old ? volume.data[(i * old + source) * inner + j] : Complex(0);
+        if (mirrored) value.im = -value.im;
+        made[(i * size + k) * inner + j] = value;
+      }
+    }
+  }
+  volume.data = made;
+  volume.sizes[d] = size;
+  return true;
+}
+
+// The transformed dimensions, counted from the start.
+bool read_dims(KernelContext& ctx, ArrayRef<int64_t> list, const Tensor& self, int (&dims)[kMaxDim]) {
+  if (!check(ctx, list.size() <= static_cast<size_t>(self.dim()), "more dimensions than the tensor has"))
+    return false;
+  for (size_t i = 0; i < list.size(); ++i) {
+    int64_t d = list[i];
+    if (!normalize_dim(ctx, d, self.dim())) return false;
+    dims[i] = static_cast<int>(d);
+  }
+  return true;
+}
+
+// ATen's numbers: 0 leaves the sums, 1 divides by the root of their length, 2 by the length.
+void store_scaled(Volume& volume, int64_t normalization, double count, Tensor& out) {
+  const double scale = normalization == 0 ? 1 : normalization == 1 ? 1 / math::sqrt(count) : 1 / count;
+  const dim_t numel = volume.numel();
+  for (dim_t i = 0; i < numel; ++i) volume.data[i] = volume.data[i] * Complex(scale);
+  Span(out, 0, out.dim()).store(volume.data, out.mutable_data_ptr(), 0);
+}
+
+}  // namespace
+
+Tensor& fft_c2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
+                    bool forward, Tensor& out) {
+  int dims[kMaxDim];
+  Volume volume;
+  if (!read_dims(ctx, dim, self, dims) || !ctx.resize(out, self.sizes()) || !load_volume(ctx, self, volume))
+    return out;
+  double count = 1;
+  for (size_t i = 0; i < dim.size(); ++i) {
+    count *= static_cast<double>(self.size(dims[i]));
+    if (!transform(ctx, volume, dims[i], forward ? -1 : 1)) return out;
+  }
+  store_scaled(volume, normalization, count, out);
+  return out;
+}
+
+Tensor& fft_r2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
+                    bool onesided, Tensor& out) {
+  int dims[kMaxDim];
+  Volume volume;
+  if (!check(ctx, !dim.empty(), "a transform needs a dimension") || !read_dims(ctx, dim, self, dims) ||
+      !load_volume(ctx, self, volume)) {
+    return out;
+  }
+  const int last = dims[dim.size() - 1];
+  double count = static_cast<double>(self.size(last));
+  if (!transform(ctx, volume, last, -1)) return out;
+  if (onesided && !change_size(ctx, volume, last, self.size(last) / 2 + 1)) return out;
+  for (size_t i = 0; i + 1 < dim.size(); ++i) {
+    count *= static_cast<double>(self.size(dims[i]));
+    if (!transform(ctx, volume, dims[i], -1)) return out;
+  }
+  if (!ctx.resize(out, SizesRef(volume.sizes, static_cast<size_t>(volume.dim)))) return out;
+  store_scaled(volume, normalization, count, out);
+  return out;
+}
+
+Tensor& fft_c2r_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
+                    int64_t last_dim_size, Tensor& out) {
+  int dims[kMaxDim];
+  Volume volume;
+  if (!check(ctx, !dim.empty() && last_dim_size > 0, "a transform needs a dimension with elements") ||
+      !read_dims(ctx, dim, self, dims) || !load_volume(ctx, self, volume)) {
+    return out;
+  }
+  const int last = dims[dim.size() - 1];
+  const dim_t size = static_cast<dim_t>(last_dim_size);
+  if (!check(ctx, self.size(last) >= size / 2 + 1, "the input has fewer elements than half the result"))
+    return out;
+  double count = static_cast<double>(size);
+  for (size_t i = 0; i + 1 < dim.size(); ++i) {
+    count *= static_cast<double>(self.size(dims[i]));
+    if (!transform(ctx, volume, dims[i], 1)) return out;
+  }
+  // What is symmetric to itself is real, whatever the input says.
+  if (!change_size(ctx, volume, last, size / 2 + 1)) return out;
+  const dim_t inner = volume.inner(last);
+  for (dim_t i = 0; i < volume.outer(last); ++i) {
+    for (dim_t j = 0; j < inner; ++j) {
+      Complex* const line = volume.data + i * (size / 2 + 1) * inner + j;
+      line[0].im = 0;
+      if (size % 2 == 0) line[size / 2 * inner].im = 0;
+    }
+  }
+  if (!change_size(ctx, volume, last, size) || !transform(ctx, volume, last, 1)) return out;
+  if (!ctx.resize(out, SizesRef(volume.sizes, static_cast<size_t>(volume.dim)))) return out;
+  store_scaled(volume, normalization, count, out);
+  return out;
+}
+
+}  // namespace penlight::portable
