@@ -10,7 +10,7 @@ with this file.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -58,6 +58,7 @@ def compile(
     plan_inputs: bool = True,
     plan_outputs: bool = True,
     debug: bool = True,
+    external: bool | Callable[[str], bool] = False,
 ) -> Program:
     """Compile a PyTorch model into a program.
 
@@ -72,6 +73,8 @@ def compile(
         constant_methods: methods that only return a value, {"get_vocab_size": 32000}.
         algorithm, alignment, plan_inputs, plan_outputs: see plan_memory.
         debug: keep source lines and the names of inputs in the file.
+        external: True keeps all weights out of the file: `save` writes them beside it, as .ptd,
+            and `penlight.load` takes that file as `data`. A function says it of each, by name.
 
     Raises:
         ExportError, UnboundedShape, NoKernel, NotSupported: with what to do about it.
@@ -91,7 +94,7 @@ def compile(
         report=report,
     )
     start = time.perf_counter()
-    program = emit(planned, debug=debug, report=report)
+    program = emit(planned, debug=debug, external=external, report=report)
     report.add("emit", _count_steps(planned), 0, start)
     return program
 

@@ -23,6 +23,9 @@ def compile(
     output: Annotated[str | None, typer.Option("--output", "-o", help="Where to write the program.")] = None,
     target: Annotated[str, typer.Option(help="cpu, or portable.")] = "cpu",
     method: Annotated[str, typer.Option("--method", "-m", help="Name of the method.")] = "forward",
+    external: Annotated[
+        bool, typer.Option("--external", help="Write the weights to a .ptd file beside the program.")
+    ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show what each stage did.")] = False,
     json: Json = False,
 ) -> None:
@@ -52,7 +55,7 @@ def compile(
     import penlight
 
     with progress(f"compiling for {target}", quiet=json):
-        program = penlight.compile(*arguments, **{"target": target, **options})
+        program = penlight.compile(*arguments, **{"target": target, "external": external, **options})
     path = program.save(output or _default_output(model))
     report = _report(program, path)
     if json:
@@ -68,13 +71,20 @@ def compile(
         f"program {size_text(report['program_bytes'])}; arena {arenas}",
         markup=False,
     )
-    err.print(f"next: penlight run {path}", markup=False)
+    data = ""
+    if "external_file" in report:
+        out.print(f"wrote {report['external_file']}   {size_text(report['external_bytes'])}", markup=False)
+        data = f" --data {report['external_file']}"
+    err.print(f"next: penlight run {path}{data}", markup=False)
 
 
 def _report(program: Program, path: Path) -> dict[str, Any]:
     stages = getattr(program.report, "stages", ())
+    beside = path.with_suffix(".ptd")
+    outside = bool(program.contents.external)
     return {
         "file": str(path),
+        **({"external_file": str(beside), "external_bytes": beside.stat().st_size} if outside else {}),
         "file_bytes": path.stat().st_size,
         "program_bytes": program.program_size,
         "weight_bytes": sum(blob.nbytes for blob in (*program.contents.constants, *program.contents.initial)),

@@ -232,6 +232,11 @@ def _finite(limit: Any, otherwise: int) -> int:
 
 def _check_bounds(method: EdgeMethod) -> None:
     """Every symbol that a tensor's size has must have an upper bound."""
+    numbers = {
+        value.node.expr: node
+        for node in method.graph.find_nodes(op="placeholder")
+        if isinstance(value := node.meta.get("val"), torch.SymInt)
+    }
     for node in method.graph.nodes:
         value = node.meta.get("val")
         for item in value if isinstance(value, tuple | list) else (value,):
@@ -242,10 +247,18 @@ def _check_bounds(method: EdgeMethod) -> None:
                     continue
                 for symbol in sorted(size.node.expr.free_symbols, key=str):
                     if method.bounds.get(symbol, (0, _MAX_SIZE))[1] >= _MAX_SIZE:
-                        raise _unbounded(node, dim, symbol, size)
+                        raise _unbounded(node, dim, symbol, size, numbers.get(symbol))
 
 
-def _unbounded(node: Node, dim: int, symbol: sympy.Symbol, size: torch.SymInt) -> UnboundedShape:
+def _unbounded(
+    node: Node, dim: int, symbol: sympy.Symbol, size: torch.SymInt, number: Node | None
+) -> UnboundedShape:
+    if number is not None:
+        return UnboundedShape(
+            f"the int input '{number.name}' is part of a size and has no upper bound",
+            where=f"{describe(node)}, dimension {dim}, size {size.node.expr}",
+            do=f'give it one: dynamic_shapes={{"{number.name}": torch.export.Dim.AUTO(max=...)}}',
+        )
     if node.op == "placeholder":
         return UnboundedShape(
             f"dimension {dim} of input '{node.name}' has no upper bound",

@@ -6,6 +6,7 @@ user needs is their line, the reason, and what to change.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import io
 import logging
@@ -19,7 +20,7 @@ from types import MethodType
 from typing import Any
 
 import torch
-from torch.export import ExportedProgram
+from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
 from penlight.errors import ExportError, InvalidInput, PenlightError, UnboundedShape
@@ -50,6 +51,7 @@ def capture(
         _check_mode(module)
         if hasattr(dynamic_shapes, "dynamic_shapes"):  # ShapesCollection, AdditionalInputs
             dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), given)
+        dynamic_shapes = _numbers_are_hints(dynamic_shapes, module.forward, tuple(args), given)
         try:
             # Non-strict runs the user's Python; grad mode off keeps no_grad blocks out of the graph.
             with torch.no_grad(), _quiet():
@@ -66,7 +68,10 @@ def capture(
 
 @contextmanager
 def _forwarding(model: Any) -> Iterator[torch.nn.Module]:
-    """The module to export; a method other than forward takes forward's place meanwhile."""
+    """The module to export; a method other than forward takes forward's place until it is called.
+
+    While it runs, the module's own forward is back: the method may call it.
+    """
     if isinstance(model, torch.nn.Module):
         yield model
         return
@@ -77,15 +82,29 @@ def _forwarding(model: Any) -> Iterator[torch.nn.Module]:
             got=type(model).__name__,
             do="pass a torch.nn.Module and example arguments",
         )
-    replaced = owner.__dict__.get("forward")
-    owner.forward = model
+    own = owner.__dict__.get("forward")
+
+    @functools.wraps(model)
+    def outermost(*args: Any, **kwargs: Any) -> Any:
+        _set_forward(owner, own)
+        try:
+            return model(*args, **kwargs)
+        finally:
+            _set_forward(owner, outermost)
+
+    _set_forward(owner, outermost)
     try:
         yield owner
     finally:
-        if replaced is None:
-            del owner.__dict__["forward"]
-        else:
-            owner.forward = replaced
+        _set_forward(owner, own)
+
+
+def _set_forward(module: torch.nn.Module, function: Any) -> None:
+    """An attribute of the object, over the method of its class; None removes it."""
+    if function is None:
+        module.__dict__.pop("forward", None)
+    else:
+        module.__dict__["forward"] = function
 
 
 @contextmanager
@@ -186,6 +205,33 @@ def _advice(error: Exception) -> str:
 
 
 # --- dimensions that were asked to be dynamic --------------------------------------------------------
+
+
+def _numbers_are_hints(asked: Any, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """torch takes a named Dim for a size only; for an int argument it wants a hint with the same range."""
+    if not isinstance(asked, tuple | list | Mapping):
+        return asked
+    try:
+        bound = dict(inspect.signature(forward).bind(*args, **kwargs).arguments)
+    except TypeError:  # torch says what is wrong with the arguments
+        return asked
+    by_name = _by_parameter(asked, bound)
+
+    def hint(value: Any, request: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool) and isinstance(request, Dim):
+            return Dim.DYNAMIC(min=request.min, max=request.max)
+        if isinstance(request, Mapping) and isinstance(value, Mapping):
+            return {key: hint(value.get(key), item) for key, item in request.items()}
+        if isinstance(request, tuple | list) and isinstance(value, tuple | list):
+            return type(request)(hint(v, r) for v, r in zip(value, request, strict=False))
+        return request
+
+    changed = {name: hint(value, by_name[name]) for name, value in bound.items() if name in by_name}
+    if all(changed[name] is by_name[name] for name in changed):
+        return asked
+    if isinstance(asked, tuple | list):
+        return type(asked)(changed.values())
+    return {**asked, **{name: value for name, value in changed.items() if name in asked}}
 
 
 def _check_dynamic(

@@ -35,6 +35,7 @@ def debug_data(program: PlanProgram, sources: list[list[Instruction]]) -> bytes:
             lines.append([file, step.source.line, module])
         methods[plan.name] = {
             "inputs": plan.input_names,
+            **({"texts": {str(index): text for index, text in plan.texts.items()}} if plan.texts else {}),
             "nodes": [step.node for step in steps],
             "lines": lines,
         }

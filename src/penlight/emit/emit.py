@@ -31,20 +31,22 @@ def emit(
     program: PlanProgram,
     *,
     debug: bool = True,
-    external: Callable[[str], bool] | None = None,
+    external: bool | Callable[[str], bool] = False,
     report: Any = None,
 ) -> Program:
     """The program file's content for a planned program.
 
     Args:
-        external: says of a constant, by its name, whether its bytes go to a .ptd file beside the program.
+        external: whether constants go to a .ptd file beside the program; or a function that
+            says so of each, by its name.
         debug: keep, beside the program, which node, module and source line each
             instruction comes from, and the names of inputs.
     """
     constants, initial = Store(), Store()
+    goes_out = external if callable(external) else lambda _: bool(external)
     outside: dict[str, structs.StoredTensor] = {}
     emitters = [
-        _MethodEmitter(plan, program, constants, initial, external, outside) for plan in program.plans
+        _MethodEmitter(plan, program, constants, initial, goes_out, outside) for plan in program.plans
     ]
     methods = [emitter.run() for emitter in emitters]
     methods += [_constant_method(name, value, constants) for name, value in program.constant_methods.items()]
@@ -63,7 +65,7 @@ class _MethodEmitter:
         program: PlanProgram,
         constants: Store,
         initial: Store,
-        external: Callable[[str], bool] | None,
+        external: Callable[[str], bool],
         outside: dict[str, structs.StoredTensor],
     ) -> None:
         self.plan, self.program, self.constants, self.initial = plan, program, constants, initial
@@ -187,9 +189,7 @@ class _MethodEmitter:
         buffer = tensor.buffer
         data = 0
         name = None
-        outside = (
-            buffer.kind is Kind.CONSTANT and self.external is not None and self.external(buffer.key or "")
-        )
+        outside = buffer.kind is Kind.CONSTANT and self.external(buffer.key or "")
         if outside:
             name = self.send_outside(tensor)
         elif buffer.kind is Kind.CONSTANT:

@@ -90,10 +90,13 @@ class MethodFlattener:
         env: Env = {}
         inputs: list[Value] = []
         names: list[str] = []
+        texts: dict[int, str] = {}
         by_name: dict[str, Value] = {}
         for spec, node in self.method.placeholders():
             if spec.kind is InputKind.USER:
                 value = self.user_input(node)
+                if isinstance(text := node.meta.get("val"), str):
+                    texts[len(inputs)] = text
                 inputs.append(value)
                 names.append(spec.name)
                 by_name[node.name] = by_name[spec.name] = value
@@ -108,6 +111,7 @@ class MethodFlattener:
             inputs=inputs,
             outputs=[],
             input_names=names,
+            texts=texts,
             in_structure=structure_json(self.method.in_spec),
             out_structure=structure_json(self.method.out_spec),
         )

@@ -334,6 +334,9 @@ class Plan:
     inputs: list[Value]
     outputs: list[Value]
     input_names: list[str]
+    texts: dict[int, str] = field(
+        default_factory=dict, kw_only=True
+    )  # inputs that are strings: null in the file
     in_structure: str
     out_structure: str
     mutations: list[Mutation] = field(default_factory=list)

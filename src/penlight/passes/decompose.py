@@ -87,6 +87,11 @@ class _Decomposer(TorchDispatchMode):
             return self.copy(node)
         if node.target is operator.getitem and isinstance(self.env[node.args[0]], (tuple, list)):  # type: ignore[index]
             return self.env[node.args[0]][node.args[1]]  # type: ignore[index]
+        if node.target is torch.ops.aten.item.default:
+            # Run again it would give another symbol than the one that later sizes have.
+            copied = self.copy(node)
+            copied.target = torch.ops.aten._local_scalar_dense.default
+            return copied
         if not isinstance(node.target, OpOverload) or self.keeps(node.target):
             return self.copy(node)
         args, kwargs = _plain(map_arg((node.args, node.kwargs), self.value))

@@ -11,6 +11,7 @@ from penlight.passes.assertions import remove_assertions
 from penlight.passes.base import Pass
 from penlight.passes.channels_last import keep_channels_last
 from penlight.passes.contiguous import resolve_layouts
+from penlight.passes.empties import replace_empty_results
 from penlight.passes.fold_batch_norm import fold_batch_norm
 from penlight.passes.fold_constants import fold_constants
 from penlight.passes.fuse_epilogues import fuse_epilogues
@@ -29,6 +30,7 @@ CORE: tuple[Pass, ...] = ()
 TO_EDGE: tuple[Pass, ...] = (remove_assertions, promote, resolve_layouts)
 
 EDGE: tuple[Pass, ...] = (
+    replace_empty_results,
     remove_no_ops,
     merge_views,
     remove_no_ops,

@@ -216,16 +216,16 @@ class TensorArgument:
 class NumberArgument:
     """Writes one argument that is a number, or None."""
 
-    __slots__ = ("method", "name", "tag", "value")
+    __slots__ = ("index", "method", "name", "tag", "value")
 
-    def __init__(self, tag: int, value: Value, name: str, method: LoadedMethod) -> None:
-        self.tag, self.value, self.name, self.method = tag, value, name, method
+    def __init__(self, tag: int, value: Value, name: str, method: LoadedMethod, index: int) -> None:
+        self.tag, self.value, self.name, self.method, self.index = tag, value, name, method, index
         value.tag = tag
 
     def set(self, given: Any) -> Any:
         """Describe `given` to the runtime."""
         if self.tag == NONE:
-            if given is not None:
+            if given is not None and not (isinstance(given, str) and given == self._text()):
                 raise self._error(given)
             return None
         if (
@@ -247,10 +247,17 @@ class NumberArgument:
             raise self._error(given)
         return None
 
+    def _text(self) -> str | None:
+        """The one string that can be given: what it was when the model was compiled."""
+        return self.method.text_of(self.index)
+
     def _error(self, given: Any) -> InvalidInput:
         self.method.name_inputs()
+        text = self._text() if self.tag == NONE else None
+        expected = _article(TAG_NAMES[self.tag]) if text is None else repr(text)
         return InvalidInput(
-            f"input {self.name} should be {_article(TAG_NAMES[self.tag])}",
+            f"input {self.name} should be {expected}"
+            + (", which the program was compiled for" if text is not None else ""),
             where=f"method {self.method.name}",
             got=f"{type(given).__name__} {given!r}"[:100],
         )

@@ -33,6 +33,12 @@ class DebugInfo:
         )
         return names if known else None
 
+    def text(self, method: str, index: int) -> str | None:
+        """What an input was that is a string, which a program can only be compiled for."""
+        texts = self._method(method).get("texts")
+        found = texts.get(str(index)) if isinstance(texts, dict) else None
+        return found if isinstance(found, str) else None
+
     def node(self, method: str, instruction: int) -> str | None:
         """Name of the graph node that an instruction was made of."""
         found = _item(self._method(method).get("nodes"), instruction)

@@ -75,7 +75,7 @@ class LoadedMethod:
             if isinstance(spec, TensorSpec):
                 self._arguments.append(TensorArgument(spec, value, self))
             else:
-                self._arguments.append(NumberArgument(tags[index], value, names[index], self))
+                self._arguments.append(NumberArgument(tags[index], value, names[index], self, index))
         self._count = len(self._arguments)
         self._setters = [argument.set for argument in self._arguments]
         # Positional leaves only: no containers to take apart.
@@ -127,6 +127,10 @@ class LoadedMethod:
                 spec.name = name
             elif isinstance(argument, NumberArgument):
                 argument.name = name
+
+    def text_of(self, index: int) -> str | None:
+        """What a string among the inputs has to be; None where it is not known or no string."""
+        return self._program.debug.text(self.name, index)
 
     def call_flat(self, leaves: Sequence[Any]) -> list[Any]:
         """Run with the inputs one after the other, without containers; outputs likewise."""

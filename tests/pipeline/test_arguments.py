@@ -1,0 +1,147 @@
+"""Arguments that are no tensors, methods besides forward, weights in a file of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.pipeline.running import check, compare
+from torch import nn
+from torch.export import Dim
+
+import penlight
+from penlight.errors import InvalidInput, UnboundedShape
+
+X = torch.randn(2, 4)
+
+
+def run(model: nn.Module, args: tuple[Any, ...], **options: Any) -> Any:
+    return penlight.load(penlight.compile(model.eval(), args, **options).to_bytes())
+
+
+class Repeat(nn.Module):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        return x * n + torch.arange(n).sum()
+
+
+@pytest.mark.parametrize("request_", [Dim("n", max=9), Dim.AUTO(max=9), Dim.DYNAMIC(max=9)])
+@pytest.mark.parametrize("by_name", [False, True])
+def test_dynamic_number(request_: Any, by_name: bool) -> None:
+    shapes: Any = {"x": None, "n": request_} if by_name else (None, request_)
+    model = run(Repeat(), (X, 3), dynamic_shapes=shapes)
+    for n in (3, 5, 9):
+        compare(model(X, n), Repeat()(X, n))
+
+
+def test_dynamic_number_without_bound() -> None:
+    with pytest.raises(UnboundedShape, match="int input 'n' is part of a size") as raised:
+        run(Repeat(), (X, 3), dynamic_shapes=(None, Dim.AUTO))
+    assert '{"n": torch.export.Dim.AUTO(max=...)}' in (raised.value.do or "")
+
+
+class Options(nn.Module):
+    def forward(
+        self, x: torch.Tensor, n: int, f: float, flag: bool, mode: str, none: Any = None
+    ) -> torch.Tensor:
+        return (x * f if mode == "times" else x / f) + n if flag and none is None else x
+
+
+def test_static_arguments_are_checked() -> None:
+    args = (X, 2, 0.5, True, "times", None)
+    model = run(Options(), args)
+    compare(model(*args), Options()(*args))
+    others = [(1, 3, "input 1 was fixed"), (2, 0.25, "input 2 was fixed"), (3, False, "input 3 was fixed"),
+              (4, "over", "input mode should be 'times', which the program was compiled for"),
+              (5, X, "input none should be None")]  # fmt: skip
+    for place, other, message in others:
+        with pytest.raises(InvalidInput, match=message):
+            model(*args[:place], other, *args[place + 1 :])
+
+
+class Coder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x)
+
+    def encode(self, x: torch.Tensor, *, scale: float = 2.0) -> torch.Tensor:
+        return self.forward(x) * scale
+
+    def twice(self, x: torch.Tensor) -> torch.Tensor:
+        return self(self(x))
+
+
+def test_methods_that_call_forward() -> None:
+    model = Coder().eval()
+    methods = {
+        "forward": (model, (X,)),
+        "encode": (model.encode, (X,), {"scale": 3.0}),
+        "twice": (model.twice, (X,)),
+    }
+    program = penlight.compile(methods)
+    assert "forward" not in vars(model)
+    alone = penlight.compile(model, (X,))
+    assert len(program.contents.constants) == len(alone.contents.constants), "weights are shared"
+    loaded = penlight.load(program.to_bytes())
+    compare(loaded["forward"](X), model(X))
+    compare(loaded["encode"](X, scale=3.0), model.encode(X, scale=3.0))
+    compare(loaded["twice"](X), model.twice(X))
+
+
+class Count(nn.Module):
+    def __init__(self, bounded: bool) -> None:
+        super().__init__()
+        self.bounded = bounded
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n = x.sum().item()
+        if self.bounded:
+            torch._check(n >= 0)
+            torch._check(n <= 20)
+        return torch.arange(n) * 2
+
+
+def test_size_that_is_a_value() -> None:
+    check(Count(True), (torch.tensor([2, 3]),), (torch.tensor([20, 0]),), (torch.tensor([0, 0]),))
+    with pytest.raises(UnboundedShape, match="dimension 0 of a result depends on values") as raised:
+        penlight.compile(Count(False), (torch.tensor([2, 3]),), target="portable")
+    assert "torch._check(n <= ...)" in (raised.value.do or "")
+    assert "test_arguments.py" in (raised.value.where or "")
+
+
+@pytest.mark.parametrize("which", [True, lambda name: "weight" in name])
+def test_external_weights(which: Any, tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 5)).eval()
+    x = torch.randn(2, 3, 4, 4)
+    program = penlight.compile(model, (x,), external=which)
+    program.save(tmp_path / "model.pte")
+    assert (len(program.contents.constants) > 1) == (which is not True), "what is not outside is inside"
+    with pytest.raises(InvalidInput, match="external data; none was given"):
+        penlight.load(tmp_path / "model.pte")(x)
+    loaded = penlight.load(tmp_path / "model.pte", data=tmp_path / "model.ptd")
+    np.testing.assert_allclose(loaded(x.numpy()), model(x).detach().numpy(), atol=1e-5)
+
+
+class Nothing(nn.Module):
+    def forward(self, x: torch.Tensor, e: torch.Tensor) -> Any:
+        return (
+            torch.cat([e, e], 1),
+            e + 1,
+            torch.cat([x, x[:0]]),
+            (e @ e.T.new_ones(4, 2)),
+            x[2:].sum(0),
+            e.sum(),
+        )
+
+
+def test_results_without_elements() -> None:
+    for target in ("cpu", "portable"):
+        edge = penlight.to_edge(penlight.export(Nothing(), (X, torch.zeros(0, 4))), target=target)
+        called = [str(n.target) for n in edge.methods["forward"].graph.nodes if n.op == "call_function"]
+        assert not [name for name in called if "cat" in name or "mm" in name], called
+    check(Nothing(), (X, torch.zeros(0, 4)))
