@@ -31,6 +31,11 @@ _SECTIONS = r"""
 #define PENLIGHT_SECTION(name) ".section .rodata." name ",\"a\",%progbits\n.type " name ", %object\n"
 #define PENLIGHT_END(name, size) ".size " PENLIGHT_SYMBOL(name) ", " size "\n.text\n"
 #endif
+#if defined(__wasm__)  // where every name of data has a size
+#define PENLIGHT_SIZE_OF_WASM(name, size) __asm__(".size " PENLIGHT_SYMBOL(name) ", " size "\n");
+#else
+#define PENLIGHT_SIZE_OF_WASM(name, size)
+#endif
 #define PENLIGHT_DATA(name, more, size, file)                                               \
   __asm__(PENLIGHT_SECTION(name) ".globl " PENLIGHT_SYMBOL(name) "\n.balign 64\n" more       \
           PENLIGHT_SYMBOL(name) ":\n.incbin \"" file "\"\n" PENLIGHT_END(name, size));
@@ -69,6 +74,7 @@ def models_source(models: Sequence[EmbeddedModel], libraries: Sequence[str]) -> 
         more = '""'
         if number == 0:  # under two names: bare programs have one model
             more = f'".globl " PENLIGHT_SYMBOL("{_PROGRAM}") "\\n" PENLIGHT_SYMBOL("{_PROGRAM}") ":\\n"'
+            lines.append(f'PENLIGHT_SIZE_OF_WASM("{_PROGRAM}", "{model.size}")')
         path = str(model.path).replace("\\", "/").replace('"', '\\\\\\"')
         lines.append(f'PENLIGHT_DATA("{name}", {more}, "{model.size}", "{path}")')
         lines.append(f'extern "C" const uint8_t {name}[];')
