@@ -176,7 +176,8 @@ class Importer {
 };
 
 // Takes down the sizes that a kernel gives its results, and stops it when it has given
-// all. Until then results have memory, for a kernel that writes one before the next.
+// all. Results have memory nevertheless: a kernel may write one before the next, or not
+// ask whether it could be resized.
 class SizingContext : public KernelContext {
  public:
   SizingContext(penlight::ScratchSource scratch, Message* message, size_t results)
@@ -196,9 +197,9 @@ class SizingContext : public KernelContext {
     impl.dim = static_cast<uint8_t>(sizes.size());
     for (size_t d = 0; d < sizes.size(); ++d) impl.sizes[d] = sizes[d];
     penlight::refresh_layout(impl);
-    if (first && --self.missing_ == 0) return false;
     impl.data = self.allocate_scratch(Tensor(&impl).nbytes() + 1, 64);
-    return impl.data != nullptr;
+    if (first) --self.missing_;
+    return impl.data != nullptr && self.missing_ > 0;
   }
 
   size_t missing_;

@@ -75,7 +75,9 @@ def build_plugin(source: Path | str, *, flags: Sequence[str] = (), compiler: str
 def _build(source: Path, root: Path, flags: tuple[str, ...], compiler: str | None, record: Path) -> Path:
     toolchain = find_toolchain(None, compiler=compiler)
     command = [*toolchain.cxx, *_target_flags(toolchain), *_COMPILE]
-    command += [f"-I{root / 'runtime' / 'include'}", *flags]
+    # Files written for ExecuTorch find their headers in the second folder.
+    folders = (root / "runtime" / "include", root / "runtime" / "compatible")
+    command += [*(f"-I{folder}" for folder in folders), *flags]
     identity = [_FORMAT, toolchain.label, *_COMPILE, *_target_flags(toolchain), *flags]
     support_source = root / "runtime" / "plugin" / "plugin.cpp"
     support = _folder() / f"core-{_digest([*identity, *_contents(_core_files(root))])[:24]}.o"

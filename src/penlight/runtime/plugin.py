@@ -68,10 +68,14 @@ def load_plugin(path: str | os.PathLike[str]) -> list[OperatorInfo]:
         what, where, got = [*error.value.decode(errors="replace").split("\n", 2), "", ""][:3]
         raise _ERRORS.get(status, NotSupported)(what, where=where or path, got=got or None)
     found = library.PluginOperator()
-    operators: list[OperatorInfo] = []
-    while lib.pl_describe_plugin(handle, len(operators), found) == 0:
-        operators.append(_info(found))
-    return operators
+    operators: dict[str, OperatorInfo] = {}
+    index = 0
+    while lib.pl_describe_plugin(handle, index, found) == 0:
+        info, index = _info(found), index + 1
+        # A function may be named twice, by its name alone and with its schema.
+        if info.name not in operators or operators[info.name].is_name_only:
+            operators[info.name] = info
+    return list(operators.values())
 
 
 def _info(found: library.PluginOperator) -> OperatorInfo:
