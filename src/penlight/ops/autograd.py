@@ -7,6 +7,7 @@ torch itself gives an operator without a formula a backward that warns and leave
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,8 @@ def register(library: torch.library.Library, op: OpOverload, signature: Signatur
         library.impl(name, _through(op, said.autograd_function), "Autograd", with_keyset=True)
     elif signature.written:
         library.impl(name, _changes_arguments(op, signature), "Autograd", with_keyset=True)
+    elif said.backward_function is None:
+        library.impl(name, _without_formula(op, signature), "Autograd", with_keyset=True)
     else:
         backward, setup = _formula(signature, said)
         torch.library.register_autograd(signature.qualified, backward, setup_context=setup, lib=library)
@@ -53,14 +56,9 @@ def no_gradient(name: str) -> NotSupported:
     )
 
 
-def _formula(signature: Signature, said: Operator) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
+def _formula(signature: Signature, said: Operator) -> tuple[Callable[..., Any], Callable[..., Any]]:
     function = said.backward_function
-    if function is None:
-
-        def refuse(ctx: Any, *grads: Any) -> Any:
-            raise no_gradient(signature.qualified)
-
-        return refuse, None
+    assert function is not None
     if said.setup_context is not None:
         return function, said.setup_context
     names = [argument.name for argument in signature.arguments]
@@ -113,6 +111,31 @@ class _NotDifferentiable(torch.autograd.Function):
         raise no_gradient(ctx.name)
 
 
+def _without_formula(op: OpOverload, signature: Signature) -> Callable[..., Any]:
+    """Runs in every call outside of inference mode, so it looks at as little as it can."""
+    below, redispatch = torch._C._after_autograd_keyset, op._handle.redispatch_boxed
+    is_enabled, name = torch.is_grad_enabled, signature.qualified
+    single = ("Tensor", "Tensor?")
+    plain = [i for i, a in enumerate(signature.arguments) if a.type in single and not a.keyword_only]
+    simple = len(plain) == len(signature.tensors)
+
+    def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_enabled():
+            needed = False
+            if simple:
+                for place in plain:
+                    if place < len(args) and args[place] is not None and args[place].requires_grad:
+                        needed = True
+            else:
+                needed = _any_requires_grad((args, kwargs))
+            if needed:
+                call = partial(redispatch, keyset & below, *args, **kwargs)
+                return _NotDifferentiable.apply(name, call, *_tensors((args, kwargs)))  # type: ignore[no-untyped-call]
+        return redispatch(keyset & below, *args, **kwargs)
+
+    return run
+
+
 def _changes_arguments(op: OpOverload, signature: Signature) -> Callable[..., Any]:
     places = [i for i, argument in enumerate(signature.arguments) if argument.written]
 
@@ -140,4 +163,13 @@ def _tensors(tree: Any) -> Sequence[torch.Tensor]:
 
 
 def _any_requires_grad(tree: Any) -> bool:
-    return any(tensor.requires_grad for tensor in _tensors(tree))
+    for item in tree:
+        if isinstance(item, torch.Tensor):
+            if item.requires_grad:
+                return True
+        elif isinstance(item, tuple | list) and item:
+            if _any_requires_grad(item):
+                return True
+        elif isinstance(item, dict) and item and _any_requires_grad(item.values()):
+            return True
+    return False

@@ -17,7 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from penlight.errors import InvalidInput, InvalidOperator, NotSupported, PenlightError
-from penlight.ops.shapes import ShapeRule, Spec
+from penlight.ops.shapes import ShapeRule, Spec, full_name
 from penlight.ops.signature import Argument, Signature
 from penlight.runtime import dtypes, library
 from penlight.runtime.kernels import kernel_shapes
@@ -45,6 +45,7 @@ class Kernel:
         letters: types of the arguments, results last (penlight/boxing.h).
         source: file and line that define it.
         rule: for the sizes of its results, if it has one.
+        checks: compare rule and kernel in every call (PENLIGHT_CHECK_OPS=1).
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Kernel:
         self.name, self.signature, self.letters = name, signature, letters
         self.source, self.rule = source, rule
         self._encoded = name.encode()
-        self._checks = bool(os.environ.get("PENLIGHT_CHECK_OPS"))
+        self.checks = bool(os.environ.get("PENLIGHT_CHECK_OPS"))
         self._defaults: dict[str, Any] = {}
 
     def learn_defaults(self, op: Any) -> None:
@@ -63,6 +64,25 @@ class Kernel:
             for argument in op._schema.arguments
             if argument.has_default_value()
         }
+
+    def fixed_dtypes(self) -> list[int | None] | None:
+        """Dtypes of the results by PyTorch's numbers, None for that of the first tensor.
+
+        Returns None when they depend on the call in another way.
+        """
+        if self.rule is None or not self.signature.outs:
+            return [None] * len(self.signature.outs)
+        first = self.signature.tensors[0].name if self.signature.tensors else ""
+        found: list[int | None] = []
+        for result in self.rule.results:
+            named = result.like or result.dtype
+            if named is None or named == first:
+                found.append(None)
+            elif any(argument.name == named for argument in self.signature.arguments):
+                return None
+            else:
+                found.append(_NUMBERS[getattr(torch, full_name(named))])
+        return found
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by name, in the schema's order; results that were given included."""
@@ -76,7 +96,7 @@ class Kernel:
         """The operator that returns new tensors."""
         arguments = self.bind(args, kwargs)
         specs = self.results(arguments)
-        if self._checks and self.rule is not None:
+        if self.checks and self.rule is not None:
             self.compare(arguments)
         outs = [_allocate(spec) for spec in specs]
         self.call(arguments, outs)

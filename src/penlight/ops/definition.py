@@ -7,6 +7,7 @@ be seen by eager mode alone.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -18,10 +19,16 @@ from penlight.ops import autograd
 from penlight.ops.calls import Kernel
 from penlight.ops.declared import Operator, declared
 from penlight.ops.shapes import Spec
+from penlight.runtime.torch_bridge import register_torch_operator
 
 
 class Definition:
-    """One kernel and its operators. `define` may be called once; `renew` puts another kernel in its place."""
+    """One kernel and its operators.
+
+    Attributes:
+        kernel: what computes it; another one takes its place when its file was edited.
+        bridged: is the functional form called without Python?
+    """
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -29,6 +36,7 @@ class Definition:
         self.library: torch.library.Library | None = None
         self.op: OpOverload | None = None
         self.out_op: OpOverload | None = None
+        self.bridged = False
 
     def define(self) -> None:
         """Make the operators.
@@ -50,17 +58,43 @@ class Definition:
         packet = getattr(getattr(torch.ops, signature.namespace), signature.name)
         self.op = getattr(packet, signature.overload or "default")
         self.kernel.learn_defaults(self.op)
-        name = schema.partition("(")[0]
-        library.impl(name, lambda *args, **kwargs: self.kernel.functional(*args, **kwargs), "CPU")
+        self._connect()
         torch.library.register_fake(signature.qualified, self.fake, lib=library)
         if signature.outs:
             self.out_op = getattr(packet, signature.out_overload)
-            out_name = f"{signature.name}.{signature.out_overload}"
-            library.impl(out_name, lambda *args, **kwargs: self.kernel.out(*args, **kwargs), "CPU")
             torch.library.register_fake(signature.kernel_name, self.fake_out, lib=library)
             autograd.register_out(library, self.out_op, signature)
         autograd.register(library, self.op, signature, self.said)
         self.said.changed = self.renew
+
+    def _connect(self) -> None:
+        """Let torch call the kernel: from C++ where that is possible, else through Python."""
+        assert self.library is not None
+        signature, kernel = self.kernel.signature, self.kernel
+        name = signature.functional().partition("(")[0]
+        dtypes = kernel.fixed_dtypes()
+        # With checks on, every call is compared with the rule; a list of results has no form there.
+        possible = not kernel.checks and not signature.out_list and dtypes is not None
+        self.bridged = possible and register_torch_operator(
+            kernel.name, signature.qualified, results=len(dtypes or ()), dtypes=dtypes
+        )
+        if not self.bridged:
+            self.library.impl(name, kernel.functional, "CPU")
+        if signature.outs:
+            # Sizes and dtypes of what is given are looked at in Python.
+            self.library.impl(f"{signature.name}.{signature.out_overload}", kernel.out, "CPU")
+
+    def replace(self, kernel: Kernel) -> None:
+        """Another kernel for the same operators: its file was built anew."""
+        before = self.kernel.signature
+        self.kernel = kernel
+        if self.op is not None and before == kernel.signature:
+            kernel.learn_defaults(self.op)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that a kernel is registered again is what is wanted
+                self._connect()
+        else:
+            self.renew()
 
     def renew(self) -> None:
         """Register what was said since: torch forgets what it knew of the operator."""

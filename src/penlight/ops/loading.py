@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Path_ = str | os.PathLike[str]
 _libraries: dict[str, Library] = {}  # by the file that was given
+_definitions: dict[str, Definition] = {}  # in torch, by kernel
 _ran: dict[Path, int] = {}  # .py files that were run for their declarations, and their age then
 
 
@@ -43,6 +44,8 @@ class Library:
         self.definitions: dict[str, Definition] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(self.definitions) == 1:
+            return next(iter(self.definitions.values())).op(*args, **kwargs)  # type: ignore[misc]
         if len(self.signatures) != 1:
             raise InvalidInput(
                 f"{self.source.name} has {len(self.signatures)} operators",
@@ -194,14 +197,18 @@ def _define(library: Library, rules: dict[str, ShapeRule], known: Library | None
     from penlight.ops.calls import Kernel
     from penlight.ops.definition import Definition
 
-    old = dict(known.definitions) if known is not None else {}
-    for definition in old.values():
-        definition.remove()
+    for name in set(known.definitions if known is not None else ()) - set(library.signatures):
+        _definitions.pop(name).remove()  # the edited file has it no more
     for info in library.operators:
         signature = library.signatures[info.name]
         kernel = Kernel(info.name, signature, info.signature, info.source, rules.get(info.name))
-        definition = Definition(kernel)
-        definition.define()
+        definition = _definitions.get(info.name)
+        if definition is None:
+            definition = Definition(kernel)
+            definition.define()
+            _definitions[info.name] = definition
+        else:
+            definition.replace(kernel)
         library.definitions[info.name] = definition
 
 

@@ -304,7 +304,7 @@ class _Evaluator:
             if value is not None:
                 return _dtype_of(value)
         elif name is not None:
-            return _DTYPES.get(name, name)
+            return full_name(name)
         for argument in self.rule.signature.tensors:
             value = self.arguments[argument.name]
             items = value if isinstance(value, (list, tuple)) else [value]
@@ -381,6 +381,11 @@ class _Evaluator:
         if name == "abs":
             return abs(values[0])
         return min(values) if name == "min" else max(values)
+
+
+def full_name(dtype: str) -> str:
+    """torch's name of a dtype."""
+    return _DTYPES.get(dtype, dtype)
 
 
 def same_size(a: Size, b: Size, what: str) -> bool:

@@ -34,6 +34,9 @@ def resolve_layouts(graph: Graph) -> int:
             if copy is not None:
                 node.target = copy
                 changed += 1
+            if node.target.namespace not in ("aten", "prims"):
+                node.meta["val"] = pytree.tree_map(contiguous, node.meta["val"])
+                continue  # an operator of the user means what it is given
             dropped = [name for name in _DROPPED if name in node.kwargs]
             if dropped:
                 node.kwargs = {name: value for name, value in node.kwargs.items() if name not in dropped}
