@@ -6,7 +6,9 @@
         "inputs": ["x"],                        names, for messages
         "nodes": ["conv2d", ...],               one for each instruction
         "lines": [[file, line, module], ...]    the same; indices into the lists above, null if unknown
-     }}}
+     }},
+     "operators": {"myop::linear.out": "linear.cpp"}   the user's, and the file to load for each
+    }
 
 It is a segment of its own, so that a runtime that does not ask for it never loads it.
 """
@@ -17,6 +19,7 @@ import json
 from typing import Any
 
 from penlight.ir.plan import Instruction, PlanProgram
+from penlight.kernels.table import default_table
 
 
 def debug_data(program: PlanProgram, sources: list[list[Instruction]]) -> bytes:
@@ -40,4 +43,14 @@ def debug_data(program: PlanProgram, sources: list[list[Instruction]]) -> bytes:
             "lines": lines,
         }
     root = {"version": 1, "files": list(files), "modules": list(modules), "methods": methods}
+    if own := _files_of_operators(program):
+        root["operators"] = own
     return json.dumps(root, separators=(",", ":")).encode()
+
+
+def _files_of_operators(program: PlanProgram) -> dict[str, str]:
+    """The user's operators that are called; their library is called after its file."""
+    table = default_table()
+    names = {call.op for plan in program.plans for call in plan.calls()}
+    rows = {name: table.rows(name, ()) for name in sorted(names)}
+    return {name: found[0].libraries[0] for name, found in rows.items() if found and found[0].libraries}
