@@ -54,6 +54,12 @@ class DebugInfo:
             return None
         return f"{file}:{entry[1]}" + (f" in {module}" if module else "")
 
+    def file_of(self, operator: str) -> str | None:
+        """The file that an operator of the user came from when the program was compiled."""
+        operators = self._root.get("operators")
+        found = operators.get(operator) if isinstance(operators, dict) else None
+        return found if isinstance(found, str) else None
+
     def _method(self, name: str) -> dict[str, Any]:
         methods = self._root.get("methods")
         found = methods.get(name) if isinstance(methods, dict) else None
