@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from penlight.errors import InvalidInput, MethodNotFound
+from penlight.errors import InvalidInput, MethodNotFound, NoKernel
 
 from . import library
 from .debug import KEY, DebugInfo
@@ -115,7 +115,7 @@ class LoadedProgram:
         """Prepare every method, so that whatever is wrong with one shows now."""
         with self._lock:
             status = self._library.pl_verify(self._handle, self._error, library.ERROR_SIZE)
-            library.check(status, self._error, self._where)
+            self._check(status)
 
     def reset(self) -> None:
         """Put the initial values of all state back."""
@@ -157,6 +157,19 @@ class LoadedProgram:
         if handle:
             self._library.pl_close(handle)
 
+    def _check(self, status: int) -> None:
+        """Raise what was reported; of a kernel that is missing, say which file has it."""
+        try:
+            library.check(status, self._error, self._where)
+        except NoKernel as error:
+            words = error.what.replace(",", " ").split()
+            file = next((file for word in words if "::" in word and (file := self.debug.file_of(word))), None)
+            if file is None:
+                raise
+            raise NoKernel(
+                error.what, where=self._where, do=f"load it before the program: penlight.ops.load({file!r})"
+            ) from None
+
     def _method_info(self, name: str) -> library.MethodInfo:
         info = library.MethodInfo()
         status = self._library.pl_describe_method(
@@ -179,7 +192,7 @@ class LoadedProgram:
         status = self._library.pl_load_method(
             self._handle, name.encode(), method, self._error, library.ERROR_SIZE
         )
-        library.check(status, self._error, self._where)
+        self._check(status)
         self._views_of_state = None
         return method.value or 0
 
