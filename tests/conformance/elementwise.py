@@ -295,6 +295,7 @@ OPS: list[Op] = [
     Op("aten::eye", [(3,), (0,)], special=False),
     Op("aten::arange", [(7,), (0,), (3.5,), (200,)], special=False),
     Op("aten::arange", [(7,), (3.5,)], kwargs={"dtype": torch.float32}, special=False),
+    Op("aten::arange.start", [(1, 9), (-0.5, 4.0), (5, 5)], special=False),
     Op("aten::arange.start_step", [(1, 9, 3), (9, 1, -2), (0.0, 1.0, 0.1), (5, 5, 1)], special=False),
     Op("aten::arange.start_step", [(1, 9, 3), (-4, 90, 1)], kwargs={"dtype": torch.int32}, special=False),
     *[

@@ -330,7 +330,12 @@ class MethodFlattener:
         variant = out_variant(op) or by_naming_rule(op)
         arguments = bind(parameters_of(op), node.args, node.kwargs)
         args = [
-            to_value(arguments[parameter.name], parameter, lambda n: self.value(n, env), self.scalar)
+            to_value(
+                arguments.get(parameter.name, parameter.default),  # which the functional form may not have
+                parameter,
+                lambda n: self.value(n, env),
+                self.scalar,
+            )
             for parameter in variant.parameters
         ]
         example = node.meta["val"]

@@ -52,10 +52,22 @@ def out_variant(op: OpOverload) -> OutVariant | None:
                 outs = [arg for arg in overload._schema.arguments if arg.is_out]
                 inputs = parameters_of(overload)
                 if outs and _same(inputs, functional, ignore=overlooked):
-                    names = tuple(arg.name for arg in outs)
-                    is_list = str(outs[0].real_type).startswith("List")
-                    return OutVariant(program_name(overload), inputs, names, is_list)
+                    return _variant(overload, inputs, outs)
+    # An overload may stand for two functional ones: arange.start_out has the step that arange.start has not.
+    wanted = _kinds(functional, _OPTIONS)
+    for packet in _packets(op):
+        for overload in _overloads(packet):
+            outs = [arg for arg in overload._schema.arguments if arg.is_out]
+            inputs = parameters_of(overload)
+            required = [parameter for parameter in inputs if not parameter.has_default]
+            if outs and _kinds(required) <= wanted <= _kinds(inputs):
+                return _variant(overload, inputs, outs)
     return None
+
+
+def _variant(overload: OpOverload, inputs: tuple[Parameter, ...], outs: list[Any]) -> OutVariant:
+    names = tuple(arg.name for arg in outs)
+    return OutVariant(program_name(overload), inputs, names, str(outs[0].real_type).startswith("List"))
 
 
 def by_naming_rule(op: OpOverload) -> OutVariant:
@@ -136,6 +148,9 @@ def parameters_of(op: OpOverload) -> tuple[Parameter, ...]:
 
 def _same(left: Iterable[Parameter], right: Iterable[Parameter], ignore: Iterable[str] = ()) -> bool:
     """Same names and types, whatever the order of keyword arguments."""
+    return _kinds(left, ignore) == _kinds(right, ignore)
+
+
+def _kinds(parameters: Iterable[Parameter], ignore: Iterable[str] = ()) -> set[tuple[str, str]]:
     ignored = set(ignore)
-    kinds = [{(p.name, p.type) for p in side if p.name not in ignored} for side in (left, right)]
-    return kinds[0] == kinds[1]
+    return {(parameter.name, parameter.type) for parameter in parameters if parameter.name not in ignored}
