@@ -487,5 +487,7 @@ def _static_views(twin: OpOverload, source: TensorValue, outs: list[TensorValue]
             if size != 1
         ):
             return []
-        views.append(View(source, out, int(result.storage_offset()) * out.dtype.itemsize))
+        # An empty part may be said to begin after the end of what it is part of.
+        start = int(result.storage_offset()) * out.dtype.itemsize if out.nbytes else 0
+        views.append(View(source, out, start))
     return views
