@@ -3,6 +3,7 @@
 // Three layouts of packed weights: panels (vector/product.cpp), one group after the
 // other; panels whose runs span the window's width, for few channels; and, where
 // every channel is a group of its own, taps of all channels (vector/depthwise.cpp).
+#include "image.h"
 #include "isa.h"
 #include "packed.h"
 
@@ -13,54 +14,35 @@ namespace {
 // Below this many channels a run of one column is too short to be worth its pointer.
 constexpr dim_t kSpanChannels = 32;
 
-struct Window {
-  dim_t outputs, taps[2], stride[2], padding[2], dilation[2], groups;
-  dim_t out[2];
+// What the arguments say, bounded so that a product of two numbers fits an address.
+struct Convolution {
+  Window window;
+  dim_t outputs, groups, out[2];
 };
 
-bool read_window(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> window, ArrayRef<int64_t> stride,
-                 ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, int64_t groups, Window& w) {
-  if (window.size() != 3 || stride.size() != 2 || padding.size() != 2 || dilation.size() != 2) {
-    ctx.fail(Status::InvalidArgument,
-             "conv2d_packed takes two numbers for each of stride, padding, dilation");
-    return false;
-  }
-  w.outputs = static_cast<dim_t>(window[0]);
-  w.groups = static_cast<dim_t>(groups);
-  const dim_t channels = input.size(1);
-  // Bounds keep every product of two of these within an address.
+bool read_arguments(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> window,
+                    ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
+                    int64_t groups, Convolution& c) {
   constexpr int64_t most = 1 << 24;
-  bool good = groups > 0 && groups <= most && window[0] > 0 && window[0] <= most && channels % groups == 0 &&
-              window[0] % groups == 0;
+  const dim_t channels = input.size(1);
+  bool good = window.size() == 3 && groups > 0 && groups <= most && window[0] > 0 && window[0] <= most &&
+              channels % groups == 0 && window[0] % groups == 0 &&
+              read_window({window.data() + 1, 2}, stride, padding, dilation, c.window);
   for (size_t d = 0; d < 2 && good; ++d) {
-    w.taps[d] = static_cast<dim_t>(window[d + 1]);
-    w.stride[d] = static_cast<dim_t>(stride[d]);
-    w.padding[d] = static_cast<dim_t>(padding[d]);
-    w.dilation[d] = static_cast<dim_t>(dilation[d]);
-    good = window[d + 1] > 0 && window[d + 1] <= most && stride[d] > 0 && stride[d] <= most &&
-           padding[d] >= 0 && padding[d] <= most && dilation[d] > 0 && dilation[d] <= most;
-    if (!good) break;
-    const int64_t room = static_cast<int64_t>(input.size(static_cast<dim_t>(d) + 2)) + 2 * padding[d] -
-                         dilation[d] * (window[d + 1] - 1) - 1;
+    const int64_t size = input.size(static_cast<dim_t>(d) + 2);
+    const int64_t room = size + 2 * c.window.padding[d] -
+                         c.window.dilation[d] * (int64_t{c.window.taps[d]} - 1) - 1;
     good = room >= 0;
-    w.out[d] = static_cast<dim_t>(room / stride[d] + 1);
+    c.out[d] = static_cast<dim_t>(room / c.window.stride[d] + 1);
   }
   if (!good) {
     ctx.fail(Status::InvalidArgument,
-             "conv2d_packed: window, stride, padding, dilation or groups do not fit "
-             "an input of {} channels",
+             "conv2d_packed: window, stride, padding, dilation or groups do not fit an input of {} channels",
              channels);
+    return false;
   }
-  return good;
-}
-
-bool is_channels_last(const Tensor& tensor) {
-  constexpr dim_t kInnermostFirst[] = {1, 3, 2, 0};
-  dim_t expected = 1;
-  for (const dim_t d : kInnermostFirst) {
-    if (tensor.size(d) > 1 && tensor.stride(d) != expected) return tensor.numel() == 0;
-    expected *= tensor.size(d);
-  }
+  c.outputs = static_cast<dim_t>(window[0]);
+  c.groups = static_cast<dim_t>(groups);
   return true;
 }
 
@@ -70,7 +52,7 @@ struct Fused {
   float low, high;
 };
 
-void run_depthwise(const Tensor& input, const Tensor& weight, const Window& w, const Fused& fused,
+void run_depthwise(const Tensor& input, const Tensor& weight, const Convolution& c, const Fused& fused,
                    Tensor& out) {
   Depthwise convolution{};
   convolution.input = input.const_data_ptr<float>();
@@ -81,56 +63,56 @@ void run_depthwise(const Tensor& input, const Tensor& weight, const Window& w, c
   convolution.batch = input.size(0);
   convolution.height = input.size(2);
   convolution.width = input.size(3);
-  convolution.out_height = w.out[0];
-  convolution.out_width = w.out[1];
-  convolution.taps_h = w.taps[0];
-  convolution.taps_w = w.taps[1];
-  convolution.stride_h = w.stride[0];
-  convolution.stride_w = w.stride[1];
-  convolution.pad_h = w.padding[0];
-  convolution.pad_w = w.padding[1];
-  convolution.dilation_h = w.dilation[0];
-  convolution.dilation_w = w.dilation[1];
-  convolution.last_row = convolution.batch * w.out[0];
+  convolution.out_height = c.out[0];
+  convolution.out_width = c.out[1];
+  convolution.taps_h = c.window.taps[0];
+  convolution.taps_w = c.window.taps[1];
+  convolution.stride_h = c.window.stride[0];
+  convolution.stride_w = c.window.stride[1];
+  convolution.pad_h = c.window.padding[0];
+  convolution.pad_w = c.window.padding[1];
+  convolution.dilation_h = c.window.dilation[0];
+  convolution.dilation_w = c.window.dilation[1];
+  convolution.last_row = convolution.batch * c.out[0];
   convolution.activation = fused.activation;
   convolution.low = fused.low;
   convolution.high = fused.high;
   routines().depthwise(convolution);
 }
 
-void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Window& w, bool span,
-                const Fused& fused, Tensor& out) {
-  const dim_t channels = input.size(1) / w.groups, outputs = w.outputs / w.groups;
+void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Convolution& c,
+                bool span, const Fused& fused, Tensor& out) {
+  const dim_t channels = input.size(1) / c.groups, outputs = c.outputs / c.groups;
   Product product{};
-  product.residual_pitch = product.output_pitch = w.outputs;
+  product.residual_pitch = product.output_pitch = c.outputs;
   product.outputs = outputs;
-  product.channels = span ? channels * w.taps[1] : channels;
-  product.last_row = input.size(0) * w.out[0] * w.out[1];
+  product.channels = span ? channels * c.window.taps[1] : channels;
+  product.last_row = input.size(0) * c.out[0] * c.out[1];
   product.last_panel = round_to_panel(outputs) / kPanel;
   product.activation = fused.activation;
   product.low = fused.low;
   product.high = fused.high;
   product.height = input.size(2);
   product.width = input.size(3);
-  product.out_height = w.out[0];
-  product.out_width = w.out[1];
+  product.out_height = c.out[0];
+  product.out_width = c.out[1];
   product.pixel = input.size(1);
-  product.taps_h = w.taps[0];
-  product.taps_w = span ? 1 : w.taps[1];
-  product.span_w = span ? w.taps[1] : 1;
-  product.stride_h = w.stride[0];
-  product.stride_w = w.stride[1];
-  product.pad_h = w.padding[0];
-  product.pad_w = w.padding[1];
-  product.dilation_h = w.dilation[0];
-  product.dilation_w = w.dilation[1];
+  product.taps_h = c.window.taps[0];
+  product.taps_w = span ? 1 : c.window.taps[1];
+  product.span_w = span ? c.window.taps[1] : 1;
+  product.stride_h = c.window.stride[0];
+  product.stride_w = c.window.stride[1];
+  product.pad_h = c.window.padding[0];
+  product.pad_w = c.window.padding[1];
+  product.dilation_h = c.window.dilation[0];
+  product.dilation_w = c.window.dilation[1];
   float* zeros = ctx.allocate_scratch_array<float>(static_cast<size_t>(product.channels));
   product.scratch = ctx.allocate_scratch(routines().product_scratch(product));
   if (!zeros || !product.scratch) return;
   for (dim_t i = 0; i < product.channels; ++i) zeros[i] = 0.0f;
   product.zeros = zeros;
   const dim_t packed = round_to_panel(outputs) * (1 + product.taps_h * product.taps_w * product.channels);
-  for (dim_t group = 0; group < w.groups; ++group) {
+  for (dim_t group = 0; group < c.groups; ++group) {
     product.input = input.const_data_ptr<float>() + group * channels;
     product.packed = weight.const_data_ptr<float>() + group * packed;
     product.residual = fused.residual ? fused.residual + group * outputs : nullptr;
@@ -150,22 +132,24 @@ Tensor& conv2d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
     ctx.fail(Status::InvalidArgument, "conv2d_packed takes a channels-last float32 image of 4 dimensions");
     return out;
   }
-  Window w{};
-  if (!read_window(ctx, input, window, stride, padding, dilation, groups, w)) return out;
-  const dim_t channels = input.size(1) / w.groups, outputs = w.outputs / w.groups;
-  const bool depthwise = w.groups > 1 && channels == 1 && outputs == 1;
-  const bool span = w.groups == 1 && channels < kSpanChannels && w.taps[1] > 1 && w.dilation[1] == 1;
+  Convolution c{};
+  if (!read_arguments(ctx, input, window, stride, padding, dilation, groups, c)) return out;
+  const dim_t channels = input.size(1) / c.groups, outputs = c.outputs / c.groups;
+  const bool depthwise = c.groups > 1 && channels == 1 && outputs == 1;
+  const bool span =
+      c.groups == 1 && channels < kSpanChannels && c.window.taps[1] > 1 && c.window.dilation[1] == 1;
   dim_t taps = 0, depth = 0, size = 0;
-  const bool fits = multiply_sizes(w.taps[0], w.taps[1], taps) && multiply_sizes(taps, channels, depth) &&
-                    packed_size(depthwise ? w.outputs : outputs, depth, size) &&
-                    (depthwise || multiply_sizes(size, w.groups, size));
+  const bool fits = multiply_sizes(c.window.taps[0], c.window.taps[1], taps) &&
+                    multiply_sizes(taps, channels, depth) &&
+                    packed_size(depthwise ? c.outputs : outputs, depth, size) &&
+                    (depthwise || multiply_sizes(size, c.groups, size));
   if (!fits) {
-    ctx.fail(Status::InvalidArgument, "conv2d_packed: a window of {} by {} is too large", w.taps[0],
-             w.taps[1]);
+    ctx.fail(Status::InvalidArgument, "conv2d_packed: a window of {} by {} is too large", c.window.taps[0],
+             c.window.taps[1]);
     return out;
   }
   if (!check_packed(ctx, weight, size) || !check_activation(ctx, activation)) return out;
-  const dim_t sizes[] = {input.size(0), w.outputs, w.out[0], w.out[1]};
+  const dim_t sizes[] = {input.size(0), c.outputs, c.out[0], c.out[1]};
   if (!ctx.resize(out, SizesRef(sizes, 4))) return out;
   if (!is_channels_last(out)) {
     ctx.fail(Status::InvalidArgument, "the result of conv2d_packed is channels-last");
@@ -176,9 +160,9 @@ Tensor& conv2d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
                        static_cast<Activation>(activation), static_cast<float>(low),
                        static_cast<float>(high)};
   if (depthwise) {
-    run_depthwise(input, weight, w, fused, out);
+    run_depthwise(input, weight, c, fused, out);
   } else {
-    run_groups(ctx, input, weight, w, span, fused, out);
+    run_groups(ctx, input, weight, c, span, fused, out);
   }
   return out;
 }

@@ -204,7 +204,7 @@ def to_edge(
     run(program, [*recipes.edge_for(whole), *extra["edge"]], report, verify)
     packed = packed_ops(default_table(), TARGETS[target])
     if packed is not None:
-        run(program, recipes.packed(packed.linear, packed.convolution), report, verify)
+        run(program, recipes.packed(packed.linear, packed.convolution, packed.max_pool), report, verify)
     for method in program.methods.values():
         method.graph_module.recompile()
     return program

@@ -22,7 +22,7 @@ from penlight.runtime.isa import INSTRUCTION_SETS, instruction_set, select_instr
 LIBRARIES = ("optimized", "portable")
 assert packed_ops(default_table(), LIBRARIES) and twins(default_table(), LIBRARIES)
 
-KERNELS = ("penlight::linear_packed.out", "penlight::conv2d_packed.out")
+KERNELS = ("penlight::linear_packed.out", "penlight::conv2d_packed.out", "penlight::max_pool2d.out")
 
 ACTIVATIONS = [
     lambda x: x,
@@ -118,6 +118,32 @@ def test_convolution(isa: str, case: tuple[object, ...]) -> None:
             numbers = [list(part) for part in ((outputs, *window), stride, padding, dilation)]
             args = [x, packed.tensor(), added, *numbers, groups, activation, -0.5, 0.75]
             close(run_op(op, args, {}, want.float(), "optimized")[0], want, math.prod(weight.shape[1:]))
+
+
+@pytest.mark.parametrize("sizes", [(1, 64, 12, 12), (2, 3, 5, 7), (1, 19, 1, 9), (0, 4, 8, 8)], ids=str)
+@pytest.mark.parametrize(
+    "window",
+    [
+        ([3, 3], [2, 2], [1, 1], [1, 1], False),
+        ([1, 2], [], [0, 1], [1, 1], True),
+        ([1, 3], [2, 3], [0, 0], [1, 2], True),
+        ([1], [1], [0], [1], False),
+    ],
+    ids=str,
+)
+def test_max_pool(isa: str, sizes: tuple[int, ...], window: tuple[object, ...]) -> None:
+    x = image(*sizes)
+    if x.numel():
+        flat = x.permute(0, 2, 3, 1).reshape(-1)
+        flat[::7], flat[::11] = math.nan, -math.inf
+        x = flat.reshape(sizes[0], *sizes[2:], sizes[1]).permute(0, 3, 1, 2)
+    op = overload_of("penlight::max_pool2d")
+    try:
+        want = op(x, *window)
+    except RuntimeError:
+        pytest.skip("ATen refuses: no output")
+    (got,) = run_op(op, [x, *window], {}, want, "optimized")
+    torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
 
 
 def test_special_values_come_through(isa: str) -> None:

@@ -74,6 +74,16 @@ struct Depthwise {
   float low, high;
 };
 
+// The largest of each window; sizes as of Depthwise.
+struct MaxPool {
+  const float* input;
+  float* output;
+  ptrdiff_t channels;
+  ptrdiff_t height, width, out_height, out_width;
+  ptrdiff_t taps_h, taps_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  ptrdiff_t first_row, last_row;  // of batch * out_height
+};
+
 // One head: softmax(query key^T * scale + mask) value, row-major, pitches in elements.
 struct Attention {
   const float* query;
@@ -98,6 +108,7 @@ struct Routines {
   void (*depthwise)(const Depthwise&);
   size_t (*attention_scratch)(const Attention&);
   void (*attention)(const Attention&);
+  void (*max_pool)(const MaxPool&);
 };
 
 }  // namespace penlight::optimized

@@ -1,4 +1,4 @@
-"""The operators over packed weights, made known to torch.
+"""The operators over packed weights and channels-last images, made known to torch.
 
 In eager mode they unpack what they are given and ask ATen, so that a graph with
 them can be run and compared after every pass; their kernels are in
@@ -23,19 +23,17 @@ from penlight.passes.packing import PANEL, unpack_panels
 
 @dataclass(frozen=True)
 class PackedOps:
-    """penlight::linear_packed and penlight::conv2d_packed."""
+    """penlight::linear_packed, penlight::conv2d_packed, penlight::max_pool2d."""
 
     linear: OpOverload
     convolution: OpOverload
+    max_pool: OpOverload
 
 
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
     """The operators, if `libraries` have kernels for them."""
-    rows = [table.rows(f"penlight::{name}.out", libraries) for name in ("linear_packed", "conv2d_packed")]
-    if not all(rows):
-        return None
-    linear, convolution = (_define(str(found[0].schema)) for found in rows)
-    return PackedOps(linear, convolution)
+    rows = [table.rows(f"penlight::{name}.out", libraries) for name in _MEANING]
+    return PackedOps(*(_define(str(found[0].schema)) for found in rows)) if all(rows) else None
 
 
 @cache
@@ -130,7 +128,14 @@ def _convolution_shape(
     )
 
 
+def _max_pool(x: Tensor, *args: Any) -> Tensor:
+    pooled: Tensor = functional.max_pool2d(x, *args)
+    return pooled.contiguous(memory_format=torch.channels_last)
+
+
+# In the order of PackedOps.
 _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "linear_packed": (_linear, _linear_shape),
     "conv2d_packed": (_convolution, _convolution_shape),
+    "max_pool2d": (_max_pool, _max_pool),
 }

@@ -2,7 +2,8 @@
 
 Convolutions over packed weights are surrounded by conversions. A conversion back
 to row-major order moves down past every operator that computes in either order,
-and where it meets one to channels-last, both go.
+and where it meets one to channels-last, both go. A signal of one dimension is an
+image of height 1, and is kept as one in the same way.
 
 Needs:  edge dialect.
 Keeps:  shapes, dtypes, values.
@@ -10,9 +11,12 @@ Keeps:  shapes, dtypes, values.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.passes.base import tensor_of
@@ -32,87 +36,143 @@ _ELEMENTWISE = {
 _IMAGES = {
     *(aten.avg_pool2d.default, aten.adaptive_avg_pool2d.default, aten.upsample_nearest2d.default),
     *(aten.upsample_bilinear2d.default, aten.constant_pad_nd.default, aten.cat.default),
-    aten.max_pool2d_with_indices.default,
 }
 # They read an image in any order, and what they give is no image.
 _READERS = {aten.mean.dim, aten.sum.dim_IntList, aten.amax.default, aten.amin.default}
 
+_squeeze, _unsqueeze = aten.squeeze_copy.dims, aten.unsqueeze_copy.default
+
 
 def to_channels_last(graph: Graph, x: Node) -> Node:
-    """Insert a copy of `x`, a node of 4 dimensions, in channels-last order."""
+    """Insert a copy of `x` in channels-last order; of 3 dimensions, it becomes an image of height 1."""
+    value: Any = tensor_of(x)
+    if value.dim() == 3:
+        image = graph.call_function(_unsqueeze, (x, 2))
+        with value.fake_mode:
+            image.meta = {
+                **x.meta,
+                "val": torch.empty((*value.shape[:2], 1, value.shape[2]), dtype=value.dtype),
+            }
+        x = image
     return _converted(graph, x, torch.channels_last, x)
 
 
-def to_contiguous(graph: Graph, x: Node, like: Node) -> Node:
-    """Insert a copy of `x` in row-major order; `like` is where it comes from in the model."""
-    return _converted(graph, x, torch.contiguous_format, like)
+def from_channels_last(graph: Graph, image: Node, like: Node) -> Node:
+    """Insert a copy of `image` in row-major order, with the dimensions of `like`, which it stands for."""
+    back = _converted(graph, image, torch.contiguous_format, like)
+    value: Any = tensor_of(like)
+    if value.dim() == 4:
+        return back
+    flat = graph.call_function(_squeeze, (back, [2]))
+    with value.fake_mode:
+        flat.meta = {**like.meta, "val": torch.empty(value.shape, dtype=value.dtype)}
+    return flat
 
 
-def keep_channels_last(graph: Graph) -> int:
-    """Move and merge conversions; return how many places changed."""
-    changed = 0
-    for node in list(graph.nodes):
-        if node.op != "call_function":
-            continue
-        if _is_to_channels_last(node):
-            source = _image_behind(node.args[0])
-            if source is not None:
-                node.replace_all_uses_with(source)
-                changed += 1
-        elif node.target in _READERS:
-            source = _image_behind(node.args[0])
-            if source is not None:
-                node.update_arg(0, source)
-                changed += 1
-        elif node.target in _ELEMENTWISE or node.target in _IMAGES:
-            changed += _move_down(graph, node)
-    return changed
+def channels_last_like(node: Node) -> torch.Tensor:
+    """The value of `node` as a channels-last image."""
+    value: Any = tensor_of(node)
+    sizes = value.shape if value.dim() == 4 else (*value.shape[:2], 1, value.shape[2])
+    with value.fake_mode:
+        return torch.empty(sizes, dtype=value.dtype).contiguous(memory_format=torch.channels_last)
+
+
+def keep_channels_last(max_pool: OpOverload) -> Callable[[Graph], int]:
+    """The pass that moves and merges conversions; `max_pool` pools images, without indices."""
+
+    def keep_channels_last(graph: Graph) -> int:
+        changed = 0
+        for node in list(graph.nodes):
+            if node.op != "call_function":
+                continue
+            if _is_to_channels_last(node):
+                source = _image_behind(node.args[0])
+                if source is not None:
+                    node.replace_all_uses_with(source)
+                    changed += 1
+            elif node.target in _READERS:
+                source = _image_behind(node.args[0])
+                if source is not None and tensor_of(node.args[0]).dim() == 4:  # type: ignore[union-attr]
+                    node.update_arg(0, source)
+                    changed += 1
+            elif node.target is aten.max_pool2d_with_indices.default:
+                changed += _pool(graph, node, max_pool)
+            elif node.target in _ELEMENTWISE or node.target in _IMAGES:
+                changed += _move_down(graph, node)
+        return changed
+
+    return keep_channels_last
+
+
+def _pool(graph: Graph, node: Node, op: OpOverload) -> int:
+    """Pool the image itself, if nobody wants the indices."""
+    image, users = _image_behind(node.args[0]), list(node.users)
+    wanted = [user for user in users if user.target is not operator.getitem or user.args[1] != 0]
+    if image is None or wanted or not users:
+        return 0
+    value = tensor_of(users[0])
+    if value is None or value.dim() != 4 or value.dtype != torch.float32:
+        return 0
+    window = [*node.args[1:], *_POOL_DEFAULTS[len(node.args) - 2 :]]
+    with graph.inserting_before(users[0]):
+        pooled = graph.call_function(op, (image, *window))
+        pooled.meta = {**users[0].meta, "val": channels_last_like(users[0])}
+        back = from_channels_last(graph, pooled, users[0])
+    for user in users:
+        user.replace_all_uses_with(back)
+        graph.erase_node(user)
+    graph.erase_node(node)
+    return 1
+
+
+# stride, padding, dilation, ceil_mode
+_POOL_DEFAULTS: tuple[Any, ...] = ([], [0, 0], [1, 1], False)
 
 
 def _move_down(graph: Graph, node: Node) -> int:
     """op(to_contiguous(x), ...) becomes to_contiguous(op(x, ...))."""
-    values = node.meta["val"] if isinstance(node.meta["val"], tuple | list) else [node.meta["val"]]
-    if any(not isinstance(value, torch.Tensor) or value.dim() != 4 for value in values):
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor) or value.dim() not in (3, 4):
+        return 0
+    if value.dim() == 3 and node.target not in _ELEMENTWISE:
         return 0
     replaced: dict[Node, Node] = {}
     for source in node.all_input_nodes:
         image = _image_behind(source)
         if image is not None:
+            if tensor_of(source).dim() != value.dim():  # type: ignore[union-attr]
+                return 0
             replaced[source] = image
-        elif not _any_order(source, values[0]):
+        elif not _any_order(source, value):
             return 0
     if not replaced:
         return 0
-    node.args = torch.fx.map_arg(node.args, lambda arg: replaced.get(arg, arg))
-    node.kwargs = torch.fx.map_arg(node.kwargs, lambda arg: replaced.get(arg, arg))
-    results = [node] if not isinstance(node.meta["val"], tuple | list) else list(node.users)
-    images = [_channels_last(value) for value in values]
-    node.meta["val"] = images[0] if results == [node] else tuple(images)
-    for result in results:
-        if result is not node:
-            result.meta["val"] = images[result.args[1]]  # type: ignore[index]
-        with graph.inserting_after(result):
-            back = _converted(graph, result, torch.contiguous_format, result)
-        result.replace_all_uses_with(back, delete_user_cb=lambda user, back=back: user is not back)  # type: ignore[misc]
+    with graph.inserting_before(node):
+        args = torch.fx.map_arg(node.args, lambda arg: replaced.get(arg, arg))
+        kwargs = torch.fx.map_arg(node.kwargs, lambda arg: replaced.get(arg, arg))
+        new = graph.call_function(node.target, args, kwargs)  # type: ignore[arg-type]
+        new.meta = {**node.meta, "val": channels_last_like(node)}
+        back = from_channels_last(graph, new, node)
+    node.replace_all_uses_with(back)
+    graph.erase_node(node)
     return 1
 
 
 def _any_order(source: Node, result: torch.Tensor) -> bool:
     """A number, a value for each channel, or one image pixel: the same bytes in either order."""
     value = tensor_of(source)
-    if value is None:
+    if value is None or (value.dim() < 3 and value.numel() == 1):
         return True
-    if value.dim() < 3:
-        return value.numel() == 1
-    tail = value.shape[-2:] if value.dim() in (3, 4) else ()
-    return len(tail) == 2 and all(isinstance(size, int) and size == 1 for size in tail)
+    if result.dim() == 3 or value.dim() not in (3, 4):
+        return False
+    return all(isinstance(size, int) and size == 1 for size in value.shape[-2:])
 
 
 def _converted(graph: Graph, x: Node, order: torch.memory_format, like: Node) -> Node:
     node = graph.call_function(aten.clone.default, (x,), {"memory_format": order})
     value: Any = tensor_of(x)
     if order is torch.channels_last:
-        image = _channels_last(value)
+        image = channels_last_like(x)
     else:
         with value.fake_mode:
             image = torch.empty(value.shape, dtype=value.dtype)
@@ -120,20 +180,22 @@ def _converted(graph: Graph, x: Node, order: torch.memory_format, like: Node) ->
     return node
 
 
-def _channels_last(value: Any) -> torch.Tensor:
-    with value.fake_mode:
-        return torch.empty(value.shape, dtype=value.dtype).contiguous(memory_format=torch.channels_last)
-
-
 def _is_to_channels_last(node: Node) -> bool:
     return node.target is aten.clone.default and node.kwargs.get("memory_format") is torch.channels_last
 
 
 def _image_behind(node: Any) -> Node | None:
-    """The channels-last image that `node` is a row-major copy of."""
-    if not isinstance(node, Node) or node.target is not aten.clone.default:
+    """The channels-last image that `node` is a row-major copy of, of 4 dimensions or as a signal of 3."""
+    if not isinstance(node, Node):
         return None
-    if node.kwargs.get("memory_format") is not torch.contiguous_format or not isinstance(node.args[0], Node):
+    if node.target is _squeeze and node.args[1] == [2]:
+        return _image_behind(node.args[0])
+    if node.target is _unsqueeze and node.args[1] == 2:
+        flat = node.args[0]
+        return _image_behind(flat) if isinstance(flat, Node) and flat.target is _squeeze else None
+    if node.target is not aten.clone.default or not isinstance(node.args[0], Node):
+        return None
+    if node.kwargs.get("memory_format") is not torch.contiguous_format:
         return None
     value = tensor_of(node)
     return node.args[0] if value is not None and value.dim() == 4 else None

@@ -1,4 +1,4 @@
-"""Put operators over packed weights in place of linear layers and 2-D convolutions.
+"""Put operators over packed weights in place of linear layers, 1-D and 2-D convolutions.
 
 Weights are laid out as kernels read them when the program is made, so that loading
 it is mapping the file. Convolutions compute on channels-last images: each gets a
@@ -21,7 +21,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.passes.base import tensor_of
-from penlight.passes.channels_last import to_channels_last, to_contiguous
+from penlight.passes.channels_last import channels_last_like, from_channels_last, to_channels_last
 from penlight.passes.constants import Constants
 from penlight.passes.packing import pack_depthwise, pack_panels
 
@@ -63,8 +63,10 @@ def _pack_linear(graph: Graph, constants: Constants, node: Node, op: OpOverload)
 def _pack_convolution(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> int:
     x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
     like = _packable(constants, x, weight, bias, node)
-    if like is None or like.dim() != 4 or transposed or not isinstance(groups, int):
+    if like is None or like.dim() not in (3, 4) or transposed or not isinstance(groups, int):
         return 0
+    if tensor_of(x).dim() != like.dim():  # type: ignore[union-attr]
+        return 0  # without a batch
     channels, outputs = like.shape[1], like.shape[0]
     if groups > 1 and channels == 1 and outputs == groups:
         name = _add(constants, weight, bias, pack_depthwise)
@@ -74,22 +76,14 @@ def _pack_convolution(graph: Graph, constants: Constants, node: Node, op: OpOver
         name = _add(constants, weight, bias, lambda w, b: pack_panels(w, b, groups))
     with graph.inserting_before(node):
         image = to_channels_last(graph, x)  # type: ignore[arg-type]
-        window = [outputs, *like.shape[2:]]
-        lists = [_pair(stride), _pair(padding), _pair(dilation)]
+        window = [outputs, *_pair(like.shape[2:], 1)]
+        lists = [_pair(stride, 1), _pair(padding, 0), _pair(dilation, 1)]
         new = graph.call_function(op, (image, name, None, window, *lists, groups, 0, 0.0, 0.0))
-        new.meta = {**node.meta, "val": image_like(node)}
-        back = to_contiguous(graph, new, node)
+        new.meta = {**node.meta, "val": channels_last_like(node)}
+        back = from_channels_last(graph, new, node)
     node.replace_all_uses_with(back)
     graph.erase_node(node)
     return 1
-
-
-def image_like(node: Node) -> torch.Tensor:
-    """The channels-last form of a node's value."""
-    value = tensor_of(node)
-    assert value is not None
-    with value.fake_mode:  # type: ignore[attr-defined]
-        return torch.empty(value.shape, dtype=value.dtype).contiguous(memory_format=torch.channels_last)
 
 
 def _packable(constants: Constants, x: Any, weight: Any, bias: Any, node: Node) -> torch.Tensor | None:
@@ -112,5 +106,6 @@ def _add(constants: Constants, weight: Any, bias: Any, pack: Callable[..., Any])
     return constants.add(name, pack(constants.derived(weight), constants.get(bias)))
 
 
-def _pair(numbers: Any) -> list[Any]:
-    return list(numbers) if len(numbers) == 2 else [numbers[0], numbers[0]]
+def _pair(numbers: Any, first: int) -> list[Any]:
+    """One number for each direction of an image; a signal has none for its height."""
+    return list(numbers) if len(numbers) == 2 else [first, numbers[0]]

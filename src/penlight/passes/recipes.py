@@ -47,11 +47,11 @@ def edge_for(whole: Mapping[OpOverload, OpOverload]) -> tuple[Pass, ...]:
     return EDGE if rms_norm is None else (*EDGE, fuse_rms_norm(rms_norm))
 
 
-def packed(linear: OpOverload, convolution: OpOverload) -> tuple[Pass, ...]:
-    """Layers become `linear` and `convolution`, the operators over packed weights."""
+def packed(linear: OpOverload, convolution: OpOverload, max_pool: OpOverload) -> tuple[Pass, ...]:
+    """Layers become `linear` and `convolution`, over packed weights; images stay channels-last."""
     return (
         pack_weights(linear, convolution),
-        keep_channels_last,
+        keep_channels_last(max_pool),
         fuse_epilogues(linear, convolution),
         merge_subexpressions,
     )

@@ -1,0 +1,41 @@
+// Channels-last images and the windows that pass over them.
+#pragma once
+
+#include <penlight/kernel.h>
+
+namespace penlight::optimized {
+
+inline bool is_channels_last(const Tensor& tensor) {
+  constexpr dim_t kInnermostFirst[] = {1, 3, 2, 0};
+  dim_t expected = 1;
+  for (const dim_t d : kInnermostFirst) {
+    if (tensor.size(d) > 1 && tensor.stride(d) != expected) return tensor.numel() == 0;
+    expected *= tensor.size(d);
+  }
+  return true;
+}
+
+// A window's sizes in the two directions of an image.
+struct Window {
+  dim_t taps[2], stride[2], padding[2], dilation[2];
+};
+
+// Reads and bounds what a program says of a window: one number for both directions or one
+// for each. A product of two of them then fits an address.
+inline bool read_window(ArrayRef<int64_t> taps, ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
+                        ArrayRef<int64_t> dilation, Window& window) {
+  constexpr int64_t most = 1 << 24;
+  const auto read = [](ArrayRef<int64_t> from, int64_t least, dim_t(&to)[2]) {
+    if (from.size() != 1 && from.size() != 2) return false;
+    for (size_t d = 0; d < 2; ++d) {
+      const int64_t value = from[from.size() == 1 ? 0 : d];
+      if (value < least || value > most) return false;
+      to[d] = static_cast<dim_t>(value);
+    }
+    return true;
+  };
+  return read(taps, 1, window.taps) && read(stride, 1, window.stride) && read(padding, 0, window.padding) &&
+         read(dilation, 1, window.dilation);
+}
+
+}  // namespace penlight::optimized

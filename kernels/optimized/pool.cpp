@@ -1,0 +1,69 @@
+// Max pooling over channels-last images, without the places of the maxima.
+#include "image.h"
+#include "isa.h"
+
+namespace penlight::optimized {
+
+namespace {
+
+// Outputs along one direction; a window that ceil_mode adds begins inside the padded input.
+int64_t pooled_size(int64_t size, const Window& w, size_t d, bool ceil_mode) {
+  const int64_t room = size + 2 * w.padding[d] - w.dilation[d] * (int64_t{w.taps[d]} - 1) - 1;
+  if (room < 0 && !(ceil_mode && room > -int64_t{w.stride[d]})) return -1;
+  int64_t out = (room + (ceil_mode ? w.stride[d] - 1 : 0)) / w.stride[d] + 1;
+  if (ceil_mode && (out - 1) * w.stride[d] >= size + w.padding[d]) --out;
+  return out;
+}
+
+}  // namespace
+
+Tensor& max_pool2d_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> kernel_size,
+                       ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
+                       bool ceil_mode, Tensor& out) {
+  if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float ||
+      input.dim() != 4 || !is_channels_last(input)) {
+    ctx.fail(Status::InvalidArgument, "max_pool2d takes a channels-last float32 image of 4 dimensions");
+    return out;
+  }
+  Window w{};
+  int64_t size[2] = {-1, -1};
+  if (read_window(kernel_size, stride.empty() ? kernel_size : stride, padding, dilation, w)) {
+    for (size_t d = 0; d < 2; ++d) {
+      size[d] = pooled_size(input.size(static_cast<dim_t>(d) + 2), w, d, ceil_mode);
+    }
+  }
+  if (size[0] < 1 || size[1] < 1) {
+    ctx.fail(Status::InvalidArgument, "max_pool2d: the window does not fit an input of {} by {}",
+             input.size(2), input.size(3));
+    return out;
+  }
+  const dim_t sizes[] = {input.size(0), input.size(1), static_cast<dim_t>(size[0]),
+                         static_cast<dim_t>(size[1])};
+  if (!ctx.resize(out, SizesRef(sizes, 4))) return out;
+  if (!is_channels_last(out)) {
+    ctx.fail(Status::InvalidArgument, "the result of max_pool2d is channels-last");
+    return out;
+  }
+  if (out.numel() == 0) return out;
+  MaxPool pool{};
+  pool.input = input.const_data_ptr<float>();
+  pool.output = out.mutable_data_ptr<float>();
+  pool.channels = input.size(1);
+  pool.height = input.size(2);
+  pool.width = input.size(3);
+  pool.out_height = sizes[2];
+  pool.out_width = sizes[3];
+  pool.taps_h = w.taps[0];
+  pool.taps_w = w.taps[1];
+  pool.stride_h = w.stride[0];
+  pool.stride_w = w.stride[1];
+  pool.pad_h = w.padding[0];
+  pool.pad_w = w.padding[1];
+  pool.dilation_h = w.dilation[0];
+  pool.dilation_w = w.dilation[1];
+  pool.last_row = input.size(0) * sizes[2];
+  routines().max_pool(pool);
+  return out;
+}
+
+}  // namespace penlight::optimized

@@ -1,0 +1,224 @@
+"""What the default target makes of layers: packed weights, fused epilogues, images kept channels-last."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+from torch.nn import functional
+
+import penlight
+from penlight.pipeline import export, to_edge
+
+
+def operators(model: nn.Module, args: tuple[torch.Tensor, ...]) -> Counter[str]:
+    graph = to_edge(export(model, args)).methods["forward"].graph
+    return Counter(
+        str(node.target).removesuffix(".default").split(".", 1)[1]
+        for node in graph.nodes
+        if node.op == "call_function" and "." in str(node.target)
+    )
+
+
+def check(model: nn.Module, *args: torch.Tensor, **options: object) -> None:
+    """Runs as in eager, on fresh inputs."""
+    model.eval()
+    program = penlight.load(penlight.compile(model, args, **options).to_bytes())
+    fresh = [torch.randn_like(arg) for arg in args]
+    with torch.no_grad():
+        torch.testing.assert_close(program(*fresh), model(*fresh), rtol=1e-4, atol=1e-5)
+
+
+def compiled_once(model: nn.Module, *args: torch.Tensor) -> Counter[str]:
+    check(model, *args)
+    return operators(model.eval(), args)
+
+
+class Bottleneck(nn.Module):
+    """Residual blocks with every piece that an image network has between convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+        )
+        self.narrow = nn.Conv2d(16, 8, 1)
+        self.deep = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.wide = nn.Conv2d(8, 16, 1)
+        self.gate = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1), nn.Conv2d(16, 4, 1), nn.ReLU(), nn.Conv2d(4, 16, 1), nn.Hardsigmoid()
+        )
+        self.head = nn.Linear(32, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.stem(x)
+        y = functional.relu6(self.deep(functional.hardswish(self.narrow(x))))
+        y = functional.relu(self.wide(y) + x)
+        y = y * self.gate(y)
+        return self.head(torch.cat([x, y], 1).mean((2, 3)))
+
+
+def test_images_stay_channels_last() -> None:
+    found = compiled_once(Bottleneck(), torch.randn(2, 3, 32, 36))
+    assert found["conv2d_packed"] == 6 and found["linear_packed"] == 1 and found["max_pool2d"] == 1
+    assert found["clone"] == 1, "one conversion, of the input"
+    assert not {name for name in found if "relu" in name or "hardswish" in name or "add" in name}, "fused"
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [
+        *(nn.ReLU(), nn.ReLU6(), nn.Hardtanh(-0.5, 0.25), nn.Sigmoid(), nn.Tanh(), nn.SiLU(), nn.GELU()),
+        *(nn.GELU("tanh"), nn.Hardsigmoid(), nn.Hardswish(), nn.LeakyReLU(0.2)),
+    ],
+    ids=str,
+)
+def test_activations_are_fused(activation: nn.Module) -> None:
+    found = compiled_once(nn.Sequential(nn.Linear(7, 20), activation), torch.randn(3, 7))
+    assert found == {"linear_packed": 1}
+    found = compiled_once(nn.Sequential(nn.Conv2d(4, 20, 3), activation), torch.randn(1, 4, 6, 6))
+    assert found == {"conv2d_packed": 1, "clone": 2}
+
+
+class Clamps(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = functional.linear(x, torch.eye(8))
+        return y.clamp(min=0.1), functional.linear(x, -torch.eye(8)).clamp(max=0.1), x.clamp(-0.2, 0.2)
+
+
+def test_clamps_with_one_bound() -> None:
+    check(Clamps(), torch.randn(2, 8))
+
+
+class Shared(nn.Module):
+    """The sum is used twice, the weight three times: nothing may be taken into the layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = self.layer(x)
+        z = self.layer(y) + y
+        return y, z, functional.relu(z) * self.layer.weight.sum(), z + z
+
+
+def test_values_with_several_users() -> None:
+    check(Shared(), torch.randn(2, 8))
+
+
+class Tied(nn.Module):
+    """A language model whose last layer is its embedding: once in the file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(100, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.embedding(x.abs().clamp(max=3).long())
+        return functional.linear(hidden, self.embedding.weight)
+
+
+def test_tied_weights_are_not_doubled() -> None:
+    check(Tied(), torch.randn(1, 5))
+    size = len(penlight.compile(Tied(), (torch.randn(1, 5),)).to_bytes())
+    assert size < 2 * 100 * 64 * 4
+
+
+class Signal(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(1, 12, 16, stride=4, padding=6)
+        self.second = nn.Conv1d(12, 24, 3, dilation=2, padding=2)
+        self.third = nn.Conv1d(12, 24, 1)
+        self.norm = nn.BatchNorm1d(24)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = functional.gelu(self.first(x))
+        y = functional.relu(self.norm(self.second(x)) + self.third(x))
+        return functional.max_pool1d(y, 2)
+
+
+def test_signals_are_images_of_height_one() -> None:
+    found = compiled_once(Signal(), torch.randn(2, 1, 200))
+    assert found["conv2d_packed"] == 3 and found["gelu"] + found["relu"] + found["add.Tensor"] == 0
+
+
+def test_image_without_a_batch() -> None:
+    check(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3)), torch.randn(3, 9, 9))
+    check(nn.Sequential(nn.Conv1d(3, 8, 3), nn.ReLU()), torch.randn(3, 9))
+
+
+def test_one_channel_and_one_pixel() -> None:
+    """Layouts that are row-major and channels-last at once."""
+    check(
+        nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 1, 3)), torch.randn(1, 1, 9, 9)
+    )
+    check(
+        nn.Sequential(nn.Conv2d(8, 4, 1), nn.ReLU(), nn.Conv2d(4, 6, 1, padding=1)), torch.randn(2, 8, 1, 1)
+    )
+
+
+def test_channels_last_input_is_not_converted() -> None:
+    x = torch.randn(1, 3, 8, 8).contiguous(memory_format=torch.channels_last)
+    model = nn.Conv2d(3, 8, 3)
+    program = penlight.load(penlight.compile(model, (x,)).to_bytes())
+    torch.testing.assert_close(program(x), model(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch, side", [(1, 8), (3, 17), (4, 32)])
+def test_dynamic_images(batch: int, side: int) -> None:
+    model = Bottleneck().eval()
+    sizes = {0: Dim("batch", max=4), 2: Dim("height", min=8, max=32)}
+    x = torch.randn(2, 3, 16, 36)
+    program = penlight.load(penlight.compile(model, (x,), dynamic_shapes=({**sizes},)).to_bytes())
+    fresh = torch.randn(batch, 3, side, 36)
+    with torch.no_grad():
+        torch.testing.assert_close(program(fresh), model(fresh), rtol=1e-4, atol=1e-5)
+
+
+def test_dynamic_signals() -> None:
+    model = nn.Sequential(
+        nn.Conv1d(1, 12, 16, 4, 6), nn.ReLU(), nn.Conv1d(12, 5, 3, padding=2, dilation=2)
+    ).eval()
+    options = {"dynamic_shapes": ({2: Dim("time", min=64, max=400)},)}
+    program = penlight.load(penlight.compile(model, (torch.randn(2, 1, 200),), **options).to_bytes())
+    for length in (64, 133, 400):
+        fresh = torch.randn(2, 1, length)
+        with torch.no_grad():
+            torch.testing.assert_close(program(fresh), model(fresh), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_grouped_convolution(groups: int) -> None:
+    check(nn.Conv2d(16, 32, 3, padding=1, groups=groups), torch.randn(2, 16, 9, 9))
+    check(nn.Conv2d(16, 4 * groups, 3, padding=1, groups=groups, bias=False), torch.randn(2, 16, 9, 9))
+
+
+class Decoder(nn.Module):
+    """Upsampling, padding, concatenation across a skip, transposed convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(4, 8, 3, 2, 1)
+        self.up = nn.ConvTranspose2d(8, 8, 2, 2)
+        self.last = nn.Conv2d(20, 3, 3)
+        self.slope = nn.PReLU(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.slope(self.down(x))
+        parts = [x, self.up(y), functional.interpolate(y, scale_factor=2, mode="bilinear")]
+        z = functional.pad(torch.cat(parts, 1), (1, 1, 0, 2))
+        return functional.leaky_relu(self.last(z), 0.1) - functional.avg_pool2d(z, 3, 1)[:, :3]
+
+
+def test_decoder() -> None:
+    check(Decoder(), torch.randn(1, 4, 12, 14))
+
+
+def test_portable_programs_have_none_of_this() -> None:
+    program = penlight.compile(Bottleneck().eval(), (torch.randn(1, 3, 32, 32),), target="portable")
+    assert b"penlight::" not in program.to_bytes()
