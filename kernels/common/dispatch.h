@@ -3,7 +3,15 @@
 
 #include <penlight/kernel.h>
 
+// PENLIGHT_SMALL=1: one way through each kernel, the smallest, where there are faster
+// ones beside it. For boards whose flash counts for more than time.
+#ifndef PENLIGHT_SMALL
+#define PENLIGHT_SMALL 0
+#endif
+
 namespace penlight {
+
+constexpr bool kSmallCode = PENLIGHT_SMALL != 0;
 
 // The type sums and products of T are made in: float for 16-bit floats, int64
 // for integers (wrap-around modulo a power of two survives the narrowing store).

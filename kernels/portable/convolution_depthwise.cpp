@@ -85,7 +85,8 @@ void convolve_row(const ConvShape& shape, const ConvPass& pass, const RowTap<S>*
     if (taps[t].delta > highest) highest = taps[t].delta;
   }
   const bool pairs = step == 2 && pass.input_step[2] == 2 && same_type<S, float>;
-  const bool vectors = spacing == 1 && count > 0 && (pairs || (step == 1 && pass.input_step[2] == 1));
+  const bool vectors =
+      !kSmallCode && spacing == 1 && count > 0 && (pairs || (step == 1 && pass.input_step[2] == 1));
   dim_t w = 0;
   if (vectors) {
     // Pairs read one element more than they use.
@@ -203,7 +204,7 @@ void convolve_channels_last(KernelContext& ctx, const ConvShape& shape, const Co
 bool convolve_depthwise(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass) {
   dispatch<Real>(ctx, shape.dtype, [&](auto tag) {
     using S = typename decltype(tag)::type;
-    if (shape.groups > 1 && shape.input_channel == 1 && shape.output_channel == 1) {
+    if (!kSmallCode && shape.groups > 1 && shape.input_channel == 1 && shape.output_channel == 1) {
       convolve_channels_last<S>(ctx, shape, pass);
       return;
     }

@@ -70,7 +70,7 @@ void multiply_complex(dim_t m, dim_t n, dim_t k, const MatrixView& a, const Matr
 
 void multiply(KernelContext& ctx, dim_t m, dim_t n, dim_t k, MatrixView a, MatrixView b, Epilogue epilogue,
               Tensor& out, dim_t out_row, dim_t out_column, Batch batch) {
-  if (is_complex(out.dtype())) {
+  if (kComplexSelected && is_complex(out.dtype())) {
     const dim_t item = static_cast<dim_t>(out.element_size());
     const auto step = [item](const void* data, dim_t i, dim_t stride) {
       return data ? static_cast<const char*>(data) + i * stride * item : nullptr;
@@ -287,7 +287,7 @@ Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight
     return offset;
   };
   MatrixView a = {input.const_data_ptr(), in_row, input.stride(-1)};
-  if (is_complex(out.dtype())) {
+  if (kComplexSelected && is_complex(out.dtype())) {
     const dim_t item = static_cast<dim_t>(out.element_size());
     for (dim_t batch = 0; batch < batches; ++batch) {
       a.data = input.const_data_ptr<char>() + offset_of(input, batch) * item;

@@ -58,8 +58,9 @@ void store_product(const void* result, const Compute<S>* tile, dim_t ld, dim_t m
   }
 }
 
+// Whether products with few rows or columns have a way of their own.
 template <class S>
-constexpr bool kFloating = !same_type<Compute<S>, int64_t>;
+constexpr bool kHasSkinny = !kSmallCode && !same_type<Compute<S>, int64_t>;
 
 }  // namespace
 
@@ -71,7 +72,7 @@ bool Product<S>::prepare(KernelContext& ctx, dim_t m, dim_t n, dim_t k, const Ma
   k_ = k;
   skinny_ = swapped_ = false;
   if (m == 0 || n == 0) return true;
-  if constexpr (kFloating<S>) {
+  if constexpr (kHasSkinny<S>) {
     const bool few_rows = m <= kSkinnyRows && (b.row == 1 || b.column == 1 || k <= 1);
     const bool few_columns = n <= kSkinnyRows && (a.row == 1 || a.column == 1 || k <= 1);
     skinny_ = few_rows || few_columns;
@@ -98,7 +99,7 @@ void Product<S>::run(const MatrixView& a, const MatrixView& b, const Epilogue& e
                        beta, addend,  epilogue.addend.row, epilogue.addend.column};
   const StridedOperand rows = {a.data, a.row, a.column};
   const StridedOperand columns = {b.data, b.column, b.row};
-  if constexpr (kFloating<S>) {
+  if constexpr (kHasSkinny<S>) {
     if (skinny_ && swapped_) {
       to.row = out_column;
       to.column = out_row;

@@ -25,7 +25,7 @@ from penlight.build.objects import Unit, compile_units
 from penlight.build.select import Selection, select_from_contents
 from penlight.build.size import Root, SizeReport, report_sizes
 from penlight.build.sources import SourceTree, mask_of, needed_files
-from penlight.build.table import LibraryTable, tables_for
+from penlight.build.table import LibraryTable, prims_header, tables_for
 from penlight.build.targets import HOST, Target
 from penlight.build.toolchain import Toolchain, find_toolchain, source_root
 from penlight.errors import FileMissing, InvalidInput, NoKernel, NotSupported, OutOfMemory
@@ -106,7 +106,7 @@ def build(options: BuildOptions) -> Built:
     name = embed.identifier(options.name or (models[0].name if models else "penlight_kernels"))
 
     with tempfile.TemporaryDirectory(prefix="penlight-build-") as folder:
-        job = _Job(options, toolchain, tree, tables, models, name, Path(folder).resolve())
+        job = _Job(options, toolchain, tree, tables, used.prims, models, name, Path(folder).resolve())
         files, objects = job.library() if options.library else job.program()
         groups = {path: job.group_of(source) for path, source in objects.items()}
         sizes = report_sizes(job.unstripped, files[0], groups, job.roots())
@@ -131,16 +131,19 @@ class _Job:
         toolchain: Toolchain,
         tree: SourceTree,
         tables: list[LibraryTable],
+        prims: set[str],
         models: list[EmbeddedModel],
         name: str,
         folder: Path,
     ) -> None:
         self.options, self.toolchain, self.tree, self.tables = options, toolchain, tree, tables
-        self.models, self.name, self.folder = models, name, folder
+        self.prims, self.models, self.name, self.folder = prims, models, name, folder
         self.masks: dict[Path, frozenset[DType]] = {}
         self.compiled = 0
         self.unstripped = folder / "whole"
         self.defines = (f"PENLIGHT_MESSAGES={int(options.messages)}", "PENLIGHT_TRACE=0")
+        # On a board flash is short: kernels have one way through them unless speed is asked for.
+        self.small = bool(toolchain.target.memory) and options.optimize in ("-Os", "-Oz")
 
     def program(self) -> tuple[list[Path], dict[Path, Path]]:
         """A program; returns its files, and the source of each object."""
@@ -221,7 +224,16 @@ class _Job:
         ]
 
     def _core(self) -> list[Unit]:
-        return [self._unit(path) for path in self.tree.runtime()]
+        units = [self._unit(path) for path in self.tree.runtime()]
+        if not self.models:
+            return units
+        # Of the operators that the runtime computes itself those that the programs use.
+        at = next(number for number, unit in enumerate(units) if unit.source.name == "prims.cpp")
+        header = self._write("selected_prims.h", prims_header(self.tree, units[at].source, self.prims))
+        define = 'PENLIGHT_PRIMS_FILE="selected_prims.h"'
+        prims = self._unit(units[at].source, define)
+        units[at] = replace(prims, includes=(*prims.includes, self.folder), also=(header,))
+        return units
 
     def _kernels(self) -> list[Unit]:
         chosen: dict[Path, set[DType]] = {}
@@ -233,9 +245,13 @@ class _Job:
             self._write(f"{table.library}_table.cpp", table.render(self.masks)) for table in self.tables
         ]
         return [
-            *(self._unit(path, f"PENLIGHT_DTYPES={mask_of(mask):#x}u") for path, mask in self.masks.items()),
+            *(self._kernel(path, mask) for path, mask in self.masks.items()),
             *(self._unit(path) for path in tables),
         ]
+
+    def _kernel(self, path: Path, dtypes: frozenset[DType]) -> Unit:
+        small = ("PENLIGHT_SMALL=1",) if self.small else ()
+        return self._unit(path, f"PENLIGHT_DTYPES={mask_of(dtypes):#x}u", *small)
 
     def _generated(self) -> list[Unit]:
         text = embed.models_source(self.models, [table.library for table in self.tables])

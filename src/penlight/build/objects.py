@@ -100,13 +100,14 @@ def _key(toolchain: Toolchain, tree: SourceTree, unit: Unit, digests: dict[Path,
     key = hashlib.blake2b(digest_size=20)
     flags = [_FORMAT, toolchain.key, str(toolchain.target), unit.optimize, *unit.defines]
     key.update("\0".join(flags).encode())
-    for path in (*tree.closure(unit.source), *(file.resolve() for file in unit.also)):
+    also = [file.resolve() for file in unit.also]
+    for path in (*tree.closure(unit.source), *also):
         if path not in digests:
             digests[path] = hashlib.blake2b(path.read_bytes(), digest_size=20).digest()
         # Names as the tree has them: another checkout with the same files shares objects. A file of
         # the user's own keeps its place, which messages of its kernels name.
         name: Path | str = path.relative_to(tree.root) if path.is_relative_to(tree.root) else path
-        if unit.generated and path == unit.source:
+        if path in also or (unit.generated and path == unit.source):
             name = path.name
         key.update(f"\0{name}\0".encode() + digests[path])
     return key.hexdigest()

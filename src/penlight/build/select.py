@@ -53,24 +53,29 @@ class Use:
 
 @dataclass
 class Selection:
-    """Operators and backends, with who needs them."""
+    """Operators and backends, with who needs them; `prims` are those that the runtime computes itself."""
 
     operators: dict[str, Use] = field(default_factory=dict)
     backends: dict[str, list[str]] = field(default_factory=dict)
+    prims: set[str] = field(default_factory=set)
 
     def add(self, operator: str, use: Use) -> None:
-        self.operators.setdefault(operator, Use()).join(use)
+        if operator in PRIMS:
+            self.prims.add(operator)
+        else:
+            self.operators.setdefault(operator, Use()).join(use)
 
     def join(self, other: Selection) -> None:
         for operator, use in other.operators.items():
             self.add(operator, use)
+        self.prims |= other.prims
         for backend, needed_by in other.backends.items():
             listed = self.backends.setdefault(backend, [])
             listed += [name for name in needed_by if name not in listed]
 
     def every_dtype(self) -> Selection:
         """The same operators with dtype selection off."""
-        wide = Selection(backends=dict(self.backends))
+        wide = Selection(backends=dict(self.backends), prims=set(self.prims))
         for operator, use in self.operators.items():
             wide.add(operator, Use(set(ALL_DTYPES), set(use.keys), list(use.needed_by)))
         return wide
@@ -102,11 +107,9 @@ def select_from_contents(contents: Contents, name: str) -> Selection:
         where = f"{name}, method {method.name}"
         for instruction in method.instructions:
             if isinstance(instruction, KernelCall):
-                operator = str(method.operators[instruction.op])
-                if operator not in PRIMS:
-                    tensors = list(_tensors(method, instruction.args))
-                    use = Use(_dtypes_of_call(method, instruction, tensors), {key_of(tensors)}, [where])
-                    selection.add(operator, use)
+                tensors = list(_tensors(method, instruction.args))
+                use = Use(_dtypes_of_call(method, instruction, tensors), {key_of(tensors)}, [where])
+                selection.add(str(method.operators[instruction.op]), use)
             elif isinstance(instruction, DelegateCall):
                 backend = method.delegates[instruction.delegate].backend
                 selection.join(Selection(backends={backend: [where]}))

@@ -187,7 +187,7 @@ def _read_object(path: Path) -> _Object:
             inside = 0 < index < count
             # A name that several objects may define is found by name, so that one is enough.
             where.append(label if not inside or info >> 4 else index)
-            if inside and label and info & 15 in (1, 2, 0):
+            if inside and label and length and info & 15 in (0, 1, 2):
                 result.locals[index].append((label, length))
                 if info >> 4:
                     result.symbols[label] = index

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -14,6 +15,8 @@ from penlight.errors import InvalidInput, NoKernel
 from penlight.ir.dtypes import DType
 from penlight.kernels.bind import Table
 from penlight.kernels.table import own_table
+
+_PRIM = re.compile(r'\bPRIM\("([^"]+)", (.*?"\w*")\)')
 
 
 @dataclass
@@ -80,3 +83,10 @@ def tables_for(
             + (f"; names like it: {', '.join(close)}" if close else ""),
         )
     return tables
+
+
+def prims_header(tree: SourceTree, source: Path, prims: Collection[str]) -> str:
+    """The rows of the runtime's own operators that programs use, as runtime/exec/prims.cpp has them."""
+    rows = [row for row in _PRIM.findall(tree.text(source)) if row[0] in prims]
+    lines = [f'PRIM("{name}", {rest})' for name, rest in rows]
+    return " \\\n  ".join(["#define PENLIGHT_PRIMS(PRIM)", *lines]) + "\n"
