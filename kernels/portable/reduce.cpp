@@ -50,7 +50,7 @@ struct Any {
   }
   template <class C>
   static C apply(C a, C b) {
-    return static_cast<C>((a != C(0)) | (b != C(0)));
+    return static_cast<C>(int{a != C(0)} | int{b != C(0)});
   }
 };
 
@@ -61,7 +61,7 @@ struct All {
   }
   template <class C>
   static C apply(C a, C b) {
-    return static_cast<C>((a != C(0)) & (b != C(0)));
+    return static_cast<C>(int{a != C(0)} & int{b != C(0)});
   }
 };
 

@@ -20,6 +20,16 @@ ScratchSource scratch_from(ArenaAllocator& arena) {
           [](void* owner) { static_cast<ArenaAllocator*>(owner)->reset(); }, &arena};
 }
 
+void KernelContext::record(unsigned what, const char* format, ...) {
+  if (status_ != Status::Ok) return;
+  status_ = static_cast<Status>(what & 255);
+  if (!Message::kEnabled || !message_) return;
+  va_list words;
+  va_start(words, format);
+  message_->set_words(what >> 8, format, words);
+  va_end(words);
+}
+
 void* KernelContext::allocate_scratch(size_t bytes, size_t alignment) {
   void* memory = nullptr;
   if (scratch_.allocate) {

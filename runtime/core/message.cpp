@@ -29,22 +29,57 @@ struct Cursor {
 
 }  // namespace
 
-void Message::write(const char* format, const MessageArg* args, size_t count) {
-  if constexpr (kEnabled) {
-    Cursor out{text_ + strlen(text_), text_ + kCapacity - 1};
-    for (const char* c = format; *c; ++c) {
-      if (c[0] != '{' || c[1] != '}') {
-        out.put(*c);
-        continue;
-      }
-      ++c;
-      if (count == 0) continue;
-      args->text ? out.put(args->text) : out.put(args->number);
-      ++args;
-      --count;
+void Message::write_words(unsigned kinds, const char* format, va_list words) {
+  Cursor out{text_ + strlen(text_), text_ + kCapacity - 1};
+  for (const char* c = format; *c; ++c) {
+    if (c[0] != '{' || c[1] != '}') {
+      out.put(*c);
+      continue;
     }
-    *out.at = '\0';
+    ++c;
+    const long long word = va_arg(words, long long);
+    if (kinds & 1) {
+      out.put(reinterpret_cast<const char*>(static_cast<intptr_t>(word)));
+    } else {
+      out.put(static_cast<int64_t>(word));
+    }
+    kinds >>= 1;
+  }
+  *out.at = '\0';
+}
+
+void Message::set_words(unsigned kinds, const char* format, va_list words) {
+  if constexpr (kEnabled) {
+    clear();
+    write_words(kinds, format, words);
   }
 }
+
+void Message::write(Mode mode, unsigned kinds, const char* format, ...) {
+  if constexpr (kEnabled) {
+    char old[kCapacity];
+    if (mode == kPrepend) memcpy(old, text_, kCapacity);
+    if (mode != kAppend) clear();
+    va_list words;
+    va_start(words, format);
+    write_words(kinds, format, words);
+    va_end(words);
+    if (mode == kPrepend) append("{}", old);
+  }
+}
+
+namespace detail {
+
+Status set_failure(Message* message, unsigned what, const char* format, ...) {
+  if (message) {
+    va_list words;
+    va_start(words, format);
+    message->set_words(what >> 8, format, words);
+    va_end(words);
+  }
+  return static_cast<Status>(what & 255);
+}
+
+}  // namespace detail
 
 }  // namespace penlight

@@ -9,16 +9,6 @@ namespace penlight {
 
 using schema::instruction::Type;
 
-namespace {
-
-template <class... Args>
-Status fail(Message* message, Status status, const char* format, Args... args) {
-  if (message) message->set(format, args...);
-  return status;
-}
-
-}  // namespace
-
 Method::Method()
     : program_(nullptr),
       name_(""),

@@ -19,22 +19,19 @@ MethodLoader::MethodLoader(const Program& program, uint32_t plan, Message* messa
 
 template <class T>
 T* MethodLoader::carve(size_t count) {
-  constexpr size_t kAlign = alignof(T) - 1;
+  return static_cast<T*>(carve(count, sizeof(T), alignof(T)));
+}
+
+void* MethodLoader::carve(size_t count, size_t size, size_t alignment) {
   // A hostile file can ask for more than there is to count with.
-  if (used_ > SIZE_MAX / 4 || count > SIZE_MAX / 4 / sizeof(T)) {
+  if (used_ > SIZE_MAX / 4 || count > SIZE_MAX / 4 / size) {
     used_ = SIZE_MAX / 2;
     return nullptr;
   }
-  used_ = (used_ + kAlign) & ~kAlign;
-  T* result = measuring_ ? nullptr : reinterpret_cast<T*>(base_ + used_);
-  used_ += count * sizeof(T);
+  used_ = (used_ + alignment - 1) & ~(alignment - 1);
+  void* result = measuring_ ? nullptr : base_ + used_;
+  used_ += count * size;
   return result;
-}
-
-template <class... Args>
-Status MethodLoader::fail(Status status, const char* format, Args... args) {
-  if (message_) message_->set(format, args...);
-  return status;
 }
 
 Status MethodLoader::damaged(const char* what, size_t index) {
@@ -507,8 +504,9 @@ Status MethodLoader::load_kernel(size_t index, const Table& content, Instruction
   if (!operator_name(plan_.element(operators, instruction.target), name, sizeof name)) {
     return damaged("the operator of instruction", index);
   }
-  const Kernel* kernel = find_prim(name);
-  if (!kernel) {
+  Kernel prim;
+  const Kernel* kernel = &prim;
+  if (!find_prim(name, prim)) {
     char key[512];
     kernel =
         registry_->find(name, specialisation_key(instruction.args, instruction.arg_count, key, sizeof key));

@@ -42,8 +42,11 @@ class MethodLoader {
 
   template <class T>
   T* carve(size_t count);
+  void* carve(size_t count, size_t size, size_t alignment);
   template <class... Args>
-  Status fail(Status status, const char* format, Args... args);
+  Status fail(Status status, const char* format, Args... args) {
+    return penlight::fail(message_, status, format, args...);
+  }
   Status damaged(const char* what, size_t index);
   const char* signature_problem(const char* letters, const Instruction& instruction, size_t* argument);
   bool constant_place(uint32_t table_field, uint32_t data_index, size_t bytes, uint64_t* offset);

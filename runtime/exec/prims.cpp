@@ -48,8 +48,8 @@ void write(KernelContext& ctx, Value& out, double number) {
 
 enum class Op { Add, Sub, Mul, Eq, Lt, Le, Gt, Ge, Max, Min };
 
-template <Op op, class T>
-T combine(T a, T b) {
+template <class T>
+T combine(Op op, T a, T b) {
   switch (op) {
     case Op::Max:
       return a > b ? a : b;
@@ -70,24 +70,31 @@ T combine(T a, T b) {
   }
 }
 
+double compute(Op op, double a, double b) {
+  if (op == Op::Add) return a + b;
+  if (op == Op::Sub) return a - b;
+  return op == Op::Mul ? a * b : combine(op, a, b);
+}
+
+int64_t compute(Op op, int64_t a, int64_t b) {
+  if (op == Op::Add) return add(a, b);
+  if (op == Op::Sub) return add(a, negate(b));
+  return op == Op::Mul ? multiply(a, b) : combine(op, a, b);
+}
+
 // Integers with integers, everything else as floating point, as in Python.
-template <Op op>
-void binary(KernelContext& ctx, Value** args) {
+void combine_numbers(KernelContext& ctx, Value** args, Op op) {
   const Value &a = *args[0], &b = *args[1];
   if (a.tag == Tag::Double || b.tag == Tag::Double) {
-    const double x = a.to_double(), y = b.to_double();
-    const double result = op == Op::Add   ? x + y
-                          : op == Op::Sub ? x - y
-                          : op == Op::Mul ? x * y
-                                          : combine<op>(x, y);
-    return write(ctx, *args[2], result);
+    write(ctx, *args[2], compute(op, a.to_double(), b.to_double()));
+  } else {
+    write(ctx, *args[2], compute(op, a.to_int(), b.to_int()));
   }
-  const int64_t x = a.to_int(), y = b.to_int();
-  const int64_t result = op == Op::Add   ? add(x, y)
-                         : op == Op::Sub ? add(x, negate(y))
-                         : op == Op::Mul ? multiply(x, y)
-                                         : combine<op>(x, y);
-  write(ctx, *args[2], result);
+}
+
+template <Op op>
+void binary(KernelContext& ctx, Value** args) {
+  combine_numbers(ctx, args, op);
 }
 
 // Both round down, so that a == floordiv(a, b) * b + mod(a, b) and the rest has
@@ -114,8 +121,7 @@ double floor_of(double value) {
   return below > value ? below - 1 : below;
 }
 
-template <bool want_rest>
-void divide_down(KernelContext& ctx, Value** args) {
+void divide_down(KernelContext& ctx, Value** args, bool want_rest) {
   const Value &a = *args[0], &b = *args[1];
   if (a.tag == Tag::Double || b.tag == Tag::Double) {
     const double quotient = floor_of(a.to_double() / b.to_double());
@@ -124,6 +130,9 @@ void divide_down(KernelContext& ctx, Value** args) {
   int64_t quotient = 0, rest = 0;
   if (divide(ctx, a, b, quotient, rest)) write(ctx, *args[2], want_rest ? rest : quotient);
 }
+
+void divide_rounding_down(KernelContext& ctx, Value** args) { divide_down(ctx, args, false); }
+void rest_of_division(KernelContext& ctx, Value** args) { divide_down(ctx, args, true); }
 
 void divide_exactly(KernelContext& ctx, Value** args) {
   const double b = args[1]->to_double();
@@ -159,8 +168,7 @@ void choose(KernelContext& ctx, Value** args) {
 enum class Rounding { Up, Nearest, Down };
 
 // To an integer; halves to the even one.
-template <Rounding how>
-void round_number(KernelContext& ctx, Value** args) {
+void round_number(KernelContext& ctx, Value** args, Rounding how) {
   if (args[0]->tag != Tag::Double) return copy(ctx, args);
   const double value = args[0]->as_double;
   const double below = floor_of(value);
@@ -173,6 +181,11 @@ void round_number(KernelContext& ctx, Value** args) {
     result = down < up || (down == up && even) ? below : above;
   }
   write(ctx, *args[1], result);
+}
+
+template <Rounding how>
+void rounded(KernelContext& ctx, Value** args) {
+  round_number(ctx, args, how);
 }
 
 void size_of(KernelContext& ctx, Value** args) {
@@ -293,44 +306,76 @@ void copy_row(KernelContext& ctx, Value** args) {
             bytes);
 }
 
-constexpr Kernel kPrims[] = {
-#define PENLIGHT_PRIM(name, function, letters) {name, function, letters, nullptr, "runtime"}
-    PENLIGHT_PRIM("executorch_prim::add.Scalar", binary<Op::Add>, "nnN"),
-    PENLIGHT_PRIM("executorch_prim::sub.Scalar", binary<Op::Sub>, "nnN"),
-    PENLIGHT_PRIM("executorch_prim::mul.Scalar", binary<Op::Mul>, "nnN"),
-    PENLIGHT_PRIM("executorch_prim::floordiv.Scalar", divide_down<false>, "nnN"),
-    PENLIGHT_PRIM("executorch_prim::mod.Scalar", divide_down<true>, "nnN"),
-    PENLIGHT_PRIM("executorch_prim::truediv.Scalar", divide_exactly, "nnN"),
-    PENLIGHT_PRIM("executorch_prim::eq.Scalar", binary<Op::Eq>, "nnN"),
-    PENLIGHT_PRIM("executorch_prim::lt.Scalar", binary<Op::Lt>, "nnN"),
-    PENLIGHT_PRIM("executorch_prim::le.Scalar", binary<Op::Le>, "nnN"),
-    PENLIGHT_PRIM("executorch_prim::gt.Scalar", binary<Op::Gt>, "nnN"),
-    PENLIGHT_PRIM("executorch_prim::ge.Scalar", binary<Op::Ge>, "nnN"),
-    PENLIGHT_PRIM("executorch_prim::sym_max.Scalar", binary<Op::Max>, "nnN"),
-    PENLIGHT_PRIM("executorch_prim::sym_min.Scalar", binary<Op::Min>, "nnN"),
-    PENLIGHT_PRIM("executorch_prim::neg.Scalar", negative, "nN"),
-    PENLIGHT_PRIM("executorch_prim::sym_not.Scalar", logical_not, "nN"),
-    PENLIGHT_PRIM("executorch_prim::sym_ite.Scalar", choose, "nnnN"),
-    PENLIGHT_PRIM("executorch_prim::sym_float.Scalar", copy, "nN"),
-    PENLIGHT_PRIM("executorch_prim::sym_int.Scalar", copy, "nN"),
-    PENLIGHT_PRIM("executorch_prim::ceil.Scalar", round_number<Rounding::Up>, "nN"),
-    PENLIGHT_PRIM("executorch_prim::round.Scalar", round_number<Rounding::Nearest>, "nN"),
-    PENLIGHT_PRIM("executorch_prim::trunc.Scalar", round_number<Rounding::Down>, "nN"),
-    PENLIGHT_PRIM("executorch_prim::et_view.default", view, "TJO"),
-    PENLIGHT_PRIM("executorch_prim::et_copy_index.tensor", copy_row, "OTI"),
-    PENLIGHT_PRIM("aten::sym_size.int", size_of, "TIN"),
-    PENLIGHT_PRIM("aten::sym_numel", numel_of, "TN"),
-    PENLIGHT_PRIM("aten::_local_scalar_dense", element_of, "TN"),
-#undef PENLIGHT_PRIM
-};
+// Names, signatures and functions, in the same order. Text in arrays, and functions
+// behind a switch, so that none of it is a pointer which a loader must relocate.
+#define PENLIGHT_PRIMS(PRIM)                                              \
+  PRIM("executorch_prim::add.Scalar", binary<Op::Add>, "nnN")             \
+  PRIM("executorch_prim::sub.Scalar", binary<Op::Sub>, "nnN")             \
+  PRIM("executorch_prim::mul.Scalar", binary<Op::Mul>, "nnN")             \
+  PRIM("executorch_prim::floordiv.Scalar", divide_rounding_down, "nnN")   \
+  PRIM("executorch_prim::mod.Scalar", rest_of_division, "nnN")            \
+  PRIM("executorch_prim::truediv.Scalar", divide_exactly, "nnN")          \
+  PRIM("executorch_prim::eq.Scalar", binary<Op::Eq>, "nnN")               \
+  PRIM("executorch_prim::lt.Scalar", binary<Op::Lt>, "nnN")               \
+  PRIM("executorch_prim::le.Scalar", binary<Op::Le>, "nnN")               \
+  PRIM("executorch_prim::gt.Scalar", binary<Op::Gt>, "nnN")               \
+  PRIM("executorch_prim::ge.Scalar", binary<Op::Ge>, "nnN")               \
+  PRIM("executorch_prim::sym_max.Scalar", binary<Op::Max>, "nnN")         \
+  PRIM("executorch_prim::sym_min.Scalar", binary<Op::Min>, "nnN")         \
+  PRIM("executorch_prim::neg.Scalar", negative, "nN")                     \
+  PRIM("executorch_prim::sym_not.Scalar", logical_not, "nN")              \
+  PRIM("executorch_prim::sym_ite.Scalar", choose, "nnnN")                 \
+  PRIM("executorch_prim::sym_float.Scalar", copy, "nN")                   \
+  PRIM("executorch_prim::sym_int.Scalar", copy, "nN")                     \
+  PRIM("executorch_prim::ceil.Scalar", rounded<Rounding::Up>, "nN")       \
+  PRIM("executorch_prim::round.Scalar", rounded<Rounding::Nearest>, "nN") \
+  PRIM("executorch_prim::trunc.Scalar", rounded<Rounding::Down>, "nN")    \
+  PRIM("executorch_prim::et_view.default", view, "TJO")                   \
+  PRIM("executorch_prim::et_copy_index.tensor", copy_row, "OTI")          \
+  PRIM("aten::sym_size.int", size_of, "TIN")                              \
+  PRIM("aten::sym_numel", numel_of, "TN")                                 \
+  PRIM("aten::_local_scalar_dense", element_of, "TN")
+
+// A selective build gives the rows that its programs use.
+#ifdef PENLIGHT_PRIMS_FILE
+#undef PENLIGHT_PRIMS
+#include PENLIGHT_PRIMS_FILE
+#endif
+
+// Name and signature, each with its zero, one after the other.
+constexpr char kTexts[] = ""
+#define PENLIGHT_TEXTS(name, function, letters) name "\0" letters "\0"
+    PENLIGHT_PRIMS(PENLIGHT_TEXTS);
+#undef PENLIGHT_TEXTS
+
+BoxedKernel function_of(int index) {
+  enum {
+    kBefore = __COUNTER__,
+  };
+  switch (index) {
+#define PENLIGHT_CASE(name, function, letters) \
+  case __COUNTER__ - kBefore - 1:              \
+    return function;
+    PENLIGHT_PRIMS(PENLIGHT_CASE)
+#undef PENLIGHT_CASE
+    default:
+      return nullptr;
+  }
+}
 
 }  // namespace
 
-const Kernel* find_prim(const char* name) {
-  for (const Kernel& prim : kPrims) {
-    if (strcmp(prim.name, name) == 0) return &prim;
+bool find_prim(const char* name, Kernel& kernel) {
+  int index = 0;
+  for (const char* text = kTexts; *text; ++index) {
+    const char* letters = text + strlen(text) + 1;
+    if (strcmp(text, name) == 0) {
+      kernel = {text, function_of(index), letters, nullptr, "runtime"};
+      return true;
+    }
+    text = letters + strlen(letters) + 1;
   }
-  return nullptr;
+  return false;
 }
 
 }  // namespace penlight

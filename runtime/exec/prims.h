@@ -6,8 +6,8 @@
 
 namespace penlight {
 
-// Null when `name` is none of them. Signatures have two letters more than
+// False when `name` is none of them. Signatures have two letters more than
 // boxing.h: `n` a number that is read, `N` one that is written.
-const Kernel* find_prim(const char* name);
+bool find_prim(const char* name, Kernel& kernel);
 
 }  // namespace penlight

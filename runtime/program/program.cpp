@@ -25,12 +25,6 @@ T at(const uint8_t* bytes, size_t offset) {
   return value;
 }
 
-template <class... Args>
-Status fail(Message* message, Status status, const char* format, Args... args) {
-  if (message) message->set(format, args...);
-  return status;
-}
-
 }  // namespace
 
 Program::Program() : loader_(nullptr), data_(nullptr), size_(0), segment_base_(0), segment_limit_(0) {}

@@ -24,12 +24,6 @@ T at(const uint8_t* bytes, size_t offset) {
   return value;
 }
 
-template <class... Args>
-Status fail(Message* message, Status status, const char* format, Args... args) {
-  if (message) message->set(format, args...);
-  return status;
-}
-
 // What is wrong with an entry; null when nothing is. `room` is the bytes that
 // segments may use.
 const char* read_entry(const Table& root, const Table& entry, uint64_t room, DataEntry& found,

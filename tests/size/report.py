@@ -45,7 +45,7 @@ def main() -> int:
             print(f"{row['build']:24}{row['text']:>10,}{row['file']:>10,}")
         print(f"{'bar':24}{TEXT_BAR:>10,}{FILE_BAR:>10,}")
         print(f"{'ExecuTorch 1.5.1':24}{PEER_TEXT:>10,}{PEER_FILE:>10,}   (logging and verification off)")
-    return int(rows[0]["text"] > TEXT_BAR or rows[0]["file"] > FILE_BAR)
+    return int(any(row["text"] > TEXT_BAR or row["file"] > FILE_BAR for row in rows))
 
 
 if __name__ == "__main__":

@@ -68,9 +68,12 @@ class KernelContext {
   // Records a failure; the first one stays. The caller adds operator and place.
   template <class... Args>
   void fail(Status status, const char* format, Args... args) {
-    if (status_ != Status::Ok) return;
-    status_ = status;
-    if (message_) message_->set(format, args...);
+    const unsigned what = static_cast<unsigned>(status) | detail::message_kinds<Args...>() << 8;
+    if constexpr (Message::kEnabled) {
+      record(what, format, detail::MessageWord<Args>::get(args)...);
+    } else {
+      record(what, nullptr);
+    }
   }
 
   // Says that this kernel does not take these arguments, before writing anything:
@@ -130,3 +133,5 @@ class KernelContext {
 };
 
 }  // namespace penlight
+  // `what` is the status, and above it a bit for each word that is text (message.h).
+  void record(unsigned what, const char* format, ...);

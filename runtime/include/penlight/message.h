@@ -4,6 +4,8 @@
 // PENLIGHT_MESSAGES=0 the buffer shrinks to one byte and no text is linked in.
 #pragma once
 
+#include <penlight/status.h>
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,19 +15,38 @@
 
 namespace penlight {
 
-// One argument of a message: an integer when `text` is null.
-struct MessageArg {
-  const char* text;
-  int64_t number;
-  MessageArg(const char* value) : text(value ? value : "(null)"), number(0) {}
-  MessageArg(bool value) : text(value ? "true" : "false"), number(0) {}
-  MessageArg(int value) : text(nullptr), number(value) {}
-  MessageArg(unsigned value) : text(nullptr), number(value) {}
-  MessageArg(long value) : text(nullptr), number(value) {}
-  MessageArg(unsigned long value) : text(nullptr), number(static_cast<int64_t>(value)) {}
-  MessageArg(long long value) : text(nullptr), number(value) {}
-  MessageArg(unsigned long long value) : text(nullptr), number(static_cast<int64_t>(value)) {}
+// How arguments of a message travel: as words, with one bit for each that says whether
+// it is text. A call with arguments is then a few moves, and no template is instantiated
+// for every combination of types.
+namespace detail {
+
+template <class T>
+struct MessageWord {
+  static constexpr unsigned is_text = 0;
+  static long long get(T value) { return static_cast<long long>(value); }
 };
+template <>
+struct MessageWord<const char*> {
+  static constexpr unsigned is_text = 1;
+  static long long get(const char* value) { return reinterpret_cast<intptr_t>(value ? value : "(null)"); }
+};
+template <>
+struct MessageWord<char*> : MessageWord<const char*> {};
+template <>
+struct MessageWord<bool> {
+  static constexpr unsigned is_text = 1;
+  static long long get(bool value) { return reinterpret_cast<intptr_t>(value ? "true" : "false"); }
+};
+
+template <class... Args>
+constexpr unsigned message_kinds() {
+  unsigned kinds = 0, bit = 1;
+  ((kinds |= MessageWord<Args>::is_text * bit, bit <<= 1), ...);
+  (void)bit;
+  return kinds;
+}
+
+}  // namespace detail
 
 class Message {
  public:
@@ -40,36 +61,54 @@ class Message {
   // Replaces the text; what does not fit is cut.
   template <class... Args>
   void set(const char* format, Args... args) {
-    if constexpr (kEnabled) {
-      clear();
-      append(format, args...);
-    }
+    if constexpr (kEnabled) write(kReplace, kinds<Args...>(), format, words(args)...);
   }
 
   // Adds to the text; what does not fit is cut.
   template <class... Args>
   void append(const char* format, Args... args) {
-    if constexpr (kEnabled) {
-      const MessageArg list[] = {MessageArg(0), MessageArg(args)...};
-      write(format, list + 1, sizeof...(Args));
-    }
+    if constexpr (kEnabled) write(kAppend, kinds<Args...>(), format, words(args)...);
   }
 
   // Puts `prefix` before the text, as "in operator aten::add.out: ".
   template <class... Args>
   void prepend(const char* format, Args... args) {
-    if constexpr (kEnabled) {
-      Message old = *this;
-      clear();
-      append(format, args...);
-      append("{}", old.c_str());
-    }
+    if constexpr (kEnabled) write(kPrepend, kinds<Args...>(), format, words(args)...);
   }
 
+  // The same with the words in a list: `kinds` has a bit for each that is text.
+  void set_words(unsigned kinds, const char* format, va_list words);
+
  private:
-  void write(const char* format, const MessageArg* args, size_t count);
+  enum Mode { kReplace, kAppend, kPrepend };
+
+  template <class... Args>
+  static constexpr unsigned kinds() {
+    return detail::message_kinds<Args...>();
+  }
+  template <class T>
+  static long long words(T value) {
+    return detail::MessageWord<T>::get(value);
+  }
+  void write(Mode mode, unsigned kinds, const char* format, ...);
+  void write_words(unsigned kinds, const char* format, va_list words);
 
   char text_[kCapacity];
 };
+
+namespace detail {
+// `what` is the status, and above it the bits of the words.
+Status set_failure(Message* message, unsigned what, const char* format, ...);
+}  // namespace detail
+
+// Says in `message`, unless it is null, what went wrong; gives back `status`.
+template <class... Args>
+Status fail(Message* message, Status status, const char* format, Args... args) {
+  if constexpr (Message::kEnabled) {
+    return detail::set_failure(message, static_cast<unsigned>(status) | detail::message_kinds<Args...>() << 8,
+                               format, detail::MessageWord<Args>::get(args)...);
+  }
+  return status;
+}
 
 }  // namespace penlight
