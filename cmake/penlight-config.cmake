@@ -9,7 +9,7 @@
 #   penlight_add_operators(app my_operator.cpp)     see PenlightOperators.cmake
 #
 # Targets:
-#   penlight::hosted    Module, files, threads; with the portable kernels (operating systems only)
+#   penlight::hosted    Module, files, threads; with every kernel (operating systems only)
 #   penlight::portable  every operator in plain C++; a program hands its table to a registry
 #   penlight::core      the runtime alone: no heap, no kernels
 #

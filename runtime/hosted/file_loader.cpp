@@ -13,7 +13,8 @@ namespace {
 
 // Opens a regular file; -1, with the reason in `message`, when that fails.
 int open_regular(const char* path, uint64_t* size, Message* message) {
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  // Without waiting: a pipe would block until somebody writes to it.
+  const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) {
     if (message) {
       message->set(errno == ENOENT ? "no such file: {}" : "cannot open {}: {}", path, strerror(errno));

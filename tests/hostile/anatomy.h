@@ -247,38 +247,36 @@ inline void mutate_fields(uint8_t* bytes, size_t size, const Anatomy& anatomy, u
   for (size_t hit = 0; hit < hits; ++hit) {
     const Field& field = anatomy[random.below(anatomy.count())];
     if (field.at + size_t{field.width} > size) continue;
-    int64_t old = 0;
+    uint64_t old = 0;  // unsigned: what is changed may overflow
     memcpy(&old, bytes + field.at, field.width);
-    int64_t value = old;
+    uint64_t value = old;
     switch (random.below(6)) {
       case 0:  // a neighbour
-        value = old + (random.below(2) ? 1 : -1) * static_cast<int64_t>(1 + random.below(4));
+        value = random.below(2) ? old + 1 + random.below(4) : old - 1 - random.below(4);
         break;
       case 1: {  // an end of the range
         static const int64_t kEnds[] = {0,         1,         -1,      INT32_MAX, INT32_MIN,
                                         INT64_MAX, INT64_MIN, 1 << 16, 1 << 30};
-        value = kEnds[random.below(sizeof kEnds / sizeof kEnds[0])];
+        value = static_cast<uint64_t>(kEnds[random.below(sizeof kEnds / sizeof kEnds[0])]);
         break;
       }
-      case 2: {  // a multiple or a part, so that sizes and places still look possible
-        value = random.below(2) ? old * static_cast<int64_t>(2 + random.below(8)) : old / 2;
+      case 2:  // a multiple or a part, so that sizes and places still look possible
+        value = random.below(2) ? old * (2 + random.below(8)) : old / 2;
         break;
-      }
       case 3:  // any small number: other kinds, dtypes, slots, targets
-        value = static_cast<int64_t>(random.below(field.meaning == Meaning::Slot ? 64 : 32));
+        value = random.below(field.meaning == Meaning::Slot ? 64 : 32);
         break;
-      default: {  // what another field of the same meaning says
+      default:  // what another field of the same meaning says
         for (int attempt = 0; attempt < 32; ++attempt) {
           const Field& other = anatomy[random.below(anatomy.count())];
           if (other.meaning != field.meaning || other.at + size_t{other.width} > size) continue;
           value = 0;
           memcpy(&value, bytes + other.at, other.width < field.width ? other.width : field.width);
           // Offsets count from where they are: the same table, seen from here.
-          if (field.meaning == Meaning::Offset)
-            value += static_cast<int64_t>(other.at) - static_cast<int64_t>(field.at);
+          if (field.meaning == Meaning::Offset) value += uint64_t{other.at} - uint64_t{field.at};
           break;
         }
-      }
+        break;
     }
     memcpy(bytes + field.at, &value, field.width);
   }

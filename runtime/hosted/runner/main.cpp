@@ -3,6 +3,7 @@
 // Exit code 0: done, 1: something failed, 2: misused. Results go to standard
 // output, errors to standard error.
 #include <penlight/host_platform.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -281,6 +282,9 @@ int run(Module& module, const RunnerOptions& options, double opened_ms) {
 int main(int count, char** arguments) {
   use_host_platform();
   RunnerOptions options;
+#ifdef SIGXFSZ
+  signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error like a full disk
+#endif
   Message message;
   if (!parse_options(count, arguments, options, message)) {
     fprintf(stderr, "%s\n\n%s", message.c_str(), kUsage);
@@ -301,7 +305,11 @@ int main(int count, char** arguments) {
   Module module;
   const double start = now_ms();
   status = module.open(options.program, how);
-  if (status != Status::Ok) return complain(options, kFailed, status_name(status), module.error());
+  if (status != Status::Ok) {
+    message.set("{}", module.error());
+    if (!strstr(module.error(), options.program)) message.prepend("{}: ", options.program);
+    return complain(options, kFailed, status_name(status), message.c_str());
+  }
   const double opened_ms = now_ms() - start;
   if (options.list) {
     status = print_methods(module, options.json);

@@ -153,16 +153,30 @@ Status write_npy(const char* path, const HostArray& array, Message& message) {
   while ((10 + used + 1) % 64 != 0) header[used++] = ' ';
   header[used++] = '\n';
 
-  FILE* file = fopen(path, "wb");
+  // Under another name first: nobody finds half a file, and what was there stays if this fails.
+  char part[4096];
+  if (snprintf(part, sizeof part, "%s.part", path) >= static_cast<int>(sizeof part)) {
+    message.set("cannot write {}: {}", path, strerror(ENAMETOOLONG));
+    return Status::AccessFailed;
+  }
+  FILE* file = fopen(part, "wb");
   const uint8_t start[] = {
       0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, static_cast<uint8_t>(used & 255), static_cast<uint8_t>(used >> 8)};
   const size_t size = array.numel() * element_size(array.dtype);
-  bool written = file && fwrite(start, 1, sizeof start, file) == sizeof start;
-  written = written && fwrite(header, 1, static_cast<size_t>(used), file) == static_cast<size_t>(used);
-  written = written && fwrite(array.bytes.data(), 1, size, file) == size;
-  const int reason = errno;
-  if (file && fclose(file) != 0) written = false;
+  bool written = file && fwrite(start, 1, sizeof start, file) == sizeof start &&
+                 fwrite(header, 1, static_cast<size_t>(used), file) == static_cast<size_t>(used) &&
+                 fwrite(array.bytes.data(), 1, size, file) == size;
+  int reason = errno;
+  if (file && fclose(file) != 0 && written) {
+    written = false;
+    reason = errno;
+  }
+  if (written && rename(part, path) != 0) {
+    written = false;
+    reason = errno;
+  }
   if (written) return Status::Ok;
+  if (file) remove(part);
   message.set("cannot write {}: {}", path, strerror(reason));
   return Status::AccessFailed;
 }

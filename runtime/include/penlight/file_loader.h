@@ -11,7 +11,8 @@ namespace penlight {
 
 // A file mapped to memory: opening costs nothing per byte, and processes share
 // the pages. The mapping is private and writable, so that not even a program that
-// names a constant as an output can fault or change the file.
+// names a constant as an output can fault or change the file. A file that somebody
+// truncates meanwhile gives SIGBUS when it is read: rename a new one over it instead.
 class MappedFile : public DataLoader {
  public:
   MappedFile();

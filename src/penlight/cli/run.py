@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -129,8 +131,14 @@ def _save(outputs: list[Any], prefix: str) -> None:
     from penlight.errors import WriteFailed
 
     for index, value in enumerate(outputs):
-        path = f"{prefix}.{index}.npy"
+        path = Path(f"{prefix}.{index}.npy")
+        # Under another name first: nobody finds half a file, and what was there stays if this fails.
+        part = Path(f"{path}.part")
         try:
-            np.save(path, value)
+            with part.open("wb") as file:
+                # numpy writes to a file itself, and then says only how much was not written.
+                np.save(cast(Any, SimpleNamespace(write=file.write)), value)
+            part.replace(path)
         except OSError as error:
-            raise WriteFailed(f"cannot write {path}", got=error.strerror) from error
+            part.unlink(missing_ok=True)
+            raise WriteFailed(f"cannot write {path}", got=error.strerror or str(error)) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from penlight.errors import InvalidProgram
+from penlight.errors import FileMissing, InvalidProgram
 from penlight.ir.dtypes import DType
 from penlight.program import structs
 from penlight.program.flatbuffer import decode
@@ -25,6 +26,7 @@ from penlight.program.structs import Allocation, Blob, Contents, Tensor
 from penlight.program.writer import HEADER_MAGIC, IDENTIFIER
 
 MAX_RANK = 16
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,19 @@ def map_file(path: str | os.PathLike[str]) -> memoryview:
     """The bytes of a file, fetched as they are looked at."""
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
+        # Without waiting: a pipe would block until somebody writes to it.
+        file = os.open(path, os.O_RDONLY | _NO_WAIT)
+        try:
+            about = os.fstat(file)
+            if not stat.S_ISREG(about.st_mode):
+                raise InvalidProgram(f"not a regular file: {path}")
+            if about.st_size == 0:
                 raise InvalidProgram(f"{path} is empty")
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return memoryview(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
+        finally:
+            os.close(file)
+    except FileNotFoundError as error:
+        raise FileMissing(f"no such file: {path}", do="check the path") from error
     except OSError as error:
         raise InvalidProgram(f"cannot read {path}", got=error.strerror or str(error)) from error
 
