@@ -1,34 +1,37 @@
 // Filling a view with one value.
 #pragma once
 
+#include "kernels/common/convert.h"
 #include "kernels/common/view.h"
 
 namespace penlight {
 
-// The bytes of `value` as an element of `dtype`, converted as C++ (and ATen) does.
+// The bytes of `value` as an element of `dtype`, converted as convert.h does.
 inline bool scalar_item(KernelContext& ctx, Scalar value, ScalarType dtype, char* item) {
   const auto put = [item](auto element) { memcpy(item, &element, sizeof element); };
+  const int64_t integer =
+      value.isFloatingPoint() ? detail::truncate_to_int64(value.to<double>()) : value.to<int64_t>();
   switch (dtype) {
     case ScalarType::Bool:
-      put(value.isFloatingPoint() ? value.to<double>() != 0 : value.to<int64_t>() != 0);
+      put(value.isFloatingPoint() ? value.to<double>() != 0 : integer != 0);
       break;
     case ScalarType::Byte:
-      put(static_cast<uint8_t>(value.to<int64_t>()));
+      put(static_cast<uint8_t>(integer));
       break;
     case ScalarType::Char:
-      put(static_cast<int8_t>(value.to<int64_t>()));
+      put(static_cast<int8_t>(integer));
       break;
     case ScalarType::Short:
     case ScalarType::UInt16:
-      put(static_cast<uint16_t>(value.to<int64_t>()));
+      put(static_cast<uint16_t>(integer));
       break;
     case ScalarType::Int:
     case ScalarType::UInt32:
-      put(static_cast<uint32_t>(value.to<int64_t>()));
+      put(static_cast<uint32_t>(integer));
       break;
     case ScalarType::Long:
     case ScalarType::UInt64:
-      put(value.to<int64_t>());
+      put(integer);
       break;
     case ScalarType::Half:
       put(Half(value.to<float>()));

@@ -94,10 +94,10 @@ inline double polynomial(const double (&c)[8], double x) {
   return sum;
 }
 
-// A number of the standard normal distribution: the quantile of a uniform one, to
-// about 1e-16 of its value (algorithm AS 241, Wichura, Applied Statistics 37, 1988).
-inline double normal(uint64_t bits) {
-  const double p = uniform_inside(bits), q = p - 0.5;
+// The value that a number of the standard normal distribution is below with the
+// probability 0.5 + q, to about 1e-16 (algorithm AS 241, Wichura, Applied Statistics
+// 37, 1988). |q| is below one half.
+inline double normal_quantile(double q) {
   if (q >= -0.425 && q <= 0.425) {
     constexpr double a[] = {3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427,
                             13731.693765509461125, 45921.953931549871457, 67265.770927008700853,
@@ -113,7 +113,7 @@ inline double normal(uint64_t bits) {
     const double r = 0.180625 - q * q;
     return q * (polynomial(a, r) / polynomial(b, r));
   }
-  const double tail = ::sqrt(-log(q < 0 ? p : 1 - p));
+  const double tail = ::sqrt(-log(0.5 - ::fabs(q)));
   double value;
   if (tail <= 5) {
     constexpr double c[] = {1.42343711074968357734,   4.63033784615654529590,   5.76949722146069140550,
@@ -144,6 +144,8 @@ inline double normal(uint64_t bits) {
   }
   return q < 0 ? -value : value;
 }
+
+inline double normal(uint64_t bits) { return normal_quantile(uniform_inside(bits) - 0.5); }
 
 }  // namespace random
 

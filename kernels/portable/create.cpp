@@ -183,6 +183,12 @@ Tensor& new_ones_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, 
 
 // An "empty" tensor is filled as well: what it holds must not depend on what the
 // memory was used for before.
+// Where elements lie is said by the program's dim order: strides are not looked at.
+Tensor& empty_strided_out(KernelContext& ctx, ArrayRef<int64_t> size, ArrayRef<int64_t>, Tensor& out) {
+  resize_to_list(ctx, out, size);
+  return out;
+}
+
 Tensor& empty_out(KernelContext& ctx, ArrayRef<int64_t> size, Optional<MemoryFormat>, Tensor& out) {
   return fill_size(ctx, size, 0, out);
 }

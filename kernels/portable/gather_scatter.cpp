@@ -2,6 +2,7 @@
 #include "kernels/common/combine.h"
 #include "kernels/common/fill.h"
 #include "kernels/common/indexing.h"
+#include "kernels/common/order.h"
 
 namespace penlight::portable {
 
@@ -223,6 +224,57 @@ Tensor& scatter_reduce_two_out(KernelContext& ctx, const Tensor& self, int64_t d
   const bool mean = found == 4;
   return reduce(ctx, self, dim, index, &src, nullptr, mean ? Combine::Add : static_cast<Combine>(found), mean,
                 include_self, out);
+}
+
+// The same with one index for each slice of source: an index for each element that
+// does not change along the other dimensions.
+Tensor& index_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                         const Tensor& source, StringView reduce_name, bool include_self, Tensor& out) {
+  static const char* const kNames[] = {"mean", "prod", "amin", "amax"};
+  int found, d;
+  if (!find_reduction(ctx, reduce_name, kNames, 4, found) || !wrap_dim(ctx, dim, self.dim(), d)) return out;
+  const bool fits = index.dim() <= 1 && source.dim() == self.dim() &&
+                    (source.dim() == 0 ? 1 : source.size(d)) == index.numel();
+  if (!check(ctx, fits, "index has not one element for each slice of the source")) return out;
+  for (int k = 0; k < self.dim(); ++k) {
+    if (k != d && !check(ctx, source.size(k) == self.size(k), "slices of the source have other sizes"))
+      return out;
+  }
+  TensorImpl impl = *index.unsafeGetTensorImpl();
+  dim_t sizes[kMaxDim], strides[kMaxDim] = {};
+  for (int k = 0; k < source.dim(); ++k) sizes[k] = source.size(k);
+  if (source.dim() > 0 && index.dim() > 0) strides[d] = index.stride(0);
+  impl.sizes = sizes;
+  impl.strides = strides;
+  impl.dim = static_cast<uint8_t>(source.dim());
+  impl.numel = source.numel();
+  return reduce(ctx, self, dim, Tensor(&impl), &source, nullptr,
+                found == 0 ? Combine::Add : static_cast<Combine>(found), found == 0, include_self, out);
+}
+
+// Places counted in row-major order.
+Tensor& put_out(KernelContext& ctx, const Tensor& self, const Tensor& index, const Tensor& source,
+                bool accumulate, Tensor& out) {
+  if (!check_same_dtype(ctx, self, out) || !check_same_dtype(ctx, source, out) ||
+      !check_index_dtype(ctx, index) ||
+      !check(ctx, index.numel() == source.numel(), "index and source have different numbers of elements") ||
+      !ctx.resize(out, self.sizes())) {
+    return out;
+  }
+  const CombineRow row = accumulate ? combine_row_for(ctx, out.scalar_type()) : nullptr;
+  if (!ctx.ok()) return out;
+  move_view(out.element_size(), view_of(self), view_of(out));
+  for (dim_t i = 0; i < index.numel(); ++i) {
+    int64_t place = load_element<int64_t>(index.scalar_type(), element_at(index, i));
+    if (!normalize_index(ctx, place, out.numel())) return out;
+    char* const to = const_cast<char*>(element_at(out, static_cast<dim_t>(place)));
+    if (accumulate) {
+      row(Combine::Add, to, 0, element_at(source, i), 0, 1);
+    } else {
+      memcpy(to, element_at(source, i), out.element_size());
+    }
+  }
+  return out;
 }
 
 Tensor& scatter_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,

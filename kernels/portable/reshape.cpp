@@ -49,6 +49,33 @@ Tensor& unsafe_view_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t
   return reshape(ctx, self, size, out);
 }
 
+// The first elements in row-major order; zeros where there are no more.
+Tensor& resize_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Optional<MemoryFormat>,
+                   Tensor& out) {
+  View sizes;
+  if (!check_same_dtype(ctx, self, out) ||
+      !check(ctx, size.size() <= static_cast<size_t>(kMaxDim), "too many dimensions")) {
+    return out;
+  }
+  sizes.dim = static_cast<int>(size.size());
+  for (size_t d = 0; d < size.size(); ++d) sizes.sizes[d] = static_cast<dim_t>(size[d]);
+  if (!resize_to(ctx, out, sizes)) return out;
+  const View from = view_of(self), to = view_of(out);
+  dim_t from_at[kMaxViewDim] = {}, to_at[kMaxViewDim] = {};
+  char *source = from.data, *target = to.data;
+  const dim_t kept = self.numel() < out.numel() ? self.numel() : out.numel();
+  for (dim_t i = 0; i < out.numel(); ++i) {
+    if (i < kept) {
+      memcpy(target, source, out.element_size());
+      source = detail::next_element(from, from_at, source);
+    } else {
+      memset(target, 0, out.element_size());
+    }
+    target = detail::next_element(to, to_at, target);
+  }
+  return out;
+}
+
 // The strides only describe the result of a view: a copy has its own.
 Tensor& reshape_alias_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size,
                                ArrayRef<int64_t>, Tensor& out) {

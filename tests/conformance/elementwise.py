@@ -340,11 +340,26 @@ OPS: list[Op] = [
     ),
 ]
 
+SPECIAL = [
+    Op("aten::lgamma", ONE, ALL, tol=1e-2),
+    Op("aten::lgamma", [(LONG,)], domain=(-6, 40), tol=1e-5),
+    Op("aten::digamma", ONE, ALL, tol=2e-2),
+    Op("aten::digamma", [(LONG,)], domain=(0.01, 40), tol=1e-5),
+    Op("aten::erfinv", ONE, ALL, domain=(-1, 1), tol=1e-2),
+    Op("aten::erfinv", [(LONG,)], (torch.float64,), domain=(-1, 1)),
+    Op("aten::i0", ONE, ALL, tol=2e-2),
+    Op("aten::i0", [(LONG,)], (torch.float64,), domain=(-80, 80)),
+    Op("aten::gcd", [(MAT, MAT), (MAT, (5,)), (EMPTY, EMPTY)], INTS, special=False),
+    Op("aten::nextafter", [(MAT, MAT), (MAT, (5,))], (torch.float32, torch.float64), exact=True),
+]
+OPS += SPECIAL
+
 # Kernels without a case here, and why.
 UNCOMPARED = {
     "aten::empty.out",  # the content of an empty tensor is nobody's promise
     "aten::empty_like.out",
     "aten::new_empty.out",
+    "aten::empty_strided.out",
     "dim_order_ops::_empty_dim_order.out",
     "aten::copy_",  # writes an argument: tests/pipeline, state
 }

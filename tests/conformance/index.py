@@ -317,4 +317,41 @@ INDEXED = [
     Op("aten::nonzero_static", [(In(CUBE, low=0, high=3),)], kwargs={"size": 100, "fill_value": -7}),
 ]
 
-OPS: list[Op] = [*VIEWS, *JOINS, *PADS, *INDEXED]
+PLACES = [
+    *[
+        Op(
+            "aten::index_reduce",
+            [
+                (MAT, dim, In((3,), index, values=(1, 0, 1)), shape)
+                for dim, shape in ((0, (3, 5)), (-1, (4, 3)))
+            ],
+            REAL if index == torch.int64 else (torch.float32,),
+            args=(how,),
+            kwargs={"include_self": include_self},
+            special=False,
+            tol=1e-2,
+        )
+        for index in INDEX
+        for how in ("prod", "mean", "amax", "amin")
+        for include_self in (True, False)
+    ],
+    *[
+        Op(
+            "aten::put",
+            [(CUBE, In((2, 2), values=(0, -1, 29, 7), dtype=torch.int64), (4,))],
+            REAL,
+            args=(add,),
+            special=False,
+        )
+        for add in (False, True)
+    ],
+    # No more elements than there are: what ATen has in others is nobody's promise.
+    Op(
+        "aten::resize",
+        [(MAT, Raw([2, 7])), (CUBE, Raw([30])), (SCALAR, Raw([1, 1])), (MAT, Raw([0, 4]))],
+        ALL,
+        **EXACT,
+    ),
+]
+
+OPS: list[Op] = [*VIEWS, *JOINS, *PADS, *INDEXED, *PLACES]

@@ -26,14 +26,17 @@ def check_kernels(program: PlanProgram, table: OpTable, libraries: Sequence[str]
                 what = _describe(call, table, libraries)
                 missing.setdefault(what, []).append(_where(call, plan.name, len(program.plans) > 1))
             else:
-                call.inplace = [
-                    tensor
-                    for name, arg in zip(call.names, call.args, strict=True)
-                    if name in row.inplace
-                    for tensor in tensors_in(arg)
-                ]
+                call.inplace = _inplace(call, row)
     if missing:
         _raise(missing, libraries)
+
+
+def _inplace(call: KernelCall, row: OpRow) -> list[TensorValue]:
+    """What the row lets `out` take over, but for tensors that are other arguments of the call as well."""
+    named: dict[bool, list[TensorValue]] = {True: [], False: []}
+    for name, arg in zip(call.names, call.args, strict=True):
+        named[name in row.inplace].extend(tensors_in(arg))
+    return [tensor for tensor in named[True] if all(tensor is not other for other in named[False])]
 
 
 def find_row(call: KernelCall, table: OpTable, libraries: Iterable[str]) -> OpRow | None:

@@ -1,0 +1,40 @@
+"""Results that take over an argument's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import penlight
+
+
+class Calling(torch.nn.Module):
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x * 2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.masked_scatter(x > 0, x),
+        lambda x: x.scatter(0, torch.tensor([[3, 2, 1, 0]]).T.expand(4, 4), x),
+        lambda x: x.index_copy(0, torch.tensor([3, 2, 1, 0]), x),
+        lambda x: x.index_add(0, torch.tensor([3, 2, 1, 0]), x),
+        lambda x: x.index_put((torch.tensor([3, 2, 1, 0]),), x),
+        lambda x: x.index_reduce(1, torch.tensor([3, 2, 1, 0]), x, "prod"),
+        lambda x: x.put(torch.arange(15, -1, -1), x.view(-1)),
+        lambda x: x + x,
+        lambda x: torch.where(x > 0, x, -x),
+    ],
+)
+def test_an_argument_that_is_given_twice(function: Callable[..., torch.Tensor]) -> None:
+    """`out` may be the first argument's memory, but not where the same tensor is also another one."""
+    x = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+    model = penlight.load(penlight.compile(Calling(function), (x,)).to_bytes())
+    torch.testing.assert_close(model(x), function(x * 2))
