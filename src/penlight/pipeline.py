@@ -23,7 +23,7 @@ from penlight.dialects.edge import verify
 from penlight.dialects.packed_ops import packed_ops
 from penlight.dialects.penlight_ops import twins
 from penlight.emit import emit
-from penlight.errors import InvalidInput
+from penlight.errors import InvalidInput, NotSupported
 from penlight.flatten import flatten
 from penlight.flatten.kernels import check_kernels
 from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
@@ -260,6 +260,25 @@ def _agree_on_state(program: EdgeProgram) -> None:
         for spec in method.inputs:
             if spec.kind is InputKind.CONSTANT and spec.target in written:
                 spec.kind = InputKind.STATE
+    for name in sorted(filter(None, written)):
+        for other in program.tensors:
+            if other != name and _overlap(program.tensors[name], program.tensors[other]):
+                raise NotSupported(
+                    f"the model writes to '{name}', whose memory '{other}' shares",
+                    do="keep one of them as a buffer, and make the other from it where it is used",
+                )
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
+        return False
+    spans = []
+    for tensor in (one, other):
+        reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        start = tensor.storage_offset() * tensor.element_size()
+        spans.append((start, start + (reach + 1) * tensor.element_size() if tensor.numel() else start))
+    (a, a_end), (b, b_end) = spans
+    return a < b_end and b < a_end
 
 
 def _decompose(program: EdgeProgram, report: Report) -> None:

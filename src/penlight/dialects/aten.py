@@ -21,6 +21,7 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from penlight.dialects.given import check_tensor
 from penlight.dialects.user_operators import return_written
 from penlight.errors import NotSupported, UnboundedShape
 from penlight.ir.edge import EdgeMethod, InputKind, InputSpec, OutputKind, OutputSpec
@@ -48,10 +49,8 @@ def method_of(
         inline_regions(module)
         return_written(module.graph)
         written = functionalize(module.graph) if mutates(module.graph) else {}
-    except CannotFunctionalize:
-        # torch re-traces the program, which takes longer, but knows every operator.
-        with torch.enable_grad():
-            exported = exported.run_decompositions({})
+    except CannotFunctionalize as error:
+        exported = _functionalized_by_torch(exported, error)
         module = copy_module(exported.graph_module)
         inline_regions(module)
         written = {}
@@ -59,6 +58,21 @@ def method_of(
     method, tensors = _with_specs(name, exported, module, written, tensor_name)
     _check_bounds(method)
     return method, tensors
+
+
+def _functionalized_by_torch(exported: ExportedProgram, reason: CannotFunctionalize) -> ExportedProgram:
+    """torch re-traces the program, which takes longer, but knows every operator."""
+    try:
+        with torch.enable_grad():
+            made: ExportedProgram = exported.run_decompositions({})
+            return made
+    except Exception as error:
+        raise NotSupported(
+            f"the model writes to a tensor in a way that has no form without writing: {reason}",
+            got=f"{type(error).__name__}: {error}".split("\n")[0][:300],
+            do="write to the whole tensor, or to a part of it by an index; keep no buffers that are views "
+            "of one another",
+        ) from error
 
 
 def copy_module(module: GraphModule) -> GraphModule:
@@ -203,12 +217,7 @@ def _tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
         value = exported.constants.get(target)
     if not isinstance(value, torch.Tensor):
         raise NotSupported(f"the model holds '{target}', which is not a tensor", got=type(value).__name__)
-    if value.layout is not torch.strided or value.device.type != "cpu":
-        raise NotSupported(
-            f"the tensor '{target}' is not a dense tensor on the CPU",
-            got=f"{value.layout} on {value.device}",
-            do="move the model to the CPU before exporting it",
-        )
+    check_tensor(target, value)
     return value.detach()
 
 

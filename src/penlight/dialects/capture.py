@@ -23,6 +23,8 @@ import torch
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
+from penlight.dialects.given import check_arguments, check_model, distinct
+from penlight.dialects.recurrent import shapes_only
 from penlight.errors import ExportError, InvalidInput, PenlightError, UnboundedShape
 from penlight.ir.source import user_frame
 
@@ -48,13 +50,15 @@ def capture(
         return model
     given = dict(kwargs or {})
     with _forwarding(model) as module:
-        _check_mode(module)
+        check_model(module)
+        check_arguments(module, args, given)
         if hasattr(dynamic_shapes, "dynamic_shapes"):  # ShapesCollection, AdditionalInputs
             dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), given)
+        args, given = distinct(tuple(args), given)
         dynamic_shapes = _numbers_are_hints(dynamic_shapes, module.forward, tuple(args), given)
         try:
             # Non-strict runs the user's Python; grad mode off keeps no_grad blocks out of the graph.
-            with torch.no_grad(), _quiet():
+            with torch.no_grad(), _quiet(), shapes_only():
                 exported = torch.export.export(
                     module, tuple(args), given, dynamic_shapes=dynamic_shapes, strict=False
                 )
@@ -116,22 +120,11 @@ def _quiet() -> Iterator[None]:
     try:
         with redirect_stderr(printed), warnings.catch_warnings():
             # torch's own LSTM and GRU do this; their weights are registered all the same.
-            warnings.filterwarnings("ignore", message=r"The tensor attributes? self\._flat_weights")
+            warnings.filterwarnings("ignore", message=r"The tensor attributes? self\.(\w+\.)*_flat_weights")
             yield
         sys.stderr.write(printed.getvalue())
     finally:
         logging.disable(level)
-
-
-def _check_mode(module: torch.nn.Module) -> None:
-    modes = (torch.nn.modules.batchnorm._BatchNorm, torch.nn.modules.dropout._DropoutNd)
-    training = [name for name, part in module.named_modules() if part.training and isinstance(part, modes)]
-    if training:
-        warnings.warn(
-            f"the model is in training mode, in which '{training[0]}' and {len(training) - 1} more layers "
-            "behave differently; call model.eval() before compiling it",
-            stacklevel=4,
-        )
 
 
 # --- messages --------------------------------------------------------------------------------------
@@ -201,7 +194,7 @@ def _advice(error: Exception) -> str:
         return "an if, a size or an int() depends on tensor values: use torch.cond, torch.where or a mask"
     if "Constraints violated" in text or "dynamic_shapes" in text:
         return "make the dimension static, or give it the range that the model allows"
-    return "write this line without data-dependent Python, or leave it out of the exported part"
+    return "write this line in another way, or leave it out of the exported part"
 
 
 # --- dimensions that were asked to be dynamic --------------------------------------------------------

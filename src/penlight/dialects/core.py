@@ -90,6 +90,16 @@ def _diagonal_scatter(x, source, offset=0, dim1=0, dim2=1):  # type: ignore[no-u
     return aten.scatter.src(x.reshape(-1), 0, places.reshape(-1), source.reshape(-1)).reshape(x.shape)
 
 
+def _trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):  # type: ignore[no-untyped-def]
+    factors = []
+    for factor, places in ((a, expand1), (b, expand2), (c, expand3)):
+        for place in places:
+            factor = factor.unsqueeze(place)
+        factors.append(factor)
+    product = factors[0] * factors[1] * factors[2]
+    return product.sum(sumdim) if sumdim else product
+
+
 def _rrelu(x, noise, lower=1 / 8, upper=1 / 3, training=False, generator=None):  # type: ignore[no-untyped-def]
     return NotImplemented if training else aten.leaky_relu.default(x, (lower + upper) / 2)
 
@@ -98,6 +108,7 @@ def _rrelu(x, noise, lower=1 / 8, upper=1 / 3, training=False, generator=None): 
 _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.batch_norm.default: _batch_norm,
     aten._unsafe_view.default: aten.view.default,
+    aten._trilinear.default: _trilinear,
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.lstm.input: unroll_lstm,
     aten.rrelu_with_noise.default: _rrelu,

@@ -1,14 +1,19 @@
-"""LSTM in Core ATen, for targets that have no kernel of it: unrolled over time.
+"""Recurrent layers: kept whole while a model is traced; LSTM in Core ATen, unrolled over time.
 
-torch's own decomposition makes operators of oneDNN, which nothing else has.
+torch computes the shapes of an LSTM's results by unrolling it, which takes long and
+fixes the length of the sequence. Its decomposition makes operators of oneDNN, which
+nothing else has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import DispatchKey
 
 aten = torch.ops.aten
 
@@ -76,3 +81,33 @@ def _layer(
             h = aten.linear.default(h, weights[-1], None)
         steps.append(h)
     return torch.stack(steps[::-1] if reverse else steps), h, c
+
+
+# --- shapes while tracing --------------------------------------------------------------------------
+
+
+def _shapes(x: Any, hx: Any, params: Any, *options: Any) -> Any:
+    bidirectional = options[4]
+    states = [hx] if isinstance(hx, Tensor) else list(hx)
+    width = states[0].shape[-1] * (2 if bidirectional else 1)
+    return x.new_empty((*x.shape[:-1], width)), *(torch.empty_like(state) for state in states)
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """On fake tensors, recurrent layers give results of the right shape and are not unrolled."""
+    keys = (DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd, DispatchKey.Meta)
+    names = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+    before: list[tuple[Any, DispatchKey, Callable[..., Any]]] = []
+    for op in (getattr(aten, name).input for name in names):
+        for key in keys:
+            if key in op.py_kernels:
+                before.append((op, key, op.py_kernels[key]))
+                op.py_kernels[key] = _shapes
+        op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op, key, function in before:
+            op.py_kernels[key] = function
+            op._dispatch_cache.clear()

@@ -8,7 +8,7 @@ file piece by piece.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -60,7 +60,7 @@ class Store:
 
     def __init__(self) -> None:
         self.blobs: list[Blob] = [Blob.of(b"")]
-        self._same: dict[tuple[int, ...], int] = {}
+        self._same: dict[Hashable, int] = {}
         self._alike: dict[tuple[int, bytes], list[int]] = {}
         self._alive: list[Derived] = []  # so that no two have one id
 
@@ -68,7 +68,7 @@ class Store:
         """The index of the tensor's bytes."""
         if isinstance(tensor, Derived):
             self._alive.append(tensor)
-            key: tuple[int, ...] = (id(tensor),)
+            key: Hashable = id(tensor) if tensor.recipe is None else tensor.recipe
         elif tensor.numel():
             key = (tensor.data_ptr(), *tensor.shape, *tensor.stride(), tensor.element_size(), *dim_order)
         else:

@@ -7,12 +7,14 @@ are wanted, some rows at a time, and not kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+import hashlib
+from collections.abc import Callable, Hashable, Iterator, Mapping, MutableMapping
 
 import torch
 
 # Bytes that a piece of a large tensor has, about.
 PIECE = 1 << 20
+_SMALL = 1 << 14
 
 
 class Derived:
@@ -21,16 +23,19 @@ class Derived:
     Args:
         like: its dtype and shape; any tensor, best one without bytes.
         pieces: gives its content as consecutive parts along dimension 0 (a 0-d tensor as one).
+        recipe: what it is made of and how, see `recipe`: equal ones have equal content.
     """
 
-    def __init__(self, like: torch.Tensor, pieces: Callable[[], Iterator[torch.Tensor]]) -> None:
+    def __init__(
+        self, like: torch.Tensor, pieces: Callable[[], Iterator[torch.Tensor]], recipe: Hashable = None
+    ) -> None:
         self.like = torch.empty(like.shape, dtype=like.dtype, device="meta")
-        self.pieces = pieces
+        self.pieces, self.recipe = pieces, recipe
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Derived:
         """A tensor that is there, whatever its strides, as one made of pieces; nothing is copied."""
-        return cls(tensor, lambda: pieces_of(tensor))
+        return cls(tensor, lambda: pieces_of(tensor), recipe("as it is", tensor))
 
     @classmethod
     def whole(cls, like: torch.Tensor, compute: Callable[[], torch.Tensor]) -> Derived:
@@ -40,6 +45,34 @@ class Derived:
     def tensor(self) -> torch.Tensor:
         parts = list(self.pieces())
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).contiguous()
+
+
+def recipe(how: str, *sources: object) -> Hashable:
+    """Tells what is computed by `how` from `sources` (tensors, derived ones, other values) from all else.
+
+    With it, methods that fold and pack the same weights are seen to have the same ones, uncomputed.
+    None when a source cannot be told.
+    """
+    parts: list[Hashable] = [how]
+    for source in sources:
+        if isinstance(source, Derived):
+            if source.recipe is None:
+                return None
+            parts.append(source.recipe)
+        elif isinstance(source, torch.Tensor):
+            parts.append(_identity(source))
+        else:
+            parts.append((type(source), source))
+    return tuple(parts)
+
+
+def _identity(tensor: torch.Tensor) -> Hashable:
+    """By content where that is small, else by place in memory."""
+    kind = (tensor.dtype, tuple(tensor.shape))
+    if tensor.numel() * tensor.element_size() <= _SMALL and tensor.layout is torch.strided:
+        raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return *kind, hashlib.blake2b(raw.data, digest_size=20).digest()
+    return *kind, tensor.data_ptr(), tensor.stride()
 
 
 def pieces_of(tensor: torch.Tensor) -> Iterator[torch.Tensor]:

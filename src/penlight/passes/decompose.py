@@ -53,6 +53,10 @@ class WritesInside(Exception):
     """A decomposition wrote to a tensor."""
 
 
+class _NoKernel(Exception):
+    """A decomposition ends in a primitive of torch's that nothing computes: the operator stays whole."""
+
+
 class _Decomposer(TorchDispatchMode):
     def __init__(self, source: GraphModule, legal: Legal, table: Table) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -64,9 +68,11 @@ class _Decomposer(TorchDispatchMode):
         self.alive: list[Any] = []  # keeps the ids above unique
         self.current: Node | None = None
         self.submodules: dict[str, Any] = {}
+        self.mode: FakeTensorMode | None = None
+        self.depth = 0  # of decompositions within decompositions
 
     def run(self) -> GraphModule:
-        mode = fake_mode_of(self.source.graph)
+        mode = self.mode = fake_mode_of(self.source.graph)
         with mode or nullcontext(), torch.no_grad():
             for node in self.source.graph.nodes:
                 self.current = node
@@ -95,7 +101,15 @@ class _Decomposer(TorchDispatchMode):
         if not isinstance(node.target, OpOverload) or self.keeps(node.target):
             return self.copy(node)
         args, kwargs = _plain(map_arg((node.args, node.kwargs), self.value))
+        fixed = set(self.fixed_sizes())
         result = self.lower(node.target, args, kwargs)
+        for symbol in set(self.fixed_sizes()) - fixed:
+            raise NotSupported(
+                f"the parts of {node.target} are known only for one size of a dynamic dimension",
+                where=describe(node),
+                got=f"{symbol} would have to be {self.fixed_sizes()[symbol]}",
+                do="make the dimension static, or compile for a target with a kernel of the whole operator",
+            )
         return pytree.tree_map(lambda leaf: self.argument(leaf), result)
 
     def copy(self, node: Node) -> Node:
@@ -118,6 +132,11 @@ class _Decomposer(TorchDispatchMode):
                 self.alive.append(leaf)
         return value
 
+    def fixed_sizes(self) -> dict[Any, Any]:
+        """Symbols that something has asked to be a number."""
+        env = getattr(self.mode, "shape_env", None)
+        return {} if env is None else {s: n for s, n in env.replacements.items() if n.is_number}
+
     # --- operators under the mode ------------------------------------------------------------------
 
     def keeps(self, op: OpOverload) -> bool:
@@ -137,6 +156,8 @@ class _Decomposer(TorchDispatchMode):
                 result = self.run_split(split or op.decompose, args, kwargs)
                 if result is not NotImplemented:
                     return result
+            elif op.namespace == "prims" and self.depth:
+                raise _NoKernel(op)
         return self.emit(op, args, kwargs)
 
     def run_split(self, split: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -144,15 +165,20 @@ class _Decomposer(TorchDispatchMode):
 
         What the first attempt left in the graph has no users and dies.
         """
+        self.depth += 1
         try:
             with self:
                 return split(*args, **kwargs)
+        except _NoKernel:
+            return NotImplemented
         except WritesInside:
             recorded = _Recorder(args, kwargs)
             with recorded:
                 result = split(*args, **kwargs)
             recorded.finish(result)
             return self.replay(recorded)
+        finally:
+            self.depth -= 1
 
     def replay(self, recorded: _Recorder) -> Any:
         try:

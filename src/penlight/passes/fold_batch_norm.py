@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from penlight.ir.tensors import Derived
+from penlight.ir.tensors import Derived, recipe
 from penlight.passes.constants import Constants
 
 aten = torch.ops.aten
@@ -107,4 +107,4 @@ def _scaled(weight: Derived, scale: torch.Tensor, transposed: bool, groups: int)
             yield scaled.to(like.dtype)
             row += rows
 
-    return Derived(like, pieces)
+    return Derived(like, pieces, recipe("scaled", weight, scale, transposed, groups))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import torch
 
-from penlight.ir.tensors import Derived
+from penlight.ir.tensors import Derived, recipe
 
 PANEL = 16
 
@@ -43,7 +43,8 @@ def pack_panels(weight: Derived, bias: torch.Tensor | None, groups: int = 1) -> 
             yield panel.flatten()
             row += len(rows)
 
-    return Derived(torch.empty(panels * (1 + depth) * PANEL, dtype=weight.like.dtype, device="meta"), pieces)
+    like = torch.empty(panels * (1 + depth) * PANEL, dtype=weight.like.dtype, device="meta")
+    return Derived(like, pieces, recipe("panels", weight, bias, groups))
 
 
 def unpack_panels(packed: torch.Tensor, outputs: int, depth: int, groups: int = 1) -> torch.Tensor:
@@ -65,7 +66,8 @@ def pack_depthwise(weight: Derived, bias: torch.Tensor | None) -> Derived:
         packed[1:, :channels] = weight.tensor().reshape(channels, taps).T
         return packed.flatten()
 
-    return Derived.whole(torch.empty((1 + taps) * padded, dtype=weight.like.dtype, device="meta"), compute)
+    like = torch.empty((1 + taps) * padded, dtype=weight.like.dtype, device="meta")
+    return Derived(like, lambda: iter((compute(),)), recipe("depthwise", weight, bias))
 
 
 def _rows_of_panels(weight: Derived, per_group: int) -> Iterator[torch.Tensor]:

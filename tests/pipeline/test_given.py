@@ -1,0 +1,127 @@
+"""Models and example inputs that cannot be compiled: the message names what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from penlight import pipeline
+from penlight.errors import InvalidInput, NotSupported, PenlightError
+
+X = torch.randn(2, 4)
+
+
+class Holder(nn.Module):
+    def __init__(self, tensor: Any, use: Callable[[Any, Any], Any] = lambda x, w: x + w) -> None:
+        super().__init__()
+        self.register_buffer("held", tensor)
+        self.use = use
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.use(x, self.held)
+
+
+class Plain(nn.Module):
+    """A tensor that is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.eye(4).to_sparse()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sparse.mm(self.table, x.T)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Holder(torch.eye(4).to_sparse()), r"'held' is sparse \(sparse_coo\)"),
+        (lambda: Holder(torch.eye(4).to_sparse_csr()), r"'held' is sparse \(sparse_csr\)"),
+        (Plain, r"'table' is sparse"),
+        (
+            lambda: Holder(torch.quantize_per_tensor(torch.randn(4), 0.1, 0, torch.qint8)),
+            "'held' is quantized",
+        ),
+        (lambda: Holder(torch.nested.nested_tensor([X[0], X[1]])), "'held' is a nested tensor"),
+        (lambda: Holder(torch.empty(4, device="meta")), "'held' is on the meta device"),
+        (lambda: nn.LazyLinear(3), "'weight' has no shape yet"),
+        (lambda: torch.jit.script(nn.Linear(4, 3)), "TorchScript"),
+        (
+            lambda: torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 4)), {nn.Linear}),
+            "'0' is a layer of torch's eager-mode quantization",
+        ),
+    ],
+    ids=["coo", "csr", "plain", "quantized", "nested", "meta", "lazy", "script", "eager quantization"],
+)
+def test_models(make: Callable[[], nn.Module], message: str) -> None:
+    with pytest.raises((NotSupported, InvalidInput), match=message) as raised:
+        pipeline.to_edge(pipeline.export(make().eval(), (X,)))
+    assert raised.value.do
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        (X, {}, "example inputs are given as a tuple"),
+        ((X, X), {}, r"do not fit Linear.forward\(input"),
+        ((), {"x": X}, "missing a required argument"),
+        ((X.numpy(),), {}, "example input 0 is neither a tensor nor a number"),
+        ((), {"input": np.float32(3)}, "example input input is neither a tensor"),
+        ((X.to_sparse(),), {}, "example input 0 is sparse"),
+        ((object(),), {}, "example input 0 is neither"),
+    ],
+)
+def test_example_inputs(args: Any, kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(PenlightError, match=message):
+        pipeline.export(nn.Linear(4, 3), args, kwargs)
+
+
+def test_buffers_that_are_views_of_written_ones() -> None:
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("table", torch.zeros(4, 4))
+            self.register_buffer("row", self.table[1])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.table.add_(x[0])
+            return self.row * 1
+
+        def read(self, x: torch.Tensor) -> torch.Tensor:
+            return self.row + x
+
+        def write(self, x: torch.Tensor) -> torch.Tensor:
+            self.table.add_(x[0])
+            return x + 1
+
+    model = Rows()
+    with pytest.raises(
+        NotSupported, match=r"writes to a tensor in a way|writes to 'table', whose memory 'row' shares"
+    ):
+        pipeline.to_edge(pipeline.export(model, (X,)))
+    apart = pipeline.export({"read": (model.read, (X,)), "write": (model.write, (X,))})
+    with pytest.raises(NotSupported, match="writes to 'table', whose memory 'row' shares"):
+        pipeline.to_edge(apart)
+
+
+def test_length_that_is_unrolled_cannot_change() -> None:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.LSTM(4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.rnn(x)[0]
+
+    exported = pipeline.export(
+        Last(), (torch.randn(5, 4),), dynamic_shapes=({0: torch.export.Dim("t", max=8)},)
+    )
+    with pytest.raises(NotSupported, match=r"aten\.lstm\.input are known only for one size") as raised:
+        pipeline.to_edge(exported, target="portable")
+    assert "test_given.py" in (raised.value.where or "") or "rnn" in (raised.value.where or "")

@@ -1,0 +1,80 @@
+"""Whole models of many kinds, compiled for both targets and run: each has found a fault once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.pipeline.running import check
+from torch import nn
+from torch.export import Dim
+
+
+class Attention(nn.Module):
+    def forward(self, q: torch.Tensor, k: torch.Tensor, other: dict[str, torch.Tensor]) -> Any:
+        return (q @ k.mT).softmax(-1) @ other["v"]
+
+
+def test_one_tensor_as_several_example_inputs() -> None:
+    q, k, v = torch.randn(3, 2, 4, 8)
+    check(Attention(), (q, q, {"v": q}), (q, k, {"v": v}))
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: type[nn.Module]) -> None:
+        super().__init__()
+        self.rnn = kind(4, 3, 2, batch_first=True, bidirectional=True)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.rnn(x)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_layer_over_any_length(kind: type[nn.Module]) -> None:
+    shapes = ({0: Dim("batch", max=4), 1: Dim("length", max=9)},)
+    calls = [(torch.randn(batch, length, 4),) for batch, length in ((2, 5), (4, 9), (1, 1), (3, 2))]
+    check(Recurrent(kind), *calls, targets=["cpu"], dynamic_shapes=shapes)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layer(kind: type[nn.Module]) -> None:
+    check(Recurrent(kind), (torch.randn(2, 5, 4),), (torch.randn(2, 5, 4),))
+
+
+def test_bilinear() -> None:
+    check(nn.Bilinear(3, 4, 5), (torch.randn(2, 3), torch.randn(2, 4)))
+
+
+class Transposed(nn.Module):
+    """Weights that are folded piece by piece, in another order than they are kept in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(70, 90))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        w = self.weight.t()[:80]
+        return torch.bmm(x[None], w[None]) * (self.weight * 2).exp().sum(1)
+
+
+def test_folded_weights_in_another_order() -> None:
+    check(Transposed(), (torch.randn(2, 80),))
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_channels_last(last: bool) -> None:
+    order = torch.channels_last if last else torch.contiguous_format
+    layers = [nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)]
+    layers += [nn.Conv2d(8, 8, 3, groups=8), nn.Hardswish(), nn.Upsample(scale_factor=2)]
+    layers += [nn.ConvTranspose2d(8, 4, 2), nn.BatchNorm2d(4)]
+    model = nn.Sequential(*layers).to(memory_format=torch.channels_last)
+    for norm in (model[1], model[8]):
+        norm.running_var.uniform_(0.5, 2)
+        nn.init.normal_(norm.bias)
+    x = torch.randn(2, 3, 8, 12)
+    others = [
+        torch.randn(2, 3, 8, 12),
+        torch.randn(2, 3, 8, 12).contiguous(memory_format=torch.channels_last),
+    ]
+    check(model, (x.contiguous(memory_format=order),), *((other,) for other in others))
