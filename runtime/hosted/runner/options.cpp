@@ -22,6 +22,7 @@ const char* const kUsage =
     "      --times             time of each instruction\n"
     "      --data FILE.ptd     weights outside the program; repeat\n"
     "      --libraries A,B     kernel libraries to ask, in this order\n"
+    "      --library FILE.so   plug-in with operators of your own; repeat\n"
     "      --max-jumps N       stop a run after N backward jumps\n"
     "      --read              read the file in parts instead of mapping it\n"
     "      --list              print the methods and what they take, run nothing\n"
@@ -62,6 +63,7 @@ int take_value(const char* name, const char* value, RunnerOptions& options) {
   if (is("-m", "--method")) return options.method = value, 1;
   if (is("-o", "--output")) return options.save = value, 1;
   if (is(nullptr, "--libraries")) return options.libraries = value, 1;
+  if (is(nullptr, "--library")) return options.plugins.push(value);
   if (is(nullptr, "--data")) return options.data.push(value);
   if (is("-i", "--input")) return options.inputs.push({value});
   if (is(nullptr, "--sizes")) {

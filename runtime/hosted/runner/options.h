@@ -20,6 +20,7 @@ struct RunnerOptions {
   const char* program = nullptr;
   const char* method = nullptr;
   const char* libraries = nullptr;
+  hosted::Array<const char*> plugins;
   const char* save = nullptr;  // prefix of output files
   hosted::Array<const char*> data;
   hosted::Array<GivenInput> inputs;

@@ -40,14 +40,21 @@ def run(
     warm_up: Annotated[int, typer.Option("--warm-up", min=0)] = 0,
     data: Data = None,
     libraries: Libraries = None,
+    plugins: Annotated[
+        list[str] | None,
+        typer.Option("--library", help="Operators of your own: a plug-in, or its C++ file; repeat."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run a method of a program with given or random inputs; print outputs and times."""
     from penlight.cli.inputs import make_inputs
-    from penlight.runtime.program import LoadedProgram
+    from penlight.runtime import load
 
+    paths = [_built(path) for path in plugins or ()]
     start = time.perf_counter()
-    loaded = LoadedProgram(program, data=data or (), libraries=libraries.split(",") if libraries else None)
+    loaded = load(
+        program, data=data or (), libraries=libraries.split(",") if libraries else None, plugins=paths
+    )
     chosen = loaded[method or default_method(loaded)]
     load_ms = (time.perf_counter() - start) * 1e3
     leaves = make_inputs(chosen, inputs or (), sizes or (), check_fill(fill), seed)
@@ -80,6 +87,15 @@ def run(
     if repeats > 1:
         spent += f", {repeats} runs: median {median(measured):.3f} ms, fastest {min(measured):.3f} ms"
     err.print(f"{chosen.name}: {spent}; arena {size_text(sum(chosen.arena_sizes))}", markup=False)
+
+
+def _built(path: str) -> str:
+    """A plug-in, or the one that a C++ file makes."""
+    if not path.endswith((".cpp", ".cc", ".cxx")):
+        return path
+    from penlight.build.plugin import build_plugin
+
+    return str(build_plugin(path))
 
 
 def default_method(program: LoadedProgram) -> str:
