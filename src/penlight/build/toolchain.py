@@ -119,6 +119,9 @@ class Toolchain:
         """
         target = self.target
         command = [*self.cc, *self.compile_flags, *self.link_flags]
+        if self.style == "zig":
+            # Of the C library and compiler_rt, which it builds at this point; names go unless asked for.
+            command += ["-Os"] if strip else ["-Os", "-g"]
         command += ["-Wl,-dead_strip"] if target.format == "macho" else ["-Wl,--gc-sections"]
         if target.kind == "bare":
             command.append("-nostdlib")
