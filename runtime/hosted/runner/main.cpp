@@ -9,6 +9,7 @@
 
 #include "array.h"
 #include "hosted/linked_libraries.h"
+#include "hosted/plugin.h"
 #include "options.h"
 #include "report.h"
 
@@ -293,6 +294,12 @@ int main(int count, char** arguments) {
   if (options.help) {
     printf("%s", kUsage);
     return kDone;
+  }
+  for (const char* path : options.plugins) {
+    const OperatorRecord* operators = nullptr;
+    char text[4096];
+    const Status loaded = hosted::load_plugin(path, &operators, text, sizeof text);
+    if (loaded != Status::Ok) return complain(options, kFailed, status_name(loaded), text);
   }
   hosted::LibrarySelection libraries;
   Status status = libraries.select(options.libraries, &message);
