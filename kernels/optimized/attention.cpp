@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "isa.h"
-#include "packed.h"
+#include "parallel.h"
 
 namespace penlight::optimized {
 
@@ -80,8 +80,6 @@ Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query
   head.scale =
       static_cast<float>(scale.has_value() ? scale.value() : 1 / sqrt(static_cast<double>(head.width)));
   head.causal = is_causal;
-  head.scratch = ctx.allocate_scratch(routines().attention_scratch(head));
-  if (!head.scratch) return out;
   if (attn_mask.has_value()) {
     const Tensor& mask = attn_mask.value();
     head.mask_row = mask.dim() < 2 || mask.size(-2) == 1 ? 0 : mask.stride(-2);
@@ -89,25 +87,41 @@ Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query
   }
   dim_t batches = 1;
   for (dim_t d = 3; d <= rank; ++d) batches *= out.size(-d);
-  for (dim_t i = 0; i < batches; ++i) {
-    const float* keys = key.const_data_ptr<float>() + matrix_at(key, out, i);
-    const float* values = value.const_data_ptr<float>() + matrix_at(value, out, i);
-    head.fresh = keys != head.key || values != head.value;
-    head.key = keys;
-    head.value = values;
-    head.query = query.const_data_ptr<float>() + matrix_at(query, out, i);
-    head.output = out.mutable_data_ptr<float>() + matrix_at(out, out, i);
-    if (attn_mask.has_value()) {
-      const Tensor& mask = attn_mask.value();
-      const dim_t at = matrix_at(mask, out, i);
-      if (mask.scalar_type() == ScalarType::Bool) {
-        head.bool_mask = mask.const_data_ptr<uint8_t>() + at;
-      } else {
-        head.float_mask = mask.const_data_ptr<float>() + at;
-      }
-    }
-    routines().attention(head);
+  const double operations = 2.0 * static_cast<double>(out.numel()) * static_cast<double>(head.keys) *
+                            (1.0 + static_cast<double>(head.width) / static_cast<double>(head.value_width));
+  const dim_t parts = parts_of(ctx, operations, batches);
+  const size_t scratch = (routines().attention_scratch(head) + 63) / 64 * 64;
+  if (scratch > SIZE_MAX / static_cast<size_t>(parts)) {
+    ctx.fail(Status::OutOfMemory, "scratch of {} parts does not fit an address", parts);
+    return out;
   }
+  char* memory = static_cast<char*>(ctx.allocate_scratch(scratch * static_cast<size_t>(parts), 64));
+  if (!memory) return out;
+  const auto part = [&](size_t index) {
+    Attention mine = head;
+    mine.scratch = memory + index * scratch;
+    const dim_t end = part_begin(static_cast<dim_t>(index) + 1, parts, batches, 1);
+    for (dim_t i = part_begin(static_cast<dim_t>(index), parts, batches, 1); i < end; ++i) {
+      const float* keys = key.const_data_ptr<float>() + matrix_at(key, out, i);
+      const float* values = value.const_data_ptr<float>() + matrix_at(value, out, i);
+      mine.fresh = keys != mine.key || values != mine.value;
+      mine.key = keys;
+      mine.value = values;
+      mine.query = query.const_data_ptr<float>() + matrix_at(query, out, i);
+      mine.output = out.mutable_data_ptr<float>() + matrix_at(out, out, i);
+      if (attn_mask.has_value()) {
+        const Tensor& mask = attn_mask.value();
+        const dim_t at = matrix_at(mask, out, i);
+        if (mask.scalar_type() == ScalarType::Bool) {
+          mine.bool_mask = mask.const_data_ptr<uint8_t>() + at;
+        } else {
+          mine.float_mask = mask.const_data_ptr<float>() + at;
+        }
+      }
+      routines().attention(mine);
+    }
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
   return out;
 }
 

@@ -6,6 +6,8 @@
 #include "image.h"
 #include "isa.h"
 #include "packed.h"
+#include "parallel.h"
+#include "product.h"
 
 namespace penlight::optimized {
 
@@ -30,8 +32,8 @@ bool read_arguments(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> w
               read_window({window.data() + 1, 2}, stride, padding, dilation, c.window);
   for (size_t d = 0; d < 2 && good; ++d) {
     const int64_t size = input.size(static_cast<dim_t>(d) + 2);
-    const int64_t room = size + 2 * c.window.padding[d] -
-                         c.window.dilation[d] * (int64_t{c.window.taps[d]} - 1) - 1;
+    const int64_t room =
+        size + 2 * c.window.padding[d] - c.window.dilation[d] * (int64_t{c.window.taps[d]} - 1) - 1;
     good = room >= 0;
     c.out[d] = static_cast<dim_t>(room / c.window.stride[d] + 1);
   }
@@ -52,8 +54,8 @@ struct Fused {
   float low, high;
 };
 
-void run_depthwise(const Tensor& input, const Tensor& weight, const Convolution& c, const Fused& fused,
-                   Tensor& out) {
+void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Convolution& c,
+                   const Fused& fused, Tensor& out) {
   Depthwise convolution{};
   convolution.input = input.const_data_ptr<float>();
   convolution.packed = weight.const_data_ptr<float>();
@@ -73,11 +75,20 @@ void run_depthwise(const Tensor& input, const Tensor& weight, const Convolution&
   convolution.pad_w = c.window.padding[1];
   convolution.dilation_h = c.window.dilation[0];
   convolution.dilation_w = c.window.dilation[1];
-  convolution.last_row = convolution.batch * c.out[0];
   convolution.activation = fused.activation;
   convolution.low = fused.low;
   convolution.high = fused.high;
-  routines().depthwise(convolution);
+  const dim_t rows = convolution.batch * c.out[0];
+  const double operations =
+      2.0 * static_cast<double>(out.numel()) * static_cast<double>(c.window.taps[0] * c.window.taps[1]);
+  const dim_t parts = parts_of(ctx, 4 * operations, rows);  // it is memory that it waits for
+  const auto part = [&](size_t index) {
+    Depthwise mine = convolution;
+    mine.first_row = part_begin(static_cast<dim_t>(index), parts, rows, 1);
+    mine.last_row = part_begin(static_cast<dim_t>(index) + 1, parts, rows, 1);
+    routines().depthwise(mine);
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
 }
 
 void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Convolution& c,
@@ -107,8 +118,7 @@ void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, c
   product.dilation_h = c.window.dilation[0];
   product.dilation_w = c.window.dilation[1];
   float* zeros = ctx.allocate_scratch_array<float>(static_cast<size_t>(product.channels));
-  product.scratch = ctx.allocate_scratch(routines().product_scratch(product));
-  if (!zeros || !product.scratch) return;
+  if (!zeros) return;
   for (dim_t i = 0; i < product.channels; ++i) zeros[i] = 0.0f;
   product.zeros = zeros;
   const dim_t packed = round_to_panel(outputs) * (1 + product.taps_h * product.taps_w * product.channels);
@@ -117,7 +127,7 @@ void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, c
     product.packed = weight.const_data_ptr<float>() + group * packed;
     product.residual = fused.residual ? fused.residual + group * outputs : nullptr;
     product.output = out.mutable_data_ptr<float>() + group * outputs;
-    routines().product(product);
+    if (!run_product(ctx, product)) return;
   }
 }
 
@@ -160,7 +170,7 @@ Tensor& conv2d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
                        static_cast<Activation>(activation), static_cast<float>(low),
                        static_cast<float>(high)};
   if (depthwise) {
-    run_depthwise(input, weight, c, fused, out);
+    run_depthwise(ctx, input, weight, c, fused, out);
   } else {
     run_groups(ctx, input, weight, c, span, fused, out);
   }

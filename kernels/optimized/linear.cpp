@@ -1,6 +1,6 @@
 // Linear layers over weights that were packed when the program was made.
-#include "isa.h"
 #include "packed.h"
+#include "product.h"
 
 namespace penlight::optimized {
 
@@ -48,8 +48,7 @@ Tensor& linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
   product.pixel = depth;
   product.taps_h = product.taps_w = product.span_w = 1;
   product.stride_h = product.stride_w = product.dilation_h = product.dilation_w = 1;
-  product.scratch = ctx.allocate_scratch(routines().product_scratch(product));
-  if (product.scratch) routines().product(product);
+  run_product(ctx, product);
   return out;
 }
 

@@ -1,6 +1,7 @@
 // Max pooling over channels-last images, without the places of the maxima.
 #include "image.h"
 #include "isa.h"
+#include "parallel.h"
 
 namespace penlight::optimized {
 
@@ -61,8 +62,17 @@ Tensor& max_pool2d_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t
   pool.pad_w = w.padding[1];
   pool.dilation_h = w.dilation[0];
   pool.dilation_w = w.dilation[1];
-  pool.last_row = input.size(0) * sizes[2];
-  routines().max_pool(pool);
+  const dim_t rows = input.size(0) * sizes[2];
+  const double operations = 4.0 * static_cast<double>(out.numel()) * static_cast<double>(w.taps[0]) *
+                            static_cast<double>(w.taps[1]);
+  const dim_t parts = parts_of(ctx, operations, rows);
+  const auto part = [&](size_t index) {
+    MaxPool mine = pool;
+    mine.first_row = part_begin(static_cast<dim_t>(index), parts, rows, 1);
+    mine.last_row = part_begin(static_cast<dim_t>(index) + 1, parts, rows, 1);
+    routines().max_pool(mine);
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
   return out;
 }
 

@@ -49,6 +49,7 @@ Status Method::load(const Program& program, const char* name, const MemoryManage
   name_ = meta.name();
   context_ = KernelContext(memory.scratch, message);
   context_.set_random(memory.random);
+  context_.set_workers(memory.workers);
   const Status status = MethodLoader(program, plan, message)
                             .build(*this, memory, registry ? *registry : default_registry(), external);
   if (status != Status::Ok) {

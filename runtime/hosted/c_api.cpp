@@ -88,6 +88,7 @@ pl_module* prepare(const pl_options* options, ModuleOptions& chosen, Message& me
   chosen.registry = &made->libraries.registry();
   if (options) {
     chosen.map = options->map != 0;
+    chosen.threads = options->threads > 0 ? static_cast<size_t>(options->threads) : 0;
     chosen.data_paths = options->data_paths;
     chosen.data_path_count = options->data_path_count;
   }

@@ -73,8 +73,8 @@ typedef struct pl_options {
   const char* libraries;         /* "optimized,portable"; null for all that are linked */
   const char* const* data_paths; /* .ptd files */
   uint64_t data_path_count;
-  int32_t map; /* 1: map the file; 0: read it in parts */
-  int32_t reserved;
+  int32_t map;     /* 1: map the file; 0: read it in parts */
+  int32_t threads; /* for kernels, the caller's own included; 0: one for each physical core */
 } pl_options;
 
 /* One call, prepared once and used again. The caller fills inputs; pl_run() fills

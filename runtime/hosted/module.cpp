@@ -12,6 +12,7 @@
 
 #include "heap.h"
 #include "linked_libraries.h"
+#include "thread_pool.h"
 
 namespace penlight {
 
@@ -86,6 +87,7 @@ struct Module::Implementation {
   Program program;
   HeapScratch scratch;
   RandomState random;
+  Workers workers = {nullptr, nullptr, 1};
   Array<SharedRegion> work, state_regions;  // by memory id
   bool measured = false;
   Array<LoadedMethod*> methods;  // in the order of the program; null until prepared
@@ -197,7 +199,7 @@ Status Module::Implementation::load(LoadedMethod& loaded, const char* name, Mess
   }
   loaded.allocator = ArenaAllocator(loaded.memory.data(), loaded.memory.size());
   const MemoryManager manager{&loaded.allocator, loaded.arenas.data(), loaded.arenas.size(),
-                              scratch.source(), &random};
+                              scratch.source(), &random, workers};
   return loaded.method.load(program, name, manager, message, registry, data.empty() ? nullptr : &data);
 }
 
@@ -262,6 +264,7 @@ Status Module::start(DataLoader* loader, const ModuleOptions& options) {
     if (const Status status = self.libraries.select(nullptr, &message_); status != Status::Ok) return status;
   }
   self.data.last = options.data;
+  self.workers = hosted::workers_of(options.threads);
   for (size_t i = 0; i < options.data_path_count; ++i) {
     MappedFile* file = make<MappedFile>();
     TensorFile* tensors = make<TensorFile>();

@@ -282,10 +282,10 @@ int run(Module& module, const RunnerOptions& options, double opened_ms) {
 
 int main(int count, char** arguments) {
   use_host_platform();
-  RunnerOptions options;
 #ifdef SIGXFSZ
   signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error like a full disk
 #endif
+  RunnerOptions options;
   Message message;
   if (!parse_options(count, arguments, options, message)) {
     fprintf(stderr, "%s\n\n%s", message.c_str(), kUsage);
@@ -306,6 +306,7 @@ int main(int count, char** arguments) {
   if (status != Status::Ok) return complain(options, kMisused, status_name(status), message.c_str());
   ModuleOptions how;
   how.map = options.map;
+  how.threads = options.threads;
   how.registry = &libraries.registry();
   how.data_paths = options.data.data();
   how.data_path_count = options.data.size();

@@ -23,6 +23,7 @@ const char* const kUsage =
     "      --data FILE.ptd     weights outside the program; repeat\n"
     "      --libraries A,B     kernel libraries to ask, in this order\n"
     "      --library FILE.so   plug-in with operators of your own; repeat\n"
+    "      --threads N         for kernels (one on each physical core)\n"
     "      --max-jumps N       stop a run after N backward jumps\n"
     "      --read              read the file in parts instead of mapping it\n"
     "      --list              print the methods and what they take, run nothing\n"
@@ -72,6 +73,10 @@ int take_value(const char* name, const char* value, RunnerOptions& options) {
   }
   if (is(nullptr, "--seed")) return parse_number(value, options.seed);
   if (is(nullptr, "--max-jumps")) return parse_number(value, options.max_jumps);
+  if (is(nullptr, "--threads")) {
+    if (!parse_number(value, number) || number == 0) return 0;
+    return options.threads = static_cast<size_t>(number), 1;
+  }
   if (is("-n", "--repeats") || is(nullptr, "--warm-up")) {
     const bool repeats = is("-n", "--repeats");
     if (!parse_number(value, number) || (repeats && number == 0)) return 0;

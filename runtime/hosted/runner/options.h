@@ -29,6 +29,7 @@ struct RunnerOptions {
   uint64_t seed = 0;
   size_t repeats = 1;
   size_t warm_up = 0;
+  size_t threads = 0;
   uint64_t max_jumps = UINT64_MAX;
   bool json = false;
   bool list = false;

@@ -54,6 +54,14 @@ struct RandomState {
   uint64_t calls = 0;
 };
 
+// Threads that work along with a kernel: `run` calls task(argument, i) once for each i
+// below `count`, on any of them, and returns when all are done. Null: there are none.
+struct Workers {
+  void (*run)(void* owner, void (*task)(void* argument, size_t index), void* argument, size_t count);
+  void* owner;
+  size_t threads;
+};
+
 class KernelContext {
  public:
   using ResizeFn = bool (*)(KernelContext& ctx, Tensor& out, SizesRef sizes);
@@ -105,6 +113,23 @@ class KernelContext {
     return static_cast<T*>(allocate_scratch(count * sizeof(T), alignof(T) < 16 ? 16 : alignof(T)));
   }
 
+  // How many threads a kernel may split its work between, the caller's included.
+  size_t threads() const { return workers_.run ? workers_.threads : 1; }
+  // Calls body(i) for each i below `count`, on several threads where there are some. The
+  // parts must not depend on one another; the context itself is for the caller only.
+  template <class Body>
+  void parallel(size_t count, const Body& body) {
+    if (!workers_.run || count < 2) {
+      for (size_t i = 0; i < count; ++i) body(i);
+      return;
+    }
+    workers_.run(
+        workers_.owner, [](void* argument, size_t index) { (*static_cast<const Body*>(argument))(index); },
+        const_cast<void*>(static_cast<const void*>(&body)), count);
+  }
+  // For the caller of a kernel.
+  void set_workers(const Workers& workers) { workers_ = workers; }
+
   // Shared by all methods of a program where their user gave one, else the caller's own.
   RandomState& random() { return random_ ? *random_ : own_random_; }
   // For the caller of a kernel; null for its own.
@@ -120,6 +145,8 @@ class KernelContext {
   }
 
  private:
+  // `what` is the status, and above it a bit for each word that is text (message.h).
+  void record(unsigned what, const char* format, ...);
   bool resize_slow(Tensor& out, SizesRef sizes);
   void release_scratch();
 
@@ -130,8 +157,7 @@ class KernelContext {
   bool scratch_used_;
   RandomState* random_ = nullptr;
   RandomState own_random_;
+  Workers workers_ = {nullptr, nullptr, 1};
 };
 
 }  // namespace penlight
-  // `what` is the status, and above it a bit for each word that is text (message.h).
-  void record(unsigned what, const char* format, ...);

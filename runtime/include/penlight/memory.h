@@ -26,6 +26,8 @@ struct MemoryManager {
   ScratchSource scratch;
   // Of random operators, for methods that share it; null: the method has its own.
   RandomState* random = nullptr;
+  // Threads for kernels that split their work; none: all is done by who runs the method.
+  Workers workers = {nullptr, nullptr, 1};
 };
 
 // Scratch from a fixed region, for programs without a heap.

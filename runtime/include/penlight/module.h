@@ -93,6 +93,9 @@ struct ModuleOptions {
   // Where kernels are looked up; null for operators that registered themselves until
   // now, then linked_libraries().
   const KernelRegistry* registry = nullptr;
+  // For kernels, the caller's own included; 0: one for each physical core. All modules
+  // share them, and results do not depend on how many there are.
+  size_t threads = 0;
 };
 
 class Module {

@@ -119,7 +119,7 @@ class Options(Structure):
         ("data_paths", POINTER(c_char_p)),
         ("data_path_count", c_uint64),
         ("map", c_int32),
-        ("reserved", c_int32),
+        ("threads", c_int32),
     )
 
 

@@ -42,6 +42,7 @@ class LoadedProgram:
         libraries: str | Sequence[str] | None = None,
         copy: bool = True,
         map: bool = True,
+        threads: int | None = None,
     ) -> None:
         self._handle: int | None = None
         self._library = library.library()
@@ -52,12 +53,19 @@ class LoadedProgram:
         self._error = ctypes.create_string_buffer(library.ERROR_SIZE)
         if isinstance(libraries, str):
             libraries = [libraries]
+        if threads is not None and not 1 <= threads < 1 << 31:
+            raise InvalidInput(
+                "a program runs on one thread or more",
+                got=f"threads={threads}",
+                do="give 1, or None for all cores",
+            )
         paths = [os.fsencode(path) for path in data]
         options = library.Options(
             libraries=",".join(libraries).encode() if libraries is not None else None,
             data_paths=(ctypes.c_char_p * max(1, len(paths)))(*paths),
             data_path_count=len(paths),
             map=map,
+            threads=threads or 0,
         )
         handle = ctypes.c_void_p()
         if isinstance(source, (bytes, bytearray, memoryview)):
