@@ -55,9 +55,29 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_core_with_operators_and_a_model(model: Path, tmp_path: Path) -> None:
+@pytest.fixture(params=["checkout", "installed"])
+def package(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[str]]:
+    """The folder of penlight-config.cmake, and options for CMake."""
+    if request.param == "checkout":
+        return PACKAGE, []
+    native = ROOT / "build" / "native"
+    if not (native / "penlight-runner").exists():
+        pytest.skip("not built (make build)")
+    # What a wheel has, laid out as where it is installed.
+    cmake("--install", native, "--prefix", tmp_path / "site")
+    shutil.copy(ROOT / "src" / "penlight" / "__init__.py", tmp_path / "site" / "penlight")
+    share = tmp_path / "site" / "penlight" / "share"
+    assert not list(share.rglob("*.o")) and not list(share.rglob("*.py"))
+    # Without Python: the tables of kernels are in the package.
+    return share / "cmake", ["-DCMAKE_DISABLE_FIND_PACKAGE_Python=ON"]
+
+
+def test_core_with_operators_and_a_model(
+    package: tuple[Path, list[str]], model: Path, tmp_path: Path
+) -> None:
     build = tmp_path / "build"
-    cmake("-S", HERE / "project", "-B", build, f"-Dpenlight_DIR={PACKAGE}", f"-DMODEL={model}")
+    folder, options = package
+    cmake("-S", HERE / "project", "-B", build, f"-Dpenlight_DIR={folder}", f"-DMODEL={model}", *options)
     cmake("--build", build, "--parallel", "2")
     printed = subprocess.run([build / "app"], capture_output=True, text=True)
     assert printed.stdout == "2 4 6 8 0.5 1 1.5 2 aligned 0\n"
