@@ -79,10 +79,12 @@ def test_out_form(linear: Any) -> None:
 
 
 def test_wrong_sizes_are_refused_before_the_kernel_runs(linear: Any) -> None:
+    w = torch.randn(3, 4)
+    for x, b in ((torch.randn(5, 3), None), (torch.randn(4), None), (torch.randn(5, 4), torch.randn(4))):
+        with pytest.raises(InvalidInput, match="of testlin::custom_linear should be"):
+            torch.ops.testlin.custom_linear(w, x, b)
     with pytest.raises(Exception, match=r"should be \[n,i\]"):
-        linear.check = torch.ops.testlin.custom_linear(
-            torch.randn(3, 4, device="meta"), torch.randn(5, 3, device="meta"), None
-        )
+        torch.ops.testlin.custom_linear(w.to("meta"), torch.randn(5, 3, device="meta"), None)
 
 
 def test_export_and_program_with_dynamic_sizes(linear: Any) -> None:
@@ -298,3 +300,11 @@ def test_a_user_without_a_kernel_is_told(tmp_path: Path) -> None:
 def test_dtypes_the_kernel_cannot_have(linear: Any) -> None:
     with pytest.raises((NotSupported, RuntimeError)):
         linear(torch.ones(3, 4).cfloat(), torch.ones(5, 4).cfloat(), None)
+
+
+def test_a_kernel_and_a_function_of_one_name(linear: Any) -> None:
+    with pytest.raises(InvalidState, match="testlin::custom_linear has a kernel in C"):
+
+        @penlight.op("testlin::custom_linear")
+        def again(x: Tensor) -> Tensor:
+            return x + 1

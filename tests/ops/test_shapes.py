@@ -119,3 +119,41 @@ def test_negative_sizes_and_division_by_zero() -> None:
         apply("f(Tensor x) -> Tensor", "[n] -> [n - 4]", t(3))
     with pytest.raises(InvalidOperator, match="divides by zero"):
         apply("f(Tensor x, int k) -> Tensor", "[n] -> [n // k]", t(3), 0)
+
+
+@pytest.mark.parametrize(
+    "rule, values, fit",
+    [
+        (RULE, (t(3, 4), t(5, 4), t(3)), True),
+        (RULE, (t(3, 4), t(5, 4), None), True),
+        (RULE, (t(3, 4), t(5, 4)), True),
+        (RULE, (t(3, 4), t(5, 3), None), False),
+        (RULE, (t(3, 4), t(4), None), False),
+        (RULE, (t(3, 4), t(5, 4), t(4)), False),
+        ("[o,i], [...,i], [o]? -> [...,o]", (t(3, 4), t(2, 5, 4), None), True),
+        ("[o,i], [...,i], [o]? -> [...,o]", (t(3, 4), t(2, 5, 3), None), False),
+        ("[o,i], [i,*], [o]? -> [*,o]", (t(3, 4), t(4), None), True),
+        ("[o,i], [i,*,2], [o]? -> [*,o]", (t(3, 4), t(4), None), False),
+        ("[3,_], [_,n], [n]? -> [n]", (t(3, 4), t(5, 2), t(2)), True),
+        ("[2,_], [_,n], [n]? -> [n]", (t(3, 4), t(5, 2), t(2)), False),
+        ("[], _, [n]? -> [n]", (t(), t(5, 2), t(2)), True),
+    ],
+)
+def test_the_quick_check_says_the_same(rule: str, values: Any, fit: bool) -> None:
+    signature = parse(LINEAR, "ns")
+    made = ShapeRule(rule, signature)
+    assert made.quick_check((torch.Tensor,))(values) is fit
+    names = [argument.name for argument in signature.arguments]
+    arguments = dict.fromkeys(names) | dict(zip(names, values, strict=False))
+    if fit:
+        made.apply(arguments)
+    else:
+        with pytest.raises(InvalidInput):
+            made.apply(arguments)
+
+
+def test_the_quick_check_and_sizes_that_may_be_missing() -> None:
+    rule = ShapeRule("[n]?, [n]? -> [1]", parse("f(Tensor? a, Tensor? b) -> Tensor", "ns"))
+    fits = rule.quick_check((torch.Tensor,))
+    assert fits((None, t(3))) and fits((t(3), None)) and fits((t(3), t(3))) and not fits((t(3), t(4)))
+    assert rule.quick_check(())((t(3), t(4)))

@@ -22,6 +22,7 @@ COMMANDS = {
     "size": "Show what is in a program file, by operator and weight.",
     "profile": "Show the time of each instruction of a program.",
     "build": "Build a binary with only the kernels that programs use.",
+    "op": "Build and test operators of your own.",
     "ops": "List operators that have a kernel; check and register kernels from YAML.",
     "doctor": "Check that this environment is complete.",
     "demo": "Compile a pretrained network and recognise a photo with it.",

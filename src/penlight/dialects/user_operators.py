@@ -12,10 +12,12 @@ That makes a program of any `torch.library.custom_op` over tensor operations.
 from __future__ import annotations
 
 import operator
+import os
 import re
 import traceback
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,6 +33,8 @@ from penlight.passes.decompose import WritesInside
 aten = torch.ops.aten
 _OURS = ("aten", "prims", "prim", "penlight", "higher_order", "_operator")
 _TWINS = "penlight_written"
+# Frames in these folders are not the user's.
+_NOT_USERS = (str(Path(__file__).resolve().parents[1]), os.path.dirname(torch.__file__))
 _original: dict[OpOverload, OpOverload] = {}  # operator that returns what it changed -> the user's
 
 
@@ -259,7 +263,7 @@ def _untraceable(op: OpOverload, error: Exception) -> NotSupported:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if "/torch/" not in frame.filename and "/penlight/" not in frame.filename and frame.lineno
+        if not frame.filename.startswith(_NOT_USERS) and frame.lineno
     ]
     where = f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else None
     reason = " ".join(str(error).split())[:200]

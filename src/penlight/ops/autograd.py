@@ -12,26 +12,51 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch._library.autograd import Info, make_autograd_impl
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
 from penlight.errors import NotSupported
+from penlight.ops.calls import Kernel
 from penlight.ops.declared import Operator
 from penlight.ops.signature import Signature
 
+# Others (fake tensors, those of torch.func) are looked at where they are treated.
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
-def register(library: torch.library.Library, op: OpOverload, signature: Signature, said: Operator) -> None:
-    """Give `op` the gradients that were declared, or the error."""
+
+def register(library: torch.library.Library, op: OpOverload, kernel: Kernel, said: Operator) -> None:
+    """Give `op` the gradients that were declared, or the error.
+
+    This is where torch passes through Python in any case, so sizes are held against the rule here:
+    the kernel is then called without.
+    """
+    signature = kernel.signature
     name = signature.name + (f".{signature.overload}" if signature.overload else "")
+    run: Callable[..., Any]
     if said.autograd_function is not None:
-        library.impl(name, _through(op, said.autograd_function), "Autograd", with_keyset=True)
+        run = _through(op, said.autograd_function)
     elif signature.written:
-        library.impl(name, _changes_arguments(op, signature), "Autograd", with_keyset=True)
+        run = _changes_arguments(op, signature)
     elif said.backward_function is None:
-        library.impl(name, _without_formula(op, signature), "Autograd", with_keyset=True)
+        run = _without_formula(op, signature)
     else:
         backward, setup = _formula(signature, said)
-        torch.library.register_autograd(signature.qualified, backward, setup_context=setup, lib=library)
+        run = make_autograd_impl(op, Info(backward, setup))
+    library.impl(name, _checked(run, kernel), "Autograd", with_keyset=True)
+
+
+def _checked(run: Callable[..., Any], kernel: Kernel) -> Callable[..., Any]:
+    if kernel.rule is None:
+        return run
+    fits, rule = kernel.rule.quick_check(_PLAIN), kernel.rule
+
+    def checked(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        if not fits(args):
+            rule.apply(kernel.bind(args, kwargs))
+        return run(keyset, *args, **kwargs)
+
+    return checked
 
 
 def register_out(library: torch.library.Library, op: OpOverload, signature: Signature) -> None:

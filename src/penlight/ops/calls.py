@@ -90,6 +90,10 @@ class Kernel:
         given = {**self._defaults, **dict(zip(names, args, strict=False)), **kwargs}
         return {name: given[name] for name in names if name in given}
 
+    def default_of(self, name: str) -> Any:
+        """An argument's default, None when there is none."""
+        return self._defaults.get(name)
+
     # --- eager -------------------------------------------------------------------------------------
 
     def functional(self, *args: Any, **kwargs: Any) -> Any:

@@ -54,7 +54,7 @@ class Operator:
         self.backward_function: Callable[..., Any] | None = None
         self.setup_context: Callable[..., Any] | None = None
         self.autograd_function: Any = None
-        self.reference: Callable[..., Any] | None = None
+        self.reference_function: Callable[..., Any] | None = None
         self.sample_function: Callable[..., Any] | None = None
         self.dtype_set: str | None = None
         self.changed: Callable[[], None] | None = None
@@ -90,6 +90,11 @@ class Operator:
         self.sample_function = function
         return function
 
+    def reference(self, function: Function) -> Function:
+        """What the kernel computes, in torch's own operators: tests compare the kernel with it."""
+        self.reference_function = function
+        return function
+
     def dtypes(self, names: str) -> None:
         """Dtypes that the kernel takes, such as "float+int64"; without it all of them."""
         self.dtype_set = names
@@ -98,19 +103,22 @@ class Operator:
     def __call__(self, function: Function | None = None, *, mutates: Sequence[str] = ()) -> Any:
         """Make an operator of a Python function with annotations.
 
-        Beside a kernel of the same name the function is what tests compare the kernel with.
-
         Args:
             mutates: names of the arguments that the function changes.
+
+        Raises:
+            InvalidOperator: the annotations give no schema.
+            InvalidState: the operator has a kernel in C++.
         """
 
         def declare(given: Function) -> Any:
-            if self.name in loading or (self.changed is not None and self.reference is None):
-                self.reference = given
-                return given
+            if self.name in loading or self.changed is not None:
+                raise InvalidState(
+                    f"{self.name} has a kernel in C++, and cannot be made of {given.__name__}() as well",
+                    do="give it another name, or let tests compare the two: @penlight.op(...).reference",
+                )
             from penlight.ops.python_operator import define
 
-            self.reference = given
             return define(self, given, mutates)
 
         return declare if function is None else declare(function)
@@ -126,11 +134,3 @@ class Operator:
 
 def declared(name: str) -> Operator:
     return _declared.setdefault(name, Operator(name))
-
-
-def conflict(name: str, first: str, second: str) -> InvalidState:
-    return InvalidState(
-        f"there are two operators called {name}",
-        where=f"{first}\n{second}",
-        do="give one of them another name or namespace",
-    )

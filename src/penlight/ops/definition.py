@@ -64,7 +64,7 @@ class Definition:
             self.out_op = getattr(packet, signature.out_overload)
             torch.library.register_fake(signature.kernel_name, self.fake_out, lib=library)
             autograd.register_out(library, self.out_op, signature)
-        autograd.register(library, self.op, signature, self.said)
+        autograd.register(library, self.op, self.kernel, self.said)
         self.said.changed = self.renew
 
     def _connect(self) -> None:
@@ -86,9 +86,10 @@ class Definition:
 
     def replace(self, kernel: Kernel) -> None:
         """Another kernel for the same operators: its file was built anew."""
-        before = self.kernel.signature
+        before = self.kernel
         self.kernel = kernel
-        if self.op is not None and before == kernel.signature:
+        rules = [one.rule.text if one.rule is not None else None for one in (before, kernel)]
+        if self.op is not None and before.signature == kernel.signature and rules[0] == rules[1]:
             kernel.learn_defaults(self.op)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that a kernel is registered again is what is wanted

@@ -16,6 +16,11 @@ struct Notes {
   }
 };
 
+bool is_float(KernelContext& ctx, const Tensor& x) {
+  if (x.scalar_type() != ScalarType::Float) ctx.decline();
+  return x.scalar_type() == ScalarType::Float;
+}
+
 double sum(const Tensor& x) {
   double total = 0;
   for (dim_t i = 0; i < x.numel(); ++i) total += x.const_data_ptr<float>()[i];
@@ -43,7 +48,7 @@ Tensor& everything_out(KernelContext& ctx, const Tensor& x, const Optional<Tenso
                        Optional<MemoryFormat> memory_format, Optional<Device> device, Tensor& out) {
   (void)device;
   const dim_t sizes[] = {kCount};
-  if (!ctx.resize(out, {sizes, 1})) return out;
+  if (!is_float(ctx, x) || !ctx.resize(out, {sizes, 1})) return out;
   for (dim_t k = 0; k < kCount; ++k) out.mutable_data_ptr<float>()[k] = 0;
   Notes notes = {out.mutable_data_ptr<float>()};
   notes.add(sum(x));
@@ -77,6 +82,7 @@ Tensor& everything_out(KernelContext& ctx, const Tensor& x, const Optional<Tenso
 
 // Parts of rows, as a list of tensors.
 void parts_out(KernelContext& ctx, const Tensor& x, int64_t count, TensorList out) {
+  if (!is_float(ctx, x)) return;
   const dim_t rows = x.size(0) / count;
   const dim_t width = x.size(1);
   const dim_t sizes[] = {rows, width};
@@ -104,7 +110,7 @@ Tensor& tile_out(KernelContext& ctx, const Tensor& x, int64_t times, Tensor& out
 
 // Index of the largest, and the largest itself.
 void best_out(KernelContext& ctx, const Tensor& x, Tensor& value, Tensor& index) {
-  if (!ctx.resize(value, {}) || !ctx.resize(index, {})) return;
+  if (!is_float(ctx, x) || !ctx.resize(value, {}) || !ctx.resize(index, {})) return;
   int64_t at = 0;
   for (dim_t i = 1; i < x.numel(); ++i) {
     if (x.const_data_ptr<float>()[i] > x.const_data_ptr<float>()[at]) at = i;
