@@ -32,8 +32,9 @@ inline bool check_packed(KernelContext& ctx, const Tensor& packed, dim_t size) {
 }
 
 inline bool check_activation(KernelContext& ctx, int64_t activation) {
-  if (activation >= 0 && activation < kActivations) return true;
-  ctx.fail(Status::InvalidArgument, "there is no activation {}", activation);
+  if (activation >= 0 && activation < kActivations && is_compiled(static_cast<Activation>(activation)))
+    return true;
+  ctx.fail(Status::InvalidArgument, "there is no activation {} here", activation);
   return false;
 }
 

@@ -117,6 +117,25 @@ def test_dtype_selection_removes_code(make: Make, programs: Programs, tmp_path: 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("optimize", ["-Os", "-O2"])
+def test_packed_kernels(make: Make, tmp_path: Path, optimize: str) -> None:
+    """What programs for the CPU call: of the routines and activations of the library those they use."""
+    torch.manual_seed(0)
+    layers = (torch.nn.Conv2d(3, 32, 3, 2, 1), torch.nn.ReLU6(), torch.nn.Conv2d(32, 20, 1), torch.nn.SiLU())
+    inputs = (torch.rand(1, 3, 20, 24),)
+    path = tmp_path / "packed.pte"
+    penlight.compile(torch.nn.Sequential(*layers).eval(), inputs).save(path)
+    built = make(path, optimize=optimize)
+    uses = built.selection.operators
+    assert uses["penlight::conv2d_packed.out"].activations == {2, 5}
+    (got,) = run_program(built.files, inputs, tmp_path / "run")
+    want = penlight.load(path)(*(tensor.numpy() for tensor in inputs))
+    assert abs(got - want).max() < 1e-5
+    routines = {source.partition("vector/")[2] for source in built.sources if "optimized/vector/" in source}
+    assert routines >= {"product.cpp", "table.cpp"} and not routines & {"attention.cpp", "pool.cpp"}
+
+
+@pytest.mark.slow
 def test_operator_of_ones_own(make: Make, tmp_path: Path) -> None:
     source = tmp_path / "scale.cpp"
     source.write_text(SCALE)

@@ -140,19 +140,20 @@ void with_window(const Depthwise& p) {
 
 void depthwise(const Depthwise& p) {
   switch (p.activation) {
-    case Activation::Clamp:
-      return with_window<Activation::Clamp>(p);
-    case Activation::Relu:
-      return with_window<Activation::Relu>(p);
-    case Activation::HardSwish:
-      return with_window<Activation::HardSwish>(p);
-    case Activation::Silu:
-      return with_window<Activation::Silu>(p);
-    case Activation::Gelu:
-      return with_window<Activation::Gelu>(p);
+#define PENLIGHT_ACTIVATION(name)                                                         \
+  case Activation::name:                                                                  \
+    if constexpr (is_compiled(Activation::name)) return with_window<Activation::name>(p); \
+    break;
+    PENLIGHT_ACTIVATION(Clamp)
+    PENLIGHT_ACTIVATION(Relu)
+    PENLIGHT_ACTIVATION(HardSwish)
+    PENLIGHT_ACTIVATION(Silu)
+    PENLIGHT_ACTIVATION(Gelu)
+#undef PENLIGHT_ACTIVATION
     default:
-      return with_window<Activation::None>(p);  // the caller fuses no other
+      break;
   }
+  with_window<Activation::None>(p);  // the caller fuses no other
 }
 
 }  // namespace PENLIGHT_ISA

@@ -38,28 +38,24 @@ PENLIGHT_INLINE Floats activated(Floats x, const Bounds& bounds) {
 template <class Body>
 PENLIGHT_INLINE void with_activation(Activation activation, Body&& body) {
   switch (activation) {
-    case Activation::Relu:
-      return body(Index<static_cast<int>(Activation::Relu)>());
-    case Activation::Clamp:
-      return body(Index<static_cast<int>(Activation::Clamp)>());
-    case Activation::Sigmoid:
-      return body(Index<static_cast<int>(Activation::Sigmoid)>());
-    case Activation::Tanh:
-      return body(Index<static_cast<int>(Activation::Tanh)>());
-    case Activation::Silu:
-      return body(Index<static_cast<int>(Activation::Silu)>());
-    case Activation::Gelu:
-      return body(Index<static_cast<int>(Activation::Gelu)>());
-    case Activation::GeluTanh:
-      return body(Index<static_cast<int>(Activation::GeluTanh)>());
-    case Activation::HardSigmoid:
-      return body(Index<static_cast<int>(Activation::HardSigmoid)>());
-    case Activation::HardSwish:
-      return body(Index<static_cast<int>(Activation::HardSwish)>());
-    case Activation::LeakyRelu:
-      return body(Index<static_cast<int>(Activation::LeakyRelu)>());
-    case Activation::None:
-      return body(Index<static_cast<int>(Activation::None)>());
+#define PENLIGHT_ACTIVATION(name)                        \
+  case Activation::name:                                 \
+    if constexpr (is_compiled(Activation::name)) {       \
+      body(Index<static_cast<int>(Activation::name)>()); \
+    }                                                    \
+    return;
+    PENLIGHT_ACTIVATION(Relu)
+    PENLIGHT_ACTIVATION(Clamp)
+    PENLIGHT_ACTIVATION(Sigmoid)
+    PENLIGHT_ACTIVATION(Tanh)
+    PENLIGHT_ACTIVATION(Silu)
+    PENLIGHT_ACTIVATION(Gelu)
+    PENLIGHT_ACTIVATION(GeluTanh)
+    PENLIGHT_ACTIVATION(HardSigmoid)
+    PENLIGHT_ACTIVATION(HardSwish)
+    PENLIGHT_ACTIVATION(LeakyRelu)
+    PENLIGHT_ACTIVATION(None)
+#undef PENLIGHT_ACTIVATION
   }
 }
 

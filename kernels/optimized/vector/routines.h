@@ -29,6 +29,15 @@ enum class Activation : int {
 };
 constexpr int kActivations = 11;
 
+// Bit (1 << number) for each activation that is compiled: a selective build leaves out
+// those that no program of its fuses.
+#ifndef PENLIGHT_ACTIVATIONS
+#define PENLIGHT_ACTIVATIONS 0xffffu
+#endif
+constexpr bool is_compiled(Activation activation) {
+  return (PENLIGHT_ACTIVATIONS >> static_cast<int>(activation) & 1u) != 0;
+}
+
 // Sums of products of runs of the input with panels of weights, for the outputs
 // [first_panel, last_panel) * kPanel and rows [first_row, last_row):
 //

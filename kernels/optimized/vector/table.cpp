@@ -12,6 +12,30 @@ size_t attention_scratch(const Attention& attention);
 void attention(const Attention& attention);
 void max_pool(const MaxPool& pool);
 
+// A selective build leaves out what no kernel of its programs calls, and where size
+// counts winograd(): its places in the table are null then, and kernels ask before.
+#if defined(PENLIGHT_WITHOUT_PRODUCT)
+#define product_scratch nullptr
+#define product nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_DEPTHWISE)
+#define depthwise nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_ATTENTION)
+#define attention_scratch nullptr
+#define attention nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_POOL)
+#define max_pool nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_WINOGRAD)
+#define winograd_weights_size nullptr
+#define winograd_weights nullptr
+#define winograd_tiles nullptr
+#define winograd_scratch nullptr
+#define winograd nullptr
+#endif
+
 #define PENLIGHT_TEXT(name) #name
 #define PENLIGHT_NAME_OF(name) PENLIGHT_TEXT(name)
 extern const Routines routines;

@@ -12,13 +12,13 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from penlight.build import embed
+from penlight.build import embed, vector
 from penlight.build.embed import EmbeddedModel
 from penlight.build.memory import largest_tensors, memory_needs
 from penlight.build.objects import Unit, compile_units
@@ -31,6 +31,9 @@ from penlight.build.toolchain import Toolchain, find_toolchain, source_root
 from penlight.errors import FileMissing, InvalidInput, NoKernel, NotSupported, OutOfMemory
 from penlight.ir.dtypes import DType
 from penlight.program import Contents, read
+
+# For a GNU linker: no padding to pages between code and constants, no number of the build.
+_COMPACT = ("-Wl,-z,noseparate-code", "-Wl,-z,norelro", "-Wl,--build-id=none", "-Wl,--hash-style=gnu")
 
 _CUSTOM = re.compile(r'\b(?:PENLIGHT|EXECUTORCH)_LIBRARY\s*\(\s*(\w+)\s*,\s*"([\w.]+)')
 
@@ -64,6 +67,7 @@ class Built:
     files: list[Path]  # the program or library first
     selection: Selection
     masks: dict[str, list[str]]  # kernel file -> dtypes it was compiled for
+    sources: list[str]  # every file that was compiled, or had been before
     sizes: SizeReport
     compiled: int  # files; the others were in the store
     seconds: float
@@ -106,7 +110,7 @@ def build(options: BuildOptions) -> Built:
     name = embed.identifier(options.name or (models[0].name if models else "penlight_kernels"))
 
     with tempfile.TemporaryDirectory(prefix="penlight-build-") as folder:
-        job = _Job(options, toolchain, tree, tables, used.prims, models, name, Path(folder).resolve())
+        job = _Job(options, toolchain, tree, tables, used, models, name, Path(folder).resolve())
         files, objects = job.library() if options.library else job.program()
         groups = {path: job.group_of(source) for path, source in objects.items()}
         sizes = report_sizes(job.unstripped, files[0], groups, job.roots())
@@ -114,6 +118,7 @@ def build(options: BuildOptions) -> Built:
         files=files,
         selection=used,
         masks={_name_of(tree, path): [d.name for d in sorted(m)] for path, m in job.masks.items()},
+        sources=sorted({_name_of(tree, path) for path in objects.values()}),
         sizes=sizes,
         compiled=job.compiled,
         seconds=time.perf_counter() - start,
@@ -131,13 +136,13 @@ class _Job:
         toolchain: Toolchain,
         tree: SourceTree,
         tables: list[LibraryTable],
-        prims: set[str],
+        selection: Selection,
         models: list[EmbeddedModel],
         name: str,
         folder: Path,
     ) -> None:
         self.options, self.toolchain, self.tree, self.tables = options, toolchain, tree, tables
-        self.prims, self.models, self.name, self.folder = prims, models, name, folder
+        self.selection, self.models, self.name, self.folder = selection, models, name, folder
         self.masks: dict[Path, frozenset[DType]] = {}
         self.compiled = 0
         self.unstripped = folder / "whole"
@@ -162,8 +167,7 @@ class _Job:
         objects = self._compile(units)
         path = output / f"{self.options.name or self.name}{target.program_suffix}"
         output.mkdir(parents=True, exist_ok=True)
-        # One segment fewer, and no number of the build: 8 KB of a small program.
-        flags = ("-Wl,-z,noseparate-code", "-Wl,--build-id=none") if self._has_gnu_linker() else ()
+        flags = _COMPACT if self._has_gnu_linker() else ()
         for to, strip in ((path, True), (self.unstripped, False)):
             self.toolchain.link(list(objects), to, flags=flags, script=script, exports=exports, strip=strip)
         files = [path]
@@ -229,7 +233,9 @@ class _Job:
             return units
         # Of the operators that the runtime computes itself those that the programs use.
         at = next(number for number, unit in enumerate(units) if unit.source.name == "prims.cpp")
-        header = self._write("selected_prims.h", prims_header(self.tree, units[at].source, self.prims))
+        header = self._write(
+            "selected_prims.h", prims_header(self.tree, units[at].source, self.selection.prims)
+        )
         define = 'PENLIGHT_PRIMS_FILE="selected_prims.h"'
         prims = self._unit(units[at].source, define)
         units[at] = replace(prims, includes=(*prims.includes, self.folder), also=(header,))
@@ -241,17 +247,31 @@ class _Job:
             for path, dtypes in table.files.items():
                 chosen.setdefault(path, set()).update(dtypes)
         self.masks = needed_files(self.tree, chosen) if chosen else {}
+        kernels = [self._kernel(path, mask) for path, mask in self.masks.items()]
+        for library in {path.parent for path in self.masks}:
+            kernels += self._vector_routines(library)
         tables = [
             self._write(f"{table.library}_table.cpp", table.render(self.masks)) for table in self.tables
         ]
-        return [
-            *(self._kernel(path, mask) for path, mask in self.masks.items()),
-            *(self._unit(path) for path in tables),
-        ]
+        return [*kernels, *(self._unit(path) for path in tables)]
 
     def _kernel(self, path: Path, dtypes: frozenset[DType]) -> Unit:
-        small = ("PENLIGHT_SMALL=1",) if self.small else ()
-        return self._unit(path, f"PENLIGHT_DTYPES={mask_of(dtypes):#x}u", *small)
+        defines = ["PENLIGHT_SMALL=1"] if self.small else []
+        if (path.parent / "vector").is_dir():
+            defines += vector.wider_defines(self._instruction_sets())
+            defines += vector.activation_defines(self.selection)
+        return self._unit(path, f"PENLIGHT_DTYPES={mask_of(dtypes):#x}u", *defines)
+
+    def _vector_routines(self, library: Path) -> Iterator[Unit]:
+        files, defines = vector.vector_files(library, self.masks, self.options.optimize)
+        defines += vector.activation_defines(self.selection)
+        for name in self._instruction_sets():
+            for path in files:
+                unit = self._unit(path, f"PENLIGHT_ISA={name}", *defines)
+                yield replace(unit, flags=vector.vector_flags(name))
+
+    def _instruction_sets(self) -> list[str]:
+        return vector.instruction_sets(self.toolchain.target, self.options.optimize)
 
     def _generated(self) -> list[Unit]:
         text = embed.models_source(self.models, [table.library for table in self.tables])

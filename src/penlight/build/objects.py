@@ -31,6 +31,7 @@ class Unit:
     defines: tuple[str, ...] = ()
     includes: tuple[Path, ...] = ()
     optimize: str = "-Os"
+    flags: tuple[str, ...] = ()  # more for the compiler
     also: tuple[Path, ...] = ()  # files the compiler reads beside those that are included
     generated: bool = False  # its content counts, not where it lies
 
@@ -75,7 +76,12 @@ def _compile(toolchain: Toolchain, unit: Unit, path: Path) -> None:
     part = path.with_name(f"{path.stem}.{os.getpid()}.part.o")  # whole files only, whoever else builds
     try:
         toolchain.compile(
-            unit.source, part, defines=unit.defines, includes=unit.includes, optimize=unit.optimize
+            unit.source,
+            part,
+            flags=unit.flags,
+            defines=unit.defines,
+            includes=unit.includes,
+            optimize=unit.optimize,
         )
         part.replace(path)
     finally:
@@ -98,7 +104,7 @@ def _store() -> Path:
 
 def _key(toolchain: Toolchain, tree: SourceTree, unit: Unit, digests: dict[Path, bytes]) -> str:
     key = hashlib.blake2b(digest_size=20)
-    flags = [_FORMAT, toolchain.key, str(toolchain.target), unit.optimize, *unit.defines]
+    flags = [_FORMAT, toolchain.key, str(toolchain.target), unit.optimize, *unit.defines, *unit.flags]
     key.update("\0".join(flags).encode())
     also = [file.resolve() for file in unit.also]
     for path in (*tree.closure(unit.source), *also):

@@ -10,6 +10,7 @@ meets integers.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +19,12 @@ from typing import Any
 from penlight.errors import InvalidInput
 from penlight.ir.dtypes import DType
 from penlight.kernels.prims import PRIMS
-from penlight.kernels.table import DTYPE_SETS, parse_dtypes
+from penlight.kernels.table import DTYPE_SETS, own_table, parse_dtypes
 from penlight.program import Contents, read
 from penlight.program.structs import (
     DelegateCall,
     Double,
+    Int,
     KernelCall,
     Method,
     OptionalTensorList,
@@ -43,11 +45,17 @@ class Use:
     dtypes: set[DType] = field(default_factory=set)
     # Dim orders and dtypes of the tensors of a call, as the keys of specialised kernels spell them.
     keys: set[str] = field(default_factory=set)
+    # Values of the argument `activation` of kernels that fuse one; all when None.
+    activations: set[int] | None = field(default_factory=set)
     needed_by: list[str] = field(default_factory=list)  # "model.pte, method forward"
 
     def join(self, other: Use) -> None:
         self.dtypes |= other.dtypes
         self.keys |= other.keys
+        if self.activations is None or other.activations is None:
+            self.activations = None
+        else:
+            self.activations |= other.activations
         self.needed_by += [name for name in other.needed_by if name not in self.needed_by]
 
 
@@ -77,7 +85,7 @@ class Selection:
         """The same operators with dtype selection off."""
         wide = Selection(backends=dict(self.backends), prims=set(self.prims))
         for operator, use in self.operators.items():
-            wide.add(operator, Use(set(ALL_DTYPES), set(use.keys), list(use.needed_by)))
+            wide.add(operator, Use(set(ALL_DTYPES), set(use.keys), use.activations, list(use.needed_by)))
         return wide
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -108,8 +116,12 @@ def select_from_contents(contents: Contents, name: str) -> Selection:
         for instruction in method.instructions:
             if isinstance(instruction, KernelCall):
                 tensors = list(_tensors(method, instruction.args))
-                use = Use(_dtypes_of_call(method, instruction, tensors), {key_of(tensors)}, [where])
-                selection.add(str(method.operators[instruction.op]), use)
+                operator = str(method.operators[instruction.op])
+                activations = _activations_of_call(operator, method, instruction)
+                use = Use(
+                    _dtypes_of_call(method, instruction, tensors), {key_of(tensors)}, activations, [where]
+                )
+                selection.add(operator, use)
             elif isinstance(instruction, DelegateCall):
                 backend = method.delegates[instruction.delegate].backend
                 selection.join(Selection(backends={backend: [where]}))
@@ -140,6 +152,15 @@ def _dtypes_of_call(method: Method, call: KernelCall, tensors: list[Tensor]) -> 
     return dtypes
 
 
+def _activations_of_call(operator: str, method: Method, call: KernelCall) -> set[int] | None:
+    schema = next((row.schema for row in own_table().rows(operator) if row.schema), None)
+    names = re.findall(r"(\w+)(?=[,)=])", schema.partition("->")[0]) if schema else []
+    if "activation" not in names:
+        return set()
+    value = method.values[call.args[names.index("activation")]]
+    return {value.value} if isinstance(value, Int) else None
+
+
 def promote(a: DType, b: DType) -> DType:
     """What tensors of two dtypes are computed in together."""
 
@@ -164,7 +185,7 @@ def select_from_list(operators: Iterable[str]) -> Selection:
     selection = Selection()
     for text in operators:
         operator, _, dtypes = text.strip().partition("=")
-        selection.add(operator.strip(), Use(_parse(dtypes, text), needed_by=["--ops"]))
+        selection.add(operator.strip(), Use(_parse(dtypes, text), activations=None, needed_by=["--ops"]))
     return selection
 
 
@@ -191,7 +212,7 @@ def select_from_yaml(path: Path) -> Selection:
         )
     selection = Selection()
     for operator, dtypes in rows:
-        selection.add(operator, Use(dtypes, needed_by=[path.name]))
+        selection.add(operator, Use(dtypes, activations=None, needed_by=[path.name]))
     return selection
 
 

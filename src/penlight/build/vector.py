@@ -1,0 +1,71 @@
+"""The part of the optimized kernels that is compiled for one instruction set at a time."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Collection
+from pathlib import Path
+
+from penlight.build.select import Selection
+from penlight.build.targets import Target
+
+# Routines of vector/NAME.cpp, and the kernel files that call them.
+_CALLERS = {
+    "product": {"linear", "convolution"},
+    "depthwise": {"convolution"},
+    "attention": {"attention"},
+    "pool": {"pool"},
+    "winograd": {"convolution"},
+}
+# Routines that another of the library stands in for.
+_FASTER = {"winograd"}
+# Beside the target's own, each chosen when the program starts if the processor has it.
+_WIDER = {
+    "avx2": ("-mavx2", "-mfma", "-mf16c"),
+    "avx512": (
+        *("-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw", "-mfma", "-mf16c"),
+        "-mprefer-vector-width=512",
+    ),
+}
+_SMALL = ("-Os", "-Oz")
+# A multiply and an add are fused wherever the instruction set has that.
+_FUSED = ("-ffp-contract=fast",)
+
+
+def instruction_sets(target: Target, optimize: str) -> list[str]:
+    """For size the target's own alone; for speed wider ones beside it."""
+    name = platform.machine().lower() if not target.triple else target.triple.partition("-")[0]
+    return ["base", *_WIDER] if name in ("x86_64", "amd64") and optimize not in _SMALL else ["base"]
+
+
+def wider_defines(sets: Collection[str]) -> list[str]:
+    """For the file that chooses between them."""
+    return [f"PENLIGHT_WITH_{name.upper()}" for name in sets if name != "base"]
+
+
+def vector_files(library: Path, chosen: Collection[Path], optimize: str) -> tuple[list[Path], list[str]]:
+    """Files of `library`/vector that the chosen kernel files call, and defines that leave out the others."""
+    names = {path.stem for path in chosen if path.parent == library}
+    used = {routine for routine, callers in _CALLERS.items() if callers & names}
+    if optimize in _SMALL:
+        used -= _FASTER
+    files = [
+        path
+        for path in sorted((library / "vector").glob("*.cpp"))
+        if path.stem in used or path.stem not in _CALLERS
+    ]
+    return files, [f"PENLIGHT_WITHOUT_{routine.upper()}" for routine in _CALLERS if routine not in used]
+
+
+def vector_flags(instruction_set: str) -> tuple[str, ...]:
+    return (*_FUSED, *_WIDER.get(instruction_set, ()))
+
+
+def activation_defines(selection: Selection) -> list[str]:
+    """For every file of the library: the activations that are compiled into products and convolutions."""
+    used: set[int] = set()
+    for use in selection.operators.values():
+        if use.activations is None:
+            return []
+        used |= use.activations
+    return [f"PENLIGHT_ACTIVATIONS={sum(1 << number for number in used if 0 <= number < 16):#x}u"]
