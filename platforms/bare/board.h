@@ -3,6 +3,10 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
+
+// What start-up code fills the stack with, so that one can see how much of it was used.
+constexpr uint32_t kStackPaint = 0xC5C5C5C5;
 
 extern "C" {
 

@@ -4,7 +4,7 @@
 // Output, one line for each, numbers as bytes in hexadecimal, lowest address first:
 //
 //   output 0 float32 [1, 12] 0000803f...
-//   memory: method 4480, arenas 24000, scratch 0, of 251392 bytes
+//   memory: method 4480, arenas 24000, scratch 0, of 251392 bytes; stack 3208 of 16384
 #include <penlight/embedded.h>
 #include <penlight/method.h>
 #include <penlight/platform.h>
@@ -14,6 +14,7 @@
 
 extern "C" {
 extern uint8_t penlight_arena_start[], penlight_arena_end[];
+extern const uint32_t penlight_stack_bottom[], penlight_stack_top[];
 }
 
 namespace penlight {
@@ -70,6 +71,13 @@ void write_output(size_t index, const Value& value) {
     write_bytes(&number, sizeof number);
   }
   write("\n");
+}
+
+// Bytes of the stack that were written since the program started.
+size_t stack_used() {
+  const volatile uint32_t* word = penlight_stack_bottom;
+  while (word < penlight_stack_top && *word == kStackPaint) ++word;
+  return static_cast<size_t>(penlight_stack_top - word) * sizeof *word;
 }
 
 Status set_inputs(Method& method, const MethodMeta& meta, ArenaAllocator& memory, Message* message) {
@@ -156,8 +164,17 @@ Status run(Message* message) {
   write_number(scratch.peak());
   write(", of ");
   write_number(room);
-  write(" bytes\n");
-  return Status::Ok;
+  const size_t stack = static_cast<size_t>(penlight_stack_top - penlight_stack_bottom) * sizeof(uint32_t);
+  const size_t used = stack_used();
+  write(" bytes; stack ");
+  write_number(used);
+  write(" of ");
+  write_number(stack);
+  write("\n");
+  // Boards without a guard below RAM drop what overflows, and go on with wrong numbers.
+  if (used < stack) return Status::Ok;
+  message->set("the stack of {} bytes was too small", stack);
+  return Status::OutOfMemory;
 }
 
 }  // namespace

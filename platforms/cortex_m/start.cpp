@@ -7,16 +7,17 @@
 // its own vector table in place of this file.
 #include <stdint.h>
 
+#include "platforms/bare/board.h"
+
 extern "C" {
 
-extern uint32_t penlight_stack_top[];
+extern uint32_t penlight_stack_bottom[], penlight_stack_top[];
 extern uint32_t penlight_data_load[], penlight_data_start[], penlight_data_end[];
 extern uint32_t penlight_bss_start[], penlight_bss_end[];
 using Constructor = void (*)();
 extern const Constructor penlight_init_start[], penlight_init_end[];
 
 int penlight_main();
-[[noreturn]] void penlight_exit(int code);
 [[noreturn]] void Reset_Handler();
 
 // A HardFault handler is told which fault by the registers that were stacked.
@@ -85,6 +86,10 @@ __attribute__((used, section(".penlight_vectors"))) extern const Vector penlight
 
 // Apart from Reset_Handler, so that no FPU register is touched before the FPU is on.
 [[noreturn]] __attribute__((noinline, used)) static void start() {
+  // What is still painted at the end was never used (platforms/bare/main.cpp).
+  uint32_t* here;
+  __asm__ volatile("mov %0, sp" : "=r"(here));
+  for (uint32_t* word = penlight_stack_bottom; word < here; ++word) *word = kStackPaint;
   const uint32_t* from = penlight_data_load;
   for (uint32_t* to = penlight_data_start; to != penlight_data_end; ++to) *to = *from++;
   for (uint32_t* to = penlight_bss_start; to != penlight_bss_end; ++to) *to = 0;

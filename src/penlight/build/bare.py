@@ -8,7 +8,7 @@ from penlight.build.targets import Target
 from penlight.build.toolchain import source_root
 from penlight.errors import InvalidInput
 
-STACK = 8 << 10  # bytes; kernels keep small tables there, and nothing recurses
+STACK = 16 << 10  # bytes; kernels keep blocks of elements there, up to 11 KiB in all
 
 # What a WebAssembly module shows to its host (platforms/wasm/module.cpp).
 EXPORTS = (
@@ -95,6 +95,7 @@ SECTIONS {{
     . = ALIGN(8);
   }} > flash
   .stack (NOLOAD) : {{
+    penlight_stack_bottom = .;
     . = . + {stack};
     penlight_stack_top = .;
   }} > ram
