@@ -8,6 +8,7 @@
 #include "packed.h"
 #include "parallel.h"
 #include "product.h"
+#include "winograd.h"
 
 namespace penlight::optimized {
 
@@ -127,6 +128,7 @@ void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, c
     product.packed = weight.const_data_ptr<float>() + group * packed;
     product.residual = fused.residual ? fused.residual + group * outputs : nullptr;
     product.output = out.mutable_data_ptr<float>() + group * outputs;
+    if (run_winograd(ctx, product, input.size(0))) continue;
     if (!run_product(ctx, product)) return;
   }
 }

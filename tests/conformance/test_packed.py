@@ -120,6 +120,38 @@ def test_convolution(isa: str, case: tuple[object, ...]) -> None:
             close(run_op(op, args, {}, want.float(), "optimized")[0], want, math.prod(weight.shape[1:]))
 
 
+# 3x3 layers large enough for tiles of transformed products.
+@pytest.mark.parametrize(
+    "sizes, outputs, padding",
+    [
+        ((1, 32, 33, 30), 32, 1),
+        ((2, 24, 40, 21), 40, 0),
+        ((1, 17, 62, 50), 19, 2),
+    ],
+)
+def test_large_convolution(isa: str, sizes: tuple[int, ...], outputs: int, padding: int) -> None:
+    op = overload_of("penlight::conv2d_packed")
+    x, weight, bias = image(*sizes), torch.randn(outputs, sizes[1], 3, 3), torch.randn(outputs)
+    packed = pack_panels(Derived.of(weight), bias).tensor()
+    numbers = [[outputs, 3, 3], [1, 1], [padding, padding], [1, 1]]
+    exact = functional.conv2d(x.double(), weight.double(), bias.double(), padding=padding)
+    residual = image(*exact.shape)
+    for activation in (0, 1, 6):
+        for added in (None, residual):
+            want = ACTIVATIONS[activation](exact if added is None else exact + added)
+            want = want.contiguous(memory_format=torch.channels_last)
+            (got,) = run_op(
+                op, [x, packed, added, *numbers, 1, activation, 0.0, 0.0], {}, want.float(), "optimized"
+            )
+            assert (got.double() - want).abs().max() < 3e-5 * (want.max() - want.min())
+    for value in (math.nan, math.inf, 3e38):
+        wild = x.clone(memory_format=torch.channels_last)
+        wild[0, 3, 7, 9] = value
+        want = op(wild, packed, None, *numbers, 1, 1, 0.0, 0.0)
+        (got,) = run_op(op, [wild, packed, None, *numbers, 1, 1, 0.0, 0.0], {}, want, "optimized")
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, equal_nan=True)
+
+
 @pytest.mark.parametrize("sizes", [(1, 64, 12, 12), (2, 3, 5, 7), (1, 19, 1, 9), (0, 4, 8, 8)], ids=str)
 @pytest.mark.parametrize(
     "window",

@@ -83,6 +83,21 @@ struct Depthwise {
   float low, high;
 };
 
+// A 3x3 convolution with stride 1, through transformed weights and tiles.
+struct Winograd {
+  const float* input;
+  const float* packed;  // panels of nine taps, as of Product
+  const float* residual;
+  float* output;
+  float* weights;  // winograd_weights_size() bytes, made by winograd_weights()
+  ptrdiff_t batch, channels, outputs;
+  ptrdiff_t height, width, out_height, out_width, pad_h, pad_w;
+  ptrdiff_t first, last;  // panels of weights, or tiles, of this call
+  Activation activation;
+  float low, high;
+  void* scratch;  // winograd_scratch() bytes
+};
+
 // The largest of each window; sizes as of Depthwise.
 struct MaxPool {
   const float* input;
@@ -118,6 +133,11 @@ struct Routines {
   size_t (*attention_scratch)(const Attention&);
   void (*attention)(const Attention&);
   void (*max_pool)(const MaxPool&);
+  size_t (*winograd_weights_size)(const Winograd&);
+  void (*winograd_weights)(const Winograd&);
+  ptrdiff_t (*winograd_tiles)(const Winograd&);
+  size_t (*winograd_scratch)(const Winograd&);
+  bool (*winograd)(const Winograd&);  // false: an output is not finite, or may not be right
 };
 
 }  // namespace penlight::optimized

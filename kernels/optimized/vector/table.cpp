@@ -11,6 +11,11 @@ void depthwise(const Depthwise& convolution);
 size_t attention_scratch(const Attention& attention);
 void attention(const Attention& attention);
 void max_pool(const MaxPool& pool);
+size_t winograd_weights_size(const Winograd& convolution);
+void winograd_weights(const Winograd& convolution);
+ptrdiff_t winograd_tiles(const Winograd& convolution);
+size_t winograd_scratch(const Winograd& convolution);
+bool winograd(const Winograd& convolution);
 
 // A selective build leaves out what no kernel of its programs calls, and where size
 // counts winograd(): its places in the table are null then, and kernels ask before.
@@ -47,6 +52,11 @@ const Routines routines = {
     attention_scratch,
     attention,
     max_pool,
+    winograd_weights_size,
+    winograd_weights,
+    winograd_tiles,
+    winograd_scratch,
+    winograd,
 };
 
 }  // namespace PENLIGHT_ISA

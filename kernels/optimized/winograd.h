@@ -1,0 +1,15 @@
+// 3x3 convolutions with fewer products: when that pays, and how it is split.
+#pragma once
+
+#include <penlight/kernel.h>
+
+#include "vector/routines.h"
+
+namespace penlight::optimized {
+
+// Computes `product`, a convolution of one group over `batch` images, if it is of the
+// right kind and this is expected to be faster. False, with `output` to be computed again,
+// if it is not, or if a result is not finite. Want of memory is recorded in the context.
+bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch);
+
+}  // namespace penlight::optimized
