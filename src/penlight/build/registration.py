@@ -178,6 +178,8 @@ def _array(table: Table) -> str:
 def _row(entry: Entry, dtypes: int) -> str:
     function = entry.function.removeprefix("penlight::")
     function = f"&{function}" if function != entry.function else f"&::{function}"
+    if entry.foreign:
+        function = f"executorch_kernel::adapted<{function}>"
     key, source = (f'"{_escape(text)}"' if text else "nullptr" for text in (entry.key, entry.source))
     mask = f", {dtypes:#x}u" if dtypes else ""
     return f'    {{"{entry.op}", boxed<{function}>, signature<{function}>, {key}, {source}{mask}}},'

@@ -21,9 +21,28 @@ from penlight.errors import FileMissing
 from penlight.kernels.places import Faults, Place
 from penlight.kernels.schema import letter_of
 
-# ExecuTorch's names of the context, which compatibility headers give a type of its own.
+# Kernels written for ExecuTorch have types of their own, which the compatibility headers define.
 _FOREIGN_CONTEXTS = {"KernelRuntimeContext", "RuntimeContext"}
-_FOREIGN_CONTEXT = "torch::executor::KernelRuntimeContext"
+_FOREIGN_FILE = re.compile(r"^\s*#\s*include\s*[<\"]executorch/", re.MULTILINE)
+_FOREIGN_NAMES = {
+    **dict.fromkeys(_FOREIGN_CONTEXTS, "::executorch::runtime::KernelRuntimeContext"),
+    "Optional": "::executorch::aten::optional",
+    "StringView": "::executorch::aten::string_view",
+    "tuple": "::std::tuple",
+    **{
+        name: f"::executorch::aten::{name}"
+        for name in (
+            "Tensor",
+            "TensorList",
+            "ArrayRef",
+            "Scalar",
+            "ScalarType",
+            "Layout",
+            "MemoryFormat",
+            "Device",
+        )
+    },
+}
 
 # What can hide a brace or a semicolon, then those themselves.
 _TOKEN = re.compile(
@@ -191,19 +210,26 @@ def _definition(
     if {"static", "return", "else", "new"} & set(result.split()) or not re.search(r"\bvoid$|Tensor", result):
         return None
     types = [_parameter(parameter) for parameter in parameters]
-    foreign = types[0][1] in _FOREIGN_CONTEXTS
-    if types[0][1] != "KernelContext" and not foreign:
+    has_context = types[0][1] == "KernelContext" or types[0][1] in _FOREIGN_CONTEXTS
+    foreign = types[0][1] in _FOREIGN_CONTEXTS or (not has_context and bool(_FOREIGN_FILE.search(text)))
+    # Theirs may go without a context; what writes to its last argument is then taken for a kernel.
+    if not has_context and not (foreign and types[-1][:2] == (True, "Tensor")):
         return None
+    arguments = types[1:] if has_context else types
     result = re.sub(r"\b(?:inline|extern|constexpr|PENLIGHT_\w+)\s+", "", result)
-    context = _FOREIGN_CONTEXT if foreign else "KernelContext"
-    spelled = [f"{context}& {types[0][3] or 'ctx'}", *(item[2] for item in types[1:])]
-    letters = "".join(_letter(written, core) for written, core, _, _ in types[1:])
+    spelled = [item[2] for item in arguments]
+    if has_context:
+        spelled.insert(0, types[0][2] if types[0][3] else f"{types[0][2]} ctx")
+    declaration = f"{' '.join(_canonical(result).split())} {name[1]}({', '.join(spelled)})"
+    if foreign:
+        declaration = re.sub(r"\w+", lambda word: _FOREIGN_NAMES.get(word[0], word[0]), declaration)
+    letters = "".join(_letter(written, core) for written, core, _, _ in arguments)
     return Definition(
         namespace,
         name[1],
-        f"{' '.join(_canonical(result).split())} {name[1]}({', '.join(spelled)})",
+        declaration,
         letters,
-        tuple(item[3] for item in types[1:]),
+        tuple(item[3] for item in arguments),
         Place(source, text.count("\n", 0, _place(head, name.start(1))) + 1),
         foreign,
     )
