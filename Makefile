@@ -108,8 +108,8 @@ size: $(READY) ## bytes of the runtime without kernels
 bench: build models ## speed, memory and compile time, against the bars
 	@$(PY) -m benchmarks
 
-conformance: build ## every operator case against PyTorch
-	@$(PY) -m pytest $(PYTEST) tests/conformance
+conformance: build ## every operator case against PyTorch, counted by dtype; writes docs/ops.md
+	@$(PY) tests/conformance/report.py $(CONFORMANCE)
 
 examples: build models ## run every example
 	@for file in examples/[0-9]*.py; do echo "== $$file"; $(PY) $$file || exit 1; done
