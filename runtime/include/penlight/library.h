@@ -88,7 +88,10 @@ namespace detail {
 void join(OperatorRecord& record);
 
 struct OperatorRegistration {
-  explicit OperatorRegistration(OperatorRecord& record) { join(record); }
+  explicit OperatorRegistration(OperatorRecord& record) {
+    record.library.kernels = &record.kernel;
+    join(record);
+  }
 };
 
 template <size_t N>
@@ -193,7 +196,7 @@ constexpr const char* shapes_of(Function, Shapes given) {
     PENLIGHT_CHECK_SCHEMA(schema, kFunction)                                                  \
     constexpr auto kName = ::penlight::detail::kernel_name(#ns, schema);                      \
     ::penlight::OperatorRecord record = {                                                     \
-        {#ns, &record.kernel, 1, true, nullptr},                                              \
+        {#ns, nullptr, 1, true, nullptr},                                                     \
         {kName.text, ::penlight::boxed<kFunction>, ::penlight::signature<kFunction>, nullptr, \
          __FILE__ ":" PENLIGHT_TEXT(__LINE__)},                                               \
         schema,                                                                               \
