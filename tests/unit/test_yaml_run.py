@@ -13,6 +13,7 @@ import torch
 
 import penlight
 from penlight.build.registration import LibraryFiles, render, user_tables, write
+from penlight.errors import NoKernel
 from penlight.kernels.library import read_library
 from penlight.kernels.table import own_table, register_rows
 from penlight.kernels.torch_schemas import TorchSchemas
@@ -335,6 +336,22 @@ def printed(folder: Path, operator: None) -> dict[str, str]:
 )
 def test_kernel_that_is_called(printed: dict[str, str], method: str, value: str, why: str) -> None:
     assert printed[method] == value, why
+
+
+def test_a_call_that_no_key_names_is_found_when_compiled(folder: Path, operator: None) -> None:
+    library = read_library(libraries(folder)[0].files, "fast", schemas=TorchSchemas())
+    register_rows(library.rows, library="fast")
+    try:
+        penlight.compile(Doubled(), ones(2, 3)[:1])
+        with pytest.raises(NoKernel) as caught:
+            penlight.compile(Doubled(), ones(6)[:1])
+    finally:
+        register_rows([], library="fast")
+    assert caught.value.what == (
+        "yamlop::twice.out has no kernel for float32 in these dim orders; its kernels are for "
+        "float32 [0,1] | float32 [0,1], float32 [1,0] | float32 [1,0], float64 [0,1] | float64 [0,1] "
+        "and 1 more"
+    )
 
 
 def test_who_serves_what(folder: Path) -> None:

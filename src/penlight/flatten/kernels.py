@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from penlight.errors import NoKernel
 from penlight.ir.plan import KernelCall, PlanProgram, TensorValue, tensors_in
 from penlight.kernels.prims import PRIMS
+from penlight.kernels.rows import describe_key
 from penlight.kernels.table import OpRow, OpTable
 
 
@@ -54,8 +55,13 @@ def find_row(call: KernelCall, table: OpTable, libraries: Iterable[str]) -> OpRo
 
 def _describe(call: KernelCall, table: OpTable, libraries: Sequence[str]) -> str:
     dtypes = ", ".join(dict.fromkeys(tensor.dtype.name for arg in call.args for tensor in tensors_in(arg)))
-    if table.rows(call.op, libraries):
-        return f"{call.op} has no kernel for {dtypes}"
+    if rows := table.rows(call.op, libraries):
+        what = f"{call.op} has no kernel for {dtypes}"
+        keys = [describe_key(key) for row in rows for key in row.keys]
+        if not all(row.keys for row in rows):
+            return what
+        more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
+        return f"{what} in these dim orders; its kernels are for {', '.join(keys[:3])}{more}"
     others = sorted({library for row in table.rows(call.op) for library in row.libraries})
     elsewhere = f"; there is one in {', '.join(others)}" if others else ""
     return f"{call.op} has no kernel ({dtypes}){elsewhere}"
