@@ -198,8 +198,8 @@ Status Module::Implementation::load(LoadedMethod& loaded, const char* name, Mess
     return Status::OutOfMemory;
   }
   loaded.allocator = ArenaAllocator(loaded.memory.data(), loaded.memory.size());
-  const MemoryManager manager{&loaded.allocator, loaded.arenas.data(), loaded.arenas.size(),
-                              scratch.source(), &random, workers};
+  const MemoryManager manager{
+      &loaded.allocator, loaded.arenas.data(), loaded.arenas.size(), scratch.source(), &random, workers};
   return loaded.method.load(program, name, manager, message, registry, data.empty() ? nullptr : &data);
 }
 
@@ -326,7 +326,7 @@ Status Module::open(const void* bytes, size_t size, const ModuleOptions& options
 }
 
 const Program& Module::program() const {
-  static const Program closed;
+  static constexpr Program closed;  // made by the compiler: threads cannot race to it
   return impl_ ? impl_->program : closed;
 }
 

@@ -27,8 +27,6 @@ T at(const uint8_t* bytes, size_t offset) {
 
 }  // namespace
 
-Program::Program() : loader_(nullptr), data_(nullptr), size_(0), segment_base_(0), segment_limit_(0) {}
-
 Status Program::load(DataLoader& loader, Message* message) {
   const size_t head_size = loader.size < kHeadBytes ? static_cast<size_t>(loader.size) : kHeadBytes;
   if (head_size < 8) {

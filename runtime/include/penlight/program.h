@@ -75,7 +75,7 @@ class MethodMeta {
 
 class Program {
  public:
-  Program();
+  constexpr Program() : loader_(nullptr), data_(nullptr), size_(0), segment_base_(0), segment_limit_(0) {}
 
   // Reads header and program part and checks both; `loader` must outlive the
   // program. InvalidProgram says what is wrong with the file.
