@@ -27,8 +27,13 @@ using namespace penlight;
 
 Tensor& scale_out(KernelContext& ctx, const Tensor& x, double factor, Tensor& out) {
   if (!ctx.resize(out, x.sizes())) return out;
-  for (dim_t i = 0; i < x.numel(); ++i)
-    out.data_ptr<float>()[i] = x.const_data_ptr<float>()[i] * static_cast<float>(factor);
+  dispatch<Real>(ctx, x.scalar_type(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* from = x.const_data_ptr<T>();
+    T* to = out.data_ptr<T>();
+    for (dim_t i = 0; i < x.numel(); ++i)
+      to[i] = static_cast<T>(static_cast<float>(from[i]) * static_cast<float>(factor));
+  });
   return out;
 }
 

@@ -22,7 +22,7 @@ from penlight.build import embed, vector
 from penlight.build.embed import EmbeddedModel
 from penlight.build.memory import largest_tensors, memory_needs
 from penlight.build.objects import Unit, compile_units
-from penlight.build.select import Selection, select_from_contents
+from penlight.build.select import ALL_DTYPES, Selection, select_from_contents
 from penlight.build.size import Root, SizeReport, report_sizes
 from penlight.build.sources import SourceTree, mask_of, needed_files
 from penlight.build.table import LibraryTable, prims_header, tables_for
@@ -187,7 +187,7 @@ class _Job:
             for number, path in enumerate(self.options.sources)
         ]
         units = [*self._core(), *self._kernels(), *self._generated(), self._unit(registry)]
-        units += [self._unit(path) for path in wrapped]
+        units += [self._own_unit(*pair) for pair in zip(wrapped, self.options.sources, strict=True)]
         if target.kind == "bare":
             bare = import_module("penlight.build.bare")
             units += [self._unit(path) for path in bare.platform_sources(target, main=False)]
@@ -279,7 +279,17 @@ class _Job:
         return [replace(self._unit(self._write("models.cpp", text)), also=inside)]
 
     def _own(self) -> list[Unit]:
-        return [self._unit(path.resolve()) for path in self.options.sources]
+        return [self._own_unit(path.resolve(), path) for path in self.options.sources]
+
+    def _own_unit(self, source: Path, path: Path) -> Unit:
+        """`source` is, or includes, the user's file `path`, compiled for what its operators are used with."""
+        uses = [
+            self.selection.operators[operator]
+            for operator in _custom_operators([path])
+            if operator in self.selection.operators
+        ]
+        dtypes = set().union(*(use.dtypes for use in uses)) if uses else ALL_DTYPES
+        return self._unit(source, f"PENLIGHT_DTYPES={mask_of(dtypes):#x}u")
 
     def _unit(self, path: Path, *defines: str) -> Unit:
         includes = (*self.tree.include_folders, self.tree.root / "platforms" / "include")
