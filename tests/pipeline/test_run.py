@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -46,6 +47,17 @@ def test_bilinear() -> None:
     check(nn.Bilinear(3, 4, 5), (torch.randn(2, 3), torch.randn(2, 4)))
 
 
+class Spread(nn.Module):
+    """Overloads whose name is that of another's out variant."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return x.std(unbiased=False), x.var(unbiased=False), x.std(), x.var(0), x.std(1, unbiased=False)
+
+
+def test_spread() -> None:
+    check(Spread(), (torch.randn(4, 6),))
+
+
 class Transposed(nn.Module):
     """Weights that are folded piece by piece, in another order than they are kept in."""
 
@@ -78,3 +90,24 @@ def test_channels_last(last: bool) -> None:
         torch.randn(2, 3, 8, 12).contiguous(memory_format=torch.channels_last),
     ]
     check(model, (x.contiguous(memory_format=order),), *((other,) for other in others))
+
+
+class Sizes(nn.Module):
+    """Sizes that are calculated in fractions, and numbers that come from sizes."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        length = x.shape[1]
+        longer = nn.functional.interpolate(x.mT, scale_factor=2)
+        other = nn.functional.interpolate(x.mT, size=length * 2 + 1, mode="linear")
+        return longer, other, x / length**0.5, length != x.shape[0], torch.ones(math.ceil(length / 2) + 2)
+
+
+def test_calculated_sizes() -> None:
+    shapes = ({0: Dim("batch", max=6), 1: Dim("length", min=2, max=16)},)
+    calls = [(torch.randn(batch, length, 4),) for batch, length in ((2, 5), (8 - 2, 16), (2, 2), (1, 7))]
+    check(Sizes(), *calls, dynamic_shapes=shapes)
+
+
+def test_embedding_with_longest_rows() -> None:
+    table = nn.Embedding(5, 3, max_norm=1.0)
+    check(table, (torch.tensor([1, 2]),), (torch.tensor([4, 1]),), (torch.tensor([0, 0]),))

@@ -100,6 +100,16 @@ def _trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):  # typ
     return product.sum(sumdim) if sumdim else product
 
 
+def _embedding_renorm(weight, indices, max_norm, norm_type):  # type: ignore[no-untyped-def]
+    """Rows that are looked up, where they are too long, cut to `max_norm`."""
+    touched = torch.zeros(weight.shape[0], dtype=torch.bool).index_put(
+        (indices.reshape(-1),), torch.ones((), dtype=torch.bool)
+    )
+    norms = torch.linalg.vector_norm(weight, norm_type, 1)
+    scale = torch.where(touched & (norms > max_norm), max_norm / (norms + 1e-7), 1.0)
+    return weight * scale.unsqueeze(1)
+
+
 def _rrelu(x, noise, lower=1 / 8, upper=1 / 3, training=False, generator=None):  # type: ignore[no-untyped-def]
     return NotImplemented if training else aten.leaky_relu.default(x, (lower + upper) / 2)
 
@@ -110,6 +120,7 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten._unsafe_view.default: aten.view.default,
     aten._trilinear.default: _trilinear,
     aten.diagonal_scatter.default: _diagonal_scatter,
+    aten.embedding_renorm.default: _embedding_renorm,
     aten.lstm.input: unroll_lstm,
     aten.rrelu_with_noise.default: _rrelu,
 }

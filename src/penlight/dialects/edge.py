@@ -22,7 +22,7 @@ from penlight.errors import IllegalGraph
 from penlight.ir.dtypes import DType
 from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
 from penlight.ir.source import describe
-from penlight.kernels.prims import NAMED_PRIMS, PYTHON_PRIMS
+from penlight.kernels.prims import COMPOSITES, NAMED_PRIMS, PYTHON_PRIMS
 
 CONTROL_FLOW = ("cond", "map_impl", "scan", "while_loop")
 
@@ -101,6 +101,8 @@ def _problem(node: Node, module: GraphModule, edge: bool) -> str | None:
         return "no value is known for the result"
     target = node.target
     if target is operator.getitem or target in PYTHON_PRIMS or _name(target) in NAMED_PRIMS:
+        return None
+    if _name(target).removeprefix("_") in COMPOSITES:
         return None
     if isinstance(target, HigherOrderOperator):
         return (

@@ -49,11 +49,13 @@ from penlight.kernels.out_variants import (
     program_name,
     view_twin,
 )
-from penlight.kernels.prims import NAMED_PRIMS, PRIMS, PYTHON_PRIMS
+from penlight.kernels.prims import COMPOSITES, NAMED_PRIMS, PRIMS, PYTHON_PRIMS
 
 # What an environment maps a node to: one value, or those of an operator with several results.
 Result = Value | list[Value]
 Env = dict[Node, Result]
+
+_FULL = ("size", "fill_value", "out")
 
 _CLONES = (
     torch.ops.aten.clone.default,
@@ -301,7 +303,7 @@ class MethodFlattener:
     def composite_number(self, target: Any, node: Node, env: Env) -> Number:
         """Calculations with numbers that are made of several prims."""
         args = [self.value(arg, env) for arg in node.args]
-        name = getattr(target, "__name__", str(target))
+        name = getattr(target, "__name__", str(target)).removeprefix("_")
         prim = "executorch_prim::{}.Scalar".format
         if name in ("floor", "sym_floor"):
             real = self.emit_prim(
@@ -319,11 +321,34 @@ class MethodFlattener:
                 )
             assert isinstance(product, Number)
             return product
+        if COMPOSITES.get(name):
+            return self.real_function(COMPOSITES[name], node, args)
         raise NotSupported(
             f"a program cannot calculate {name} of sizes",
             where=describe(node),
             do="make the dimension static, or calculate it with + - * // % min max",
         )
+
+    def real_function(self, op: str, node: Node, args: list[Value]) -> Number:
+        """A function of real numbers, by its kernel on 0-d tensors."""
+        tensors: list[TensorValue] = []
+        for place, arg in enumerate([*args, None]):  # one more for the result
+            tensor = self._make(f"{node.name}.{place}", DType.float64, (), (), (), Kind.ACTIVATION)
+            if arg is not None:
+                call = KernelCall(
+                    "aten::full.out", [NumberList(()), arg, tensor], _FULL, [tensor], again=[tensor]
+                )
+                self.append(node, call)
+            tensors.append(tensor)
+        out = tensors[-1]
+        names = ("self", "exponent")[: len(args)]
+        self.append(node, KernelCall(op, list(tensors), (*names, "out"), [out], again=[out]))
+        result = self.number(node, node.meta.get("val"))
+        real = result if isinstance(result.value, float) else Number(0.0, True, f"{node.name}_real")
+        self.emit_prim("aten::_local_scalar_dense", node, [out], real)
+        if real is not result:
+            self.emit_prim("executorch_prim::sym_int.Scalar", node, [real], result)
+        return result
 
     def operator(self, op: OpOverload, node: Node, env: Env) -> Result:
         """A call of the operator's out variant, on new outputs."""

@@ -76,9 +76,10 @@ def by_naming_rule(op: OpOverload) -> OutVariant:
     returns = op._schema.returns
     outs = ("out",) if len(returns) == 1 else tuple(f"out{i}" for i in range(len(returns)))
     out_list = len(returns) == 1 and str(returns[0].type).startswith("List")
-    return OutVariant(
-        f"{name}.{overload}_out" if overload else f"{name}.out", parameters_of(op), outs, out_list
-    )
+    made = f"{overload}_out" if overload else "out"
+    if made in op.overloadpacket.overloads():  # std.out is of std.dim, not of std
+        made = f"{overload or 'default'}_functional_out"
+    return OutVariant(f"{name}.{made}", parameters_of(op), outs, out_list)
 
 
 def program_name(op: OpOverload) -> str:

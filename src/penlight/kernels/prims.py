@@ -58,6 +58,15 @@ PYTHON_PRIMS: Mapping[Callable[..., Any], str] = {
     operator.ge: "executorch_prim::ge.Scalar",
 }
 
+# By name: calculations made of several of them, or of kernels on a 0-d tensor.
+COMPOSITES: Mapping[str, str] = {
+    "floor": "",
+    "sym_floor": "",
+    "ne": "",
+    "pow": "aten::pow.Tensor_Tensor_out",
+    **{f"sym_{name}": f"aten::{name}.out" for name in ("sqrt", "log2", "exp", "sin", "cos", "tan", "tanh")},
+}
+
 NAMED_PRIMS: Mapping[str, str] = {
     "sym_max": "executorch_prim::sym_max.Scalar",
     "sym_min": "executorch_prim::sym_min.Scalar",

@@ -7,13 +7,30 @@ expression, the size of a tensor that has it, or arithmetic on those.
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
 import sympy
 import torch
 from torch.fx import Graph, Node
-from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
+from torch.utils._sympy.functions import (
+    CeilToInt,
+    CleanDiv,
+    FloatPow,
+    FloatTrueDiv,
+    FloorDiv,
+    FloorToInt,
+    IntTrueDiv,
+    Max,
+    Min,
+    Mod,
+    OpaqueUnaryFn_sqrt,
+    PowByNatural,
+    PythonMod,
+    ToFloat,
+    TruncToInt,
+)
 
 from penlight.errors import NotSupported
 
@@ -72,6 +89,10 @@ class SymbolNodes:
                 result = function(left_value, right_value)
                 left, left_value = self._emit(seen, function, (left, right), result, meta)
             return left, left_value
+        for kind, function in _UNARY.items():
+            if isinstance(expr, kind):
+                operand, of = self._build(expr.args[0], None, meta)
+                return self._emit(expr, function, (operand,), function(of), meta)
         for kind, function in _BINARY.items():
             if isinstance(expr, kind) and len(expr.args) == 2:
                 (left, a), (right, b) = (self._build(argument, None, meta) for argument in expr.args)
@@ -122,8 +143,22 @@ class SymbolNodes:
         return node, value
 
 
-_BINARY = {
+_UNARY: dict[Any, Any] = {
+    ToFloat: torch.sym_float,
+    TruncToInt: math.trunc,
+    CeilToInt: math.ceil,
+    FloorToInt: math.floor,
+    OpaqueUnaryFn_sqrt: torch.sym_sqrt,
+    sympy.Not: torch.sym_not,
+}
+
+_BINARY: dict[Any, Any] = {
     FloorDiv: operator.floordiv,
+    CleanDiv: operator.floordiv,
+    IntTrueDiv: operator.truediv,
+    FloatTrueDiv: operator.truediv,
+    PowByNatural: operator.pow,
+    FloatPow: operator.pow,
     Mod: operator.mod,
     PythonMod: operator.mod,
     Max: torch.sym_max,
@@ -138,4 +173,4 @@ _BINARY = {
 
 
 def _is_arithmetic(expr: sympy.Basic) -> bool:
-    return isinstance(expr, (sympy.Add, sympy.Mul, sympy.Pow, *_BINARY))
+    return isinstance(expr, (sympy.Add, sympy.Mul, sympy.Pow, *_UNARY, *_BINARY))
