@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor
@@ -308,3 +310,26 @@ def test_a_kernel_and_a_function_of_one_name(linear: Any) -> None:
         @penlight.op("testlin::custom_linear")
         def again(x: Tensor) -> Tensor:
             return x + 1
+
+
+def test_checks_in_every_eager_call(tmp_path: Path) -> None:
+    schema = "scale(Tensor x, float k) -> Tensor"
+    line = f'PENLIGHT_LIBRARY(testchecked, "{schema}", scale_out, shapes("[n] -> [2*n]"))'
+    source = written(tmp_path, "checked.cpp", line)
+    program = f"import torch, penlight\npenlight.ops.load({str(source)!r})(torch.ones(3), 2.0)"
+    environment = {**os.environ, "PENLIGHT_CHECK_OPS": "1"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert done.returncode == 1 and "disagree about 'out'" in done.stderr and "checked.cpp" in done.stderr
+
+
+def test_the_runner_with_a_plug_in(linear: Any, tmp_path: Path) -> None:
+    runner = Path(__file__).parents[2] / "build" / "native" / "penlight-runner"
+    if not runner.exists():
+        pytest.skip("penlight-runner is not built (make build)")
+    model, x = Linear(), torch.randn(5, 4)
+    path = penlight.compile(model, (x,)).save(tmp_path / "model.pte")
+    numpy.save(tmp_path / "x.npy", x.numpy())
+    command = [runner, path, "-i", tmp_path / "x.npy", "-o", tmp_path / "y", "--library", linear.path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert numpy.array_equal(numpy.load(tmp_path / "y.0.npy"), model(x).detach().numpy())

@@ -101,3 +101,24 @@ def test_no_gradient_passes(state: Any) -> None:
         y.sum().backward()
     with pytest.raises(NotSupported, match="changes a tensor that requires a gradient"):
         ops.accumulate(x, torch.ones(4))
+
+
+def test_a_model_that_torch_has_to_trace_again(state: Any) -> None:
+    """Batch norm in training writes statistics without saying so: the whole model goes to torch."""
+
+    class Both(Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(4)
+
+        def forward(self, x: Tensor) -> Any:
+            y = ops.accumulate(self.total, x[0])
+            ops.note(self.last[:2], x[0, :2])
+            return self.norm(x) + y, self.last + 1
+
+    model, x = Both().train(), torch.randn(3, 4)
+    with pytest.warns(UserWarning, match="training mode"):
+        loaded = penlight.load(penlight.compile(model, (x,)).to_bytes())
+    for _ in range(2):
+        for got, want in zip(loaded(x), model(x), strict=True):
+            torch.testing.assert_close(got, want.detach())

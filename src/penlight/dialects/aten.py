@@ -22,7 +22,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from penlight.dialects.given import check_tensor
-from penlight.dialects.user_operators import return_written
+from penlight.dialects.user_operators import functionalized_by_torch, return_written, take_over
 from penlight.errors import NotSupported, UnboundedShape
 from penlight.ir.edge import EdgeMethod, InputKind, InputSpec, OutputKind, OutputSpec
 from penlight.ir.source import describe
@@ -53,6 +53,7 @@ def method_of(
         exported = _functionalized_by_torch(exported, error)
         module = copy_module(exported.graph_module)
         inline_regions(module)
+        take_over(module.graph)
         written = {}
     _settle_sizes(module)
     method, tensors = _with_specs(name, exported, module, written, tensor_name)
@@ -63,7 +64,7 @@ def method_of(
 def _functionalized_by_torch(exported: ExportedProgram, reason: CannotFunctionalize) -> ExportedProgram:
     """torch re-traces the program, which takes longer, but knows every operator."""
     try:
-        with torch.enable_grad():
+        with torch.enable_grad(), functionalized_by_torch():
             made: ExportedProgram = exported.run_decompositions({})
             return made
     except Exception as error:

@@ -15,7 +15,8 @@ import operator
 import os
 import re
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,45 @@ def _return_written(graph: Graph, node: Node, op: OpOverload) -> None:
         elif op._schema.returns:
             node.replace_all_uses_with(call if several else part(call, 0, values[0]))
     graph.erase_node(node)
+
+
+@contextmanager
+def functionalized_by_torch() -> Iterator[None]:
+    """While torch re-traces a program: changed arguments take the form that take_over() reads."""
+    from torch._export import config as export_config
+    from torch._inductor import config
+
+    with (
+        config.patch(enable_auto_functionalized_v2=False),
+        export_config.patch(enable_auto_functionalized_v2_for_export=False),
+    ):
+        yield
+
+
+def take_over(graph: Graph) -> int:
+    """What torch made of operators that change arguments, as their twins."""
+    changed = 0
+    for node in list(graph.find_nodes(op="call_function", target=torch.ops.higher_order.auto_functionalized)):
+        op: OpOverload = node.args[0]
+        names = [argument.name for argument in op._schema.arguments]
+        missing = {a.name: a.default_value for a in op._schema.arguments if a.has_default_value()}
+        given = {**missing, **node.kwargs}
+        options = {a.name for a in op._schema.arguments if a.kwarg_only}
+        with graph.inserting_before(node):
+            call = graph.call_function(
+                twin_of(op),
+                tuple(given[name] for name in names if name not in options),
+                {name: given[name] for name in names if name in options},
+            )
+        values = node.meta["val"]
+        # torch puts a None in front where there are no results.
+        skipped = 0 if op._schema.returns else 1
+        call.meta = {**node.meta, "val": tuple(values[skipped:])}
+        for user in list(node.users):
+            user.args = (call, user.args[1] - skipped)
+        graph.erase_node(node)
+        changed += 1
+    return changed
 
 
 def _given(node: Node, op: OpOverload, position: int) -> Any:
