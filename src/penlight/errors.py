@@ -11,7 +11,7 @@ message has one line for each part that is known::
 
 from __future__ import annotations
 
-from typing import Any
+import typing
 
 
 class PenlightError(Exception):
@@ -63,7 +63,7 @@ class InvalidPlan(PenlightError):
 class InvalidTable(PenlightError, ValueError):
     """YAML files of operators, or the kernel sources they name, do not hold together; lists every fault."""
 
-    faults: tuple[Any, ...] = ()  # each with its place
+    faults: tuple[typing.Any, ...] = ()  # each with its place
 
 
 class FileMissing(PenlightError, FileNotFoundError):
