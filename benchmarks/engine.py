@@ -26,12 +26,12 @@ class EngineFailed(RuntimeError):
 class Engine:
     """A running engine; call it with the name of a measurement and its arguments."""
 
-    def __init__(self, interpreter: Path | str, module: str) -> None:
+    def __init__(self, interpreter: Path | str, module: str, *arguments: str) -> None:
         environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
         # Where the models' weights are installed, for an engine whose environment has none.
         environment["PENLIGHT_PACKAGES"] = os.pathsep.join(site.getsitepackages())
         self._process = subprocess.Popen(
-            [interpreter, "-W", "ignore", "-m", module],
+            [interpreter, "-W", "ignore", "-m", module, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -8,7 +8,7 @@ from typing import Any
 
 from .engine import serve, shortest
 
-_programs: dict[tuple[str, str | None], Any] = {}
+_programs: dict[tuple[str, str | None, int], Any] = {}
 
 
 def write(name: str, file: str, target: str = "cpu") -> float:
@@ -27,15 +27,18 @@ def write(name: str, file: str, target: str = "cpu") -> float:
     return time.perf_counter() - start
 
 
-def run(name: str, file: str, libraries: str | None = None) -> float:
+def run(name: str, file: str, libraries: str | None = None, threads: int = 1) -> float:
     """Seconds of one run, the quickest of several."""
     import penlight
 
     from .graphs import build
 
-    key = (file, libraries)
+    key = (file, libraries, threads)
     if key not in _programs:
-        _programs[key] = penlight.load(file, libraries=libraries), [x.numpy() for x in build(name)[1]]
+        _programs[key] = (
+            penlight.load(file, libraries=libraries, threads=threads),
+            [x.numpy() for x in build(name)[1]],
+        )
     program, args = _programs[key]
     return shortest(lambda: program(*args))
 
