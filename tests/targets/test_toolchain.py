@@ -90,7 +90,7 @@ def test_given_compiler_that_is_not_there() -> None:
 def test_what_the_compiler_says(source: Path, tmp_path: Path) -> None:
     compiler = find_toolchain(find_target("host"))
     source.write_text("int answer() { return nothing; }\n")
-    with pytest.raises(BuildFailed, match="compiling answer.cpp for host failed") as raised:
+    with pytest.raises(BuildFailed, match=r"compiling answer\.cpp for host failed") as raised:
         compiler.compile(source, tmp_path / "answer.o")
     assert raised.value.got and "answer.cpp:1:23: error" in raised.value.got
     assert raised.value.where == str(source)
