@@ -201,7 +201,8 @@ class _Job:
         config = output / "lib" / "cmake" / self.name / f"{self.name}Config.cmake"
         config.parent.mkdir(parents=True, exist_ok=True)
         links = ["m"] if _is_linux(target) else []
-        config.write_text(embed.cmake_config(self.name, archive.name, links))
+        options = ["-Wl,--gc-sections"] if target.format == "elf" else []
+        config.write_text(embed.cmake_config(self.name, archive.name, links, options))
         files = [archive, header, config]
         if not self.options.embed:
             files += [_copy(model, output) for model in self.options.models]

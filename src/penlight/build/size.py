@@ -74,7 +74,8 @@ def report_sizes(
         report.parts = [Part("code", sizes.text), Part("constants", sizes.rodata), Part("data", sizes.data)]
         return report
     objects = [_read_object(path) for path in paths]
-    kept = _kept(objects, image)
+    whole = image.read_bytes()[:4] != b"\x7fELF"
+    kept = _reachable(objects, [groups[p] for p in paths]) if whole else _kept(objects, image)
     owners = _owners(objects, kept, roots)
     totals: dict[str, int] = defaultdict(int)
     alone: dict[str, int] = defaultdict(int)
@@ -92,7 +93,8 @@ def report_sizes(
                 shared[who] += nbytes
     accounted = sum(totals.values())
     report.parts = [Part(name, nbytes) for name, nbytes in sorted(totals.items(), key=lambda item: -item[1])]
-    report.parts.append(Part("C library, start-up, padding", max(0, sizes.total - accounted)))
+    rest = "what a linker drops" if whole else "C library, start-up, padding"
+    report.parts.append(Part(rest, max(0, sizes.total - accounted)))
     own = ((root.name, alone.get(root.name, 0)) for root in roots)
     report.operators = [Part(name, nbytes) for name, nbytes in sorted(own, key=lambda item: -item[1])]
     for who, nbytes in sorted(shared.items(), key=lambda item: -item[1]):
@@ -108,10 +110,27 @@ def _sizes(image: Path, groups: Mapping[Path, str]) -> Sizes:
     return Sizes(*(sum(getattr(s, name) for s in each) for name in ("text", "rodata", "data", "bss")))
 
 
+def _reachable(objects: Sequence[_Object], groups: Sequence[str]) -> list[set[int]]:
+    """Of an archive: what a program is linked with that uses all of it but kernels nobody chose."""
+    everything = [{i for i, (_, size, stays) in enumerate(o.sections) if stays and size} for o in objects]
+    defined: dict[str, Node] = {}
+    for number, item in enumerate(objects):
+        for name, section in item.symbols.items():
+            defined.setdefault(name, (number, section))
+    waiting = [(n, i) for n, found in enumerate(everything) if groups[n] != "kernels" for i in found]
+    visited = set(waiting)
+    while waiting:
+        number, section = waiting.pop()
+        for link in objects[number].links.get(section, ()):
+            node = defined.get(link) if isinstance(link, str) else (number, link)
+            if node and node not in visited:
+                visited.add(node)
+                waiting.append(node)
+    return [{i for i in found if (number, i) in visited} for number, found in enumerate(everything)]
+
+
 def _kept(objects: Sequence[_Object], image: Path) -> list[set[int]]:
-    """The sections that are in the image: those with a symbol that it has; of an archive, all."""
-    if image.read_bytes()[:4] != b"\x7fELF":
-        return [{i for i, (_, size, stays) in enumerate(o.sections) if stays and size} for o in objects]
+    """The sections that are in a program: those with a symbol that it has."""
     present = {(symbol.name, symbol.size) for symbol in read_symbols(image) if symbol.defined}
     kept = []
     seen: set[str] = set()
