@@ -122,3 +122,45 @@ def test_a_model_that_torch_has_to_trace_again(state: Any) -> None:
     for _ in range(2):
         for got, want in zip(loaded(x), model(x), strict=True):
             torch.testing.assert_close(got, want.detach())
+
+
+def test_state_is_changed_where_it_is(state: Any) -> None:
+    class Steps(Model):
+        def forward(self, x: Tensor) -> Any:
+            y = ops.accumulate(self.total, x)
+            ops.note_(self.total, 0.5)
+            return y, ops.accumulate(self.total, y, scale=1.0)
+
+    class KeepsTheOld(Model):
+        def forward(self, x: Tensor) -> Any:
+            before = self.total + 1
+            y = ops.accumulate(self.total, self.total * 1 + x)
+            return y, before
+
+    x = torch.randn(4)
+    for kind in (Steps, KeepsTheOld):
+        model = kind()
+        plan = penlight.plan_memory(penlight.to_edge(penlight.export(model, (x,))))
+        calls = [call.op for call in plan.plans[0].calls()]
+        assert not {"aten::clone.out", "aten::copy_"} & set(calls), calls
+        loaded = penlight.load(penlight.compile(model, (x,)).to_bytes())
+        for _ in range(3):
+            x = torch.randn(4)
+            for got, want in zip(loaded(x), model(x), strict=True):
+                assert torch.equal(got, want)
+
+
+def test_state_that_is_read_after_it_was_changed_elsewhere(state: Any) -> None:
+    class Both(Model):
+        def forward(self, x: Tensor) -> Any:
+            old = self.total
+            y = ops.accumulate(self.total, x)
+            return y, old * 3, ops.accumulate(self.last, self.last)
+
+    model, x = Both(), torch.randn(4)
+    model.last.fill_(1.5)
+    loaded = penlight.load(penlight.compile(model, (x,)).to_bytes())
+    for _ in range(3):
+        x = torch.randn(4)
+        for got, want in zip(loaded(x), model(x), strict=True):
+            assert torch.equal(got, want)

@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penlight.ir.plan import Buffer, KernelCall, Kind, Label, Mutation, Number, Plan, TensorValue, tensors_in
+from penlight.ir.plan import (
+    Buffer,
+    KernelCall,
+    Kind,
+    Label,
+    Mutation,
+    Number,
+    Plan,
+    Step,
+    TensorValue,
+    tensors_in,
+)
 from penlight.memory.lifetimes import jumps, lifetimes
 from penlight.memory.views import clone, copy_of
 
@@ -49,6 +60,7 @@ class _Claims:
         for step in plan.steps:
             if not isinstance(step, Label):
                 step.replace(self.same)
+        plan.steps = [step for step in plan.steps if not _copies_to_itself(step)]
         plan.outputs = [self.same.get(v, v) if isinstance(v, TensorValue) else v for v in plan.outputs]
         plan.mutations = [Mutation(self.same.get(m.new, m.new), m.target) for m in plan.mutations]
 
@@ -72,14 +84,16 @@ class _Claims:
             or not new.same_layout(target)
         ):
             return False
-        writes = self.writes.get(buffer, [])
-        if len(writes) != 1 or buffer.nbytes != state.nbytes:
+        # Written more than once: a copy that a kernel of the user's then changes.
+        writes = sorted(self.writes.get(buffer, []))
+        if not writes or buffer.nbytes != state.nbytes or writes[-1] >= before:
             return False
         if not state.planned and len(buffer.tensors) > 1:
             return False  # where a view of the caller's memory is, nobody knows before the run
         at = writes[0]
         call = self.plan.steps[at]
-        if any(begin < at < end for begin, end in self.conditional) or not isinstance(call, KernelCall):
+        inside = any(begin < write < end for begin, end in self.conditional for write in writes)
+        if inside or not isinstance(call, KernelCall):
             return False
         reads = [step for step in self.reads.get(state, []) if step < before]
         if any(at <= step < before for step in self.writes.get(state, [])) or any(
@@ -105,6 +119,10 @@ class _Claims:
         state.absorb(buffer)
         new.buffer = state
         self.same[new] = target
+
+
+def _copies_to_itself(step: Step) -> bool:
+    return isinstance(step, KernelCall) and step.op == "aten::clone.out" and step.args[0] is step.outs[0]
 
 
 def _may_overwrite(call: KernelCall, buffer: Buffer, out: TensorValue) -> bool:
