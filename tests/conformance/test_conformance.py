@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 from compare import assert_matches
 from op_case import Case, Op, cases
 from run_op import overload_of, run_op
 from test_packed import KERNELS as PACKED
 from test_random import KERNELS
+from torch._ops import OpOverload
 
 from penlight.kernels.out_variants import by_naming_rule, out_variant
 from penlight.kernels.table import default_table
@@ -39,6 +41,12 @@ def _groups() -> Iterator[Any]:
             yield pytest.param(group, id=name, marks=[pytest.mark.slow] if i else [])
 
 
+def libraries_of(op: OpOverload, case: Case) -> tuple[str | None, ...]:
+    """All that are linked, as a program asks them; and the portable one, where another goes before it."""
+    rows = default_table().rows((out_variant(op) or by_naming_rule(op)).op, ("optimized",))
+    return (None, "portable") if rows and case.dtype == torch.float32 else (None,)
+
+
 @pytest.mark.parametrize("group", _groups())
 def test_matches_torch(group: list[Case]) -> None:
     op, refused = overload_of(group[0].op.name), 0
@@ -49,11 +57,12 @@ def test_matches_torch(group: list[Case]) -> None:
         except (RuntimeError, NotImplementedError, IndexError):
             refused += 1  # ATen has no kernel for this dtype or refuses the values
             continue
-        try:
-            assert_matches(case, op, run_op(op, *case.arguments(), want), want)
-        except Exception as error:
-            error.add_note(f"case {case.id}")
-            raise
+        for library in libraries_of(op, case):
+            try:
+                assert_matches(case, op, run_op(op, *case.arguments(), want, library), want)
+            except Exception as error:
+                error.add_note(f"case {case.id}, {library or 'all libraries'}")
+                raise
     assert refused < len(group), "ATen refuses every case of this row and dtype"
 
 

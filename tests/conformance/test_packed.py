@@ -232,3 +232,26 @@ def test_attention(isa: str, heads: int, shared: int, queries: int, keys: int, m
     kwargs = {"scale": 0.3, "enable_gqa": options["enable_gqa"]}
     (got,) = run_op(op, args, kwargs, want.float(), "optimized")
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 30])
+@pytest.mark.parametrize("depth, outputs", [(1, 1), (7, 5), (64, 16), (33, 300), (900, 130)])
+def test_products_with_matrices_that_are_not_packed(
+    isa: str, rows: int, depth: int, outputs: int, bias: bool
+) -> None:
+    x, weight, added = torch.randn(2, rows, depth), torch.randn(outputs, depth), torch.randn(outputs)
+    want = functional.linear(x.double(), weight.double(), added.double() if bias else None)
+    args = [x, weight, added if bias else None]
+    close(run_op(overload_of("aten::linear"), args, {}, want.float(), "optimized")[0], want, depth)
+    if not bias:
+        plain = weight.T.contiguous()
+        (got,) = run_op(overload_of("aten::mm"), [x[0], plain], {}, want[0].float(), "optimized")
+        close(got, want[0], depth)
+        several = torch.stack([plain, 2 * plain])
+        doubled = torch.stack([want[0], 2 * want[1]])
+        close(
+            run_op(overload_of("aten::bmm"), [x, several], {}, doubled.float(), "optimized")[0],
+            doubled,
+            depth,
+        )

@@ -83,6 +83,27 @@ struct Depthwise {
   float low, high;
 };
 
+// Columns [first, last) of a matrix, and their biases or zeros, as panels of a Product.
+struct PackMatrix {
+  const float* matrix;
+  const float* bias;  // of column 0; may be null
+  float* output;
+  ptrdiff_t row_pitch, column_pitch;  // elements from k to k + 1, from column to column
+  ptrdiff_t depth;
+  ptrdiff_t first, last;
+};
+
+// A few rows times columns [first, last) of a matrix, each column dense.
+struct FewRows {
+  const float* input;
+  const float* matrix;
+  const float* bias;  // may be null
+  float* output;
+  ptrdiff_t rows, depth;
+  ptrdiff_t column_pitch, output_pitch;
+  ptrdiff_t first, last;
+};
+
 // A 3x3 convolution with stride 1, through transformed weights and tiles.
 struct Winograd {
   const float* input;
@@ -133,6 +154,8 @@ struct Routines {
   size_t (*attention_scratch)(const Attention&);
   void (*attention)(const Attention&);
   void (*max_pool)(const MaxPool&);
+  void (*pack_matrix)(const PackMatrix&);
+  void (*few_rows)(const FewRows&);
   size_t (*winograd_weights_size)(const Winograd&);
   void (*winograd_weights)(const Winograd&);
   ptrdiff_t (*winograd_tiles)(const Winograd&);

@@ -11,6 +11,8 @@ void depthwise(const Depthwise& convolution);
 size_t attention_scratch(const Attention& attention);
 void attention(const Attention& attention);
 void max_pool(const MaxPool& pool);
+void pack_matrix(const PackMatrix& matrix);
+void few_rows(const FewRows& product);
 size_t winograd_weights_size(const Winograd& convolution);
 void winograd_weights(const Winograd& convolution);
 ptrdiff_t winograd_tiles(const Winograd& convolution);
@@ -52,6 +54,8 @@ const Routines routines = {
     attention_scratch,
     attention,
     max_pool,
+    pack_matrix,
+    few_rows,
     winograd_weights_size,
     winograd_weights,
     winograd_tiles,

@@ -1,0 +1,153 @@
+// Matrix products of float32 whose second factor is known only when the program runs, or
+// is used elsewhere too and so lies in the file as it is.
+#include "isa.h"
+#include "parallel.h"
+#include "product.h"
+
+namespace penlight::optimized {
+
+namespace {
+
+constexpr dim_t kFewRows = 4;
+constexpr dim_t kPanelsAtOnce = 8;
+
+// C[m, n] = sum over k of A[m, k] * B[k, n] + bias[n]; A and C are dense.
+struct Matrices {
+  const float* a;
+  const float* b;
+  const float* bias;
+  float* c;
+  dim_t m, n, k;
+  dim_t row_pitch, column_pitch;  // of B: elements from k to k + 1, from n to n + 1
+};
+
+void multiply_few(KernelContext& ctx, const Matrices& x) {
+  FewRows rows{x.a, x.b, x.bias, x.c, x.m, x.k, x.column_pitch, x.n, 0, 0};
+  // It is reading B that takes the time.
+  const double operations = 8.0 * static_cast<double>(x.n) * static_cast<double>(x.k);
+  const dim_t parts = parts_of(ctx, operations, (x.n + 15) / 16);
+  const auto part = [&](size_t index) {
+    FewRows mine = rows;
+    mine.first = part_begin(static_cast<dim_t>(index), parts, x.n, 16);
+    mine.last = part_begin(static_cast<dim_t>(index) + 1, parts, x.n, 16);
+    routines().few_rows(mine);
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
+}
+
+Product product_of(const Matrices& x) {
+  Product p{};
+  p.input = x.a;
+  p.output_pitch = x.n;
+  p.channels = p.pixel = x.k;
+  p.last_row = p.width = p.out_width = x.m;
+  p.height = p.out_height = 1;
+  p.taps_h = p.taps_w = p.span_w = 1;
+  p.stride_h = p.stride_w = p.dilation_h = p.dilation_w = 1;
+  return p;
+}
+
+// Some panels of B at a time, each part with memory of its own for them.
+void multiply_panels(KernelContext& ctx, const Matrices& x) {
+  const dim_t panels = (x.n + kPanel - 1) / kPanel, groups = (panels + kPanelsAtOnce - 1) / kPanelsAtOnce;
+  const double operations =
+      2.0 * static_cast<double>(x.m) * static_cast<double>(x.n) * static_cast<double>(x.k);
+  const dim_t parts = parts_of(ctx, operations, groups);
+  const Product product = product_of(x);
+  const size_t scratch = (routines().product_scratch(product) + 63) / 64 * 64;
+  const size_t packed = static_cast<size_t>(kPanelsAtOnce * (1 + x.k) * kPanel) * sizeof(float);
+  char* memory =
+      static_cast<char*>(ctx.allocate_scratch((scratch + packed) * static_cast<size_t>(parts), 64));
+  if (!memory) return;
+  const auto part = [&](size_t index) {
+    char* own = memory + index * (scratch + packed);
+    const dim_t end = part_begin(static_cast<dim_t>(index) + 1, parts, groups, 1);
+    for (dim_t g = part_begin(static_cast<dim_t>(index), parts, groups, 1); g < end; ++g) {
+      const dim_t first = g * kPanelsAtOnce * kPanel;
+      const dim_t last = first + kPanelsAtOnce * kPanel < x.n ? first + kPanelsAtOnce * kPanel : x.n;
+      float* panel = reinterpret_cast<float*>(own + scratch);
+      routines().pack_matrix({x.b, x.bias, panel, x.row_pitch, x.column_pitch, x.k, first, last});
+      Product mine = product;
+      mine.packed = panel;
+      mine.output = x.c + first;
+      mine.outputs = last - first;
+      mine.last_panel = (mine.outputs + kPanel - 1) / kPanel;
+      mine.scratch = own;
+      routines().product(mine);
+    }
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
+}
+
+void multiply(KernelContext& ctx, const Matrices& x) {
+  if (x.m < kFewRows && x.row_pitch == 1) return multiply_few(ctx, x);
+  multiply_panels(ctx, x);
+}
+
+bool is_dense_float(const Tensor& tensor) {
+  return tensor.scalar_type() == ScalarType::Float && tensor.is_contiguous();
+}
+
+}  // namespace
+
+Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
+                   const Optional<Tensor>& bias, Tensor& out) {
+  const bool mine =
+      is_dense_float(input) && is_dense_float(weight) && input.dim() >= 1 && weight.dim() == 2 &&
+      out.scalar_type() == ScalarType::Float && input.size(-1) == weight.size(1) && weight.size(1) > 0 &&
+      (!bias.has_value() ||
+       (is_dense_float(bias.value()) && bias.value().dim() == 1 && bias.value().size(0) == weight.size(0)));
+  if (!mine) {
+    ctx.decline();
+    return out;
+  }
+  dim_t sizes[kMaxDim];
+  const dim_t dim = input.dim();
+  for (dim_t d = 0; d < dim; ++d) sizes[d] = input.size(d);
+  sizes[dim - 1] = weight.size(0);
+  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dim))) || out.numel() == 0) return out;
+  if (!out.is_contiguous()) {
+    ctx.decline();
+    return out;
+  }
+  const dim_t n = weight.size(0), k = weight.size(1);
+  multiply(ctx, {input.const_data_ptr<float>(), weight.const_data_ptr<float>(),
+                 bias.has_value() ? bias.value().const_data_ptr<float>() : nullptr,
+                 out.mutable_data_ptr<float>(), out.numel() / n, n, k, 1, k});
+  return out;
+}
+
+Tensor& mm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
+  const bool mine = is_dense_float(self) && is_dense_float(mat2) && self.dim() == 2 && mat2.dim() == 2 &&
+                    out.scalar_type() == ScalarType::Float && self.size(1) == mat2.size(0) &&
+                    self.size(1) > 0;
+  if (!mine) {
+    ctx.decline();
+    return out;
+  }
+  const dim_t sizes[] = {self.size(0), mat2.size(1)};
+  if (!ctx.resize(out, SizesRef(sizes, 2)) || out.numel() == 0) return out;
+  multiply(ctx, {self.const_data_ptr<float>(), mat2.const_data_ptr<float>(), nullptr,
+                 out.mutable_data_ptr<float>(), sizes[0], sizes[1], self.size(1), sizes[1], 1});
+  return out;
+}
+
+Tensor& bmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
+  const bool mine = is_dense_float(self) && is_dense_float(mat2) && self.dim() == 3 && mat2.dim() == 3 &&
+                    out.scalar_type() == ScalarType::Float && self.size(0) == mat2.size(0) &&
+                    self.size(2) == mat2.size(1) && self.size(2) > 0;
+  if (!mine) {
+    ctx.decline();
+    return out;
+  }
+  const dim_t m = self.size(1), n = mat2.size(2), k = self.size(2);
+  const dim_t sizes[] = {self.size(0), m, n};
+  if (!ctx.resize(out, SizesRef(sizes, 3)) || out.numel() == 0) return out;
+  for (dim_t i = 0; i < sizes[0] && ctx.ok(); ++i) {
+    multiply(ctx, {self.const_data_ptr<float>() + i * m * k, mat2.const_data_ptr<float>() + i * k * n,
+                   nullptr, out.mutable_data_ptr<float>() + i * m * n, m, n, k, n, 1});
+  }
+  return out;
+}
+
+}  // namespace penlight::optimized
