@@ -19,7 +19,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/.ready
 
 .PHONY: help build native demo test test-all pytest ctest lint format types size bench conformance examples \
-        targets models peers sanitize wheel clean
+        targets speed models peers engines sanitize wheel clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  \1\t/' | expand -t 2,16
@@ -51,9 +51,17 @@ $(READY): pyproject.toml cmake/build_backend.py | $(PY)
 
 PEERS := .venv-peers
 PEERS_LIST := benchmarks/requirements-peers.txt
+ENGINES_LIST := benchmarks/requirements-engines.txt
 MODELS_LIST := benchmarks/requirements-models.txt
 
 peers: $(PEERS)/.ready ## what we measure and exchange files with, in .venv-peers
+
+engines: $(PEERS)/.engines ## other engines for `make speed`, beside the peers
+
+$(PEERS)/.engines: $(ENGINES_LIST) $(PEERS)/.ready
+	@echo "installing engines into $(PEERS) (once)"
+	@$(PEERS)/bin/python -m pip --disable-pip-version-check -qq install $(PIP_EXTRA) $(TORCH) -r $(ENGINES_LIST)
+	@touch $@
 
 $(PEERS)/.ready: $(PEERS_LIST) | $(PY)
 	@echo "installing peers into $(PEERS) (once)"
@@ -116,6 +124,9 @@ size: $(READY) ## bytes of the runtime without kernels
 
 bench: build models ## speed, memory and compile time, against the bars
 	@$(PY) -m benchmarks
+
+speed: build models engines ## latency of real models beside other engines
+	@$(PY) -m benchmarks.speed $(SPEED)
 
 conformance: build ## every operator case against PyTorch, counted by dtype; writes docs/ops.md
 	@$(PY) tests/conformance/report.py $(CONFORMANCE)
