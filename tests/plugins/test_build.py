@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from penlight.build.plugin import build_plugin
+from penlight.build.toolchain import zig_command
 from penlight.errors import BuildFailed, FileMissing, NoToolchain
+from penlight.runtime.plugin import load_plugin
 
 HEADER = "#include <penlight/kernel.h>\nusing namespace penlight;\n"
 KERNEL = (
@@ -90,6 +92,16 @@ def test_compilers(tmp_path: Path, compiler: str) -> None:
         pytest.skip(f"{compiler} is not installed")
     source = write(tmp_path, "#define FACTOR 2\n" + HEADER + KERNEL)
     assert build_plugin(source, compiler=compiler).exists()
+
+
+@pytest.mark.slow  # the first time, zig builds a C library
+def test_zig(tmp_path: Path) -> None:
+    zig = zig_command()
+    if zig is None:
+        pytest.skip("ziglang is not installed")
+    source = write(tmp_path, "#define FACTOR 2\n" + HEADER + KERNEL)
+    plugin = build_plugin(source, compiler=f"{zig} c++")
+    assert [info.name for info in load_plugin(plugin)] == ["built::twice.out"]
 
 
 def test_a_plugin_needs_nothing_of_its_host(tmp_path: Path) -> None:

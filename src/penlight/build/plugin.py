@@ -120,7 +120,9 @@ def _build(source: Path, root: Path, flags: tuple[str, ...], compiler: str | Non
 def _link(toolchain: Toolchain, objects: Sequence[Path], output: Path, source: Path, root: Path) -> None:
     # Where the C++ driver adds its library, it is left out unless the file uses it. Building
     # zig's takes minutes, so zig links without.
-    driver = toolchain.cc if toolchain.style == "zig" else toolchain.cxx
+    driver: Sequence[str] = toolchain.cxx
+    if toolchain.style == "zig":
+        driver = ["cc" if word == "c++" else word for word in toolchain.cxx]
     command = [*driver, *_target_flags(toolchain), "-shared", *map(str, objects), "-o", str(output)]
     if sys.platform != "darwin":
         command += ["-Wl,--as-needed", "-Wl,--no-undefined", "-lm"]
