@@ -48,6 +48,20 @@ inline Complex log(Complex x) { return {log(abs(x)), atan2(x.im, x.re)}; }
 inline Complex sin(Complex x) { return {sin(x.re) * cosh(x.im), cos(x.re) * sinh(x.im)}; }
 inline Complex cos(Complex x) { return {cos(x.re) * cosh(x.im), -sin(x.re) * sinh(x.im)}; }
 
+inline Complex sinh(Complex x) { return {sinh(x.re) * cos(x.im), cosh(x.re) * sin(x.im)}; }
+inline Complex cosh(Complex x) { return {cosh(x.re) * cos(x.im), sinh(x.re) * sin(x.im)}; }
+inline Complex tanh(Complex x) {
+  if (fabs(x.re) > 20) return {copysign(1.0, x.re), 0};  // what is missing is below 1e-17
+  const double scale = cosh(2 * x.re) + cos(2 * x.im);
+  return {sinh(2 * x.re) / scale, sin(2 * x.im) / scale};
+}
+inline Complex tan(Complex x) {
+  const Complex turned = tanh(Complex(-x.im, x.re));
+  return {turned.im, -turned.re};
+}
+inline Complex log2(Complex x) { return log(x) * Complex(1.44269504088896340736); }
+inline Complex log10(Complex x) { return log(x) * Complex(0.43429448190325182765); }
+
 // The root with a real part that is not negative.
 inline Complex sqrt(Complex x) {
   if (x.re == 0 && x.im == 0) return {0, x.im};

@@ -6,6 +6,7 @@ namespace penlight::portable {
 namespace {
 
 struct LogicalNot {
+  static constexpr bool kComplex = true;
   template <class T>
   bool operator()(T x) const {
     return x == T(0);
@@ -13,6 +14,7 @@ struct LogicalNot {
 };
 
 struct LogicalAnd {
+  static constexpr bool kComplex = true;
   template <class T>
   bool operator()(T a, T b) const {
     return (a != T(0)) & (b != T(0));
@@ -20,6 +22,7 @@ struct LogicalAnd {
 };
 
 struct LogicalOr {
+  static constexpr bool kComplex = true;
   template <class T>
   bool operator()(T a, T b) const {
     return (a != T(0)) | (b != T(0));
@@ -27,6 +30,7 @@ struct LogicalOr {
 };
 
 struct LogicalXor {
+  static constexpr bool kComplex = true;
   template <class T>
   bool operator()(T a, T b) const {
     return (a != T(0)) != (b != T(0));
@@ -90,6 +94,7 @@ struct Where {
 };
 
 struct MaskedFill {
+  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T x, T mask, T value) const {
     return mask != T(0) ? value : x;

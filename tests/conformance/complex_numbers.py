@@ -28,12 +28,35 @@ def mixed(name: str, **rest: Any) -> list[Op]:
 FUNCTIONS = [
     *[
         Op(f"aten::{name}", [(MAT,), (IMAGE,), (SCALAR,), (EMPTY,)], COMPLEX, **QUIET)
-        for name in ("abs", "angle", "neg", "reciprocal", "sqrt", "rsqrt", "exp", "log", "sin", "cos")
+        for name in (
+            "abs",
+            "angle",
+            "neg",
+            "reciprocal",
+            "sqrt",
+            "rsqrt",
+            "exp",
+            "log",
+            "log2",
+            "log10",
+            "sin",
+            "cos",
+            "tan",
+        )
     ],
     *[
         Op(f"aten::{name}", [(MAT,), (IMAGE,)], COMPLEX, **QUIET)
         for name in ("square", "isnan", "_conj_copy", "_conj_physical", "conj_physical", "_neg_view_copy")
     ],
+    *[
+        Op(f"aten::{name}", [(MAT,), (IMAGE,)], COMPLEX, **QUIET)
+        for name in ("sinh", "cosh", "tanh", "tan", "log2", "log10")
+    ],
+    *[
+        Op(f"aten::logical_{name}", [(MAT,) * operands], COMPLEX, special=False)
+        for name, operands in (("not", 1), ("and", 2), ("or", 2), ("xor", 2))
+    ],
+    Op("aten::masked_fill.Scalar", [(MAT, In(MAT, torch.bool), 2.5)], COMPLEX, special=False),
     Op("aten::angle", [(MAT,)], ALL, tol=1e-2),
     Op("aten::conj_physical", [(MAT,)], REALS, special=False),
     *[row for name in ("add", "sub", "mul", "div", "eq", "ne") for row in mixed(f"aten::{name}.Tensor")],

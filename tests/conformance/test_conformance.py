@@ -22,7 +22,7 @@ from torch._ops import OpOverload
 from penlight.kernels.out_variants import by_naming_rule, out_variant
 from penlight.kernels.table import default_table
 
-TABLES = ("elementwise", "dense", "reduce", "index", "gradients", "complex_numbers")
+TABLES = ("elementwise", "dense", "reduce", "index", "gradients", "complex_numbers", "linear_algebra")
 ROWS: list[Op] = []
 UNCOMPARED: set[str] = {*KERNELS, *PACKED}
 for _name in TABLES:

@@ -1,0 +1,307 @@
+// Factorisations of small matrices: LU, Cholesky, and what is solved with them.
+//
+// In double whatever the dtype, matrix by matrix, each copied into scratch.
+#include "dense_copy.h"
+#include "kernels/common/checks.h"
+#include "kernels/common/math.h"
+
+namespace penlight::portable {
+
+namespace {
+
+// The last two dimensions of a tensor, and how many such matrices there are.
+class Matrices {
+ public:
+  explicit Matrices(const Tensor& tensor)
+      : tensor_(tensor),
+        outer_(tensor, 0, tensor.dim() - 2),
+        inner_(tensor, tensor.dim() - 2, tensor.dim()) {}
+  dim_t count() const { return outer_.count(); }
+  dim_t rows() const { return tensor_.size(-2); }
+  dim_t columns() const { return tensor_.size(-1); }
+  void load(dim_t i, double* to) const { inner_.load(to, tensor_.const_data_ptr(), outer_.offset(i)); }
+  void store(dim_t i, const double* from) const {
+    inner_.store(from, tensor_.mutable_data_ptr(), outer_.offset(i));
+  }
+
+ private:
+  const Tensor& tensor_;
+  Span outer_, inner_;
+};
+
+bool check_square(KernelContext& ctx, const Tensor& a) {
+  return check(ctx, a.dim() >= 2 && a.size(-1) == a.size(-2), "a batch of square matrices is wanted");
+}
+
+bool resize_batch(KernelContext& ctx, const Tensor& a, dim_t dropped, Tensor& out) {
+  return ctx.resize(out, a.sizes().slice(0, static_cast<size_t>(a.dim() - dropped)));
+}
+
+// Item i of a batch of numbers or of vectors.
+template <class T>
+void store_item_of(Tensor& out, dim_t batch_dims, dim_t i, const T* values) {
+  const dim_t at = Span(out, 0, batch_dims).offset(i);
+  Span(out, batch_dims, out.dim()).store(values, out.mutable_data_ptr(), at);
+}
+
+// Factorises `a` in place with the largest pivot of each column; pivots count from 1.
+// `sign` is that of the rows' order. The number of the first pivot that is 0, or 0.
+int64_t factorise(double* a, dim_t n, int64_t* pivots, double& sign) {
+  int64_t info = 0;
+  sign = 1;
+  for (dim_t k = 0; k < n; ++k) {
+    dim_t best = k;
+    for (dim_t i = k + 1; i < n; ++i) {
+      if (math::fabs(a[i * n + k]) > math::fabs(a[best * n + k])) best = i;
+    }
+    pivots[k] = best + 1;
+    if (best != k) {
+      sign = -sign;
+      for (dim_t j = 0; j < n; ++j) {
+        const double kept = a[k * n + j];
+        a[k * n + j] = a[best * n + j];
+        a[best * n + j] = kept;
+      }
+    }
+    const double pivot = a[k * n + k];
+    if (pivot == 0) {
+      if (info == 0) info = k + 1;
+      continue;
+    }
+    for (dim_t i = k + 1; i < n; ++i) {
+      const double factor = a[i * n + k] /= pivot;
+      for (dim_t j = k + 1; j < n; ++j) a[i * n + j] -= factor * a[k * n + j];
+    }
+  }
+  return info;
+}
+
+// x = inverse(triangle of a) x, for `columns` right-hand sides side by side.
+void solve_triangle(const double* a, dim_t n, bool upper, bool unit, double* x, dim_t columns) {
+  for (dim_t step = 0; step < n; ++step) {
+    const dim_t i = upper ? n - 1 - step : step;
+    for (dim_t c = 0; c < columns; ++c) {
+      double value = x[i * columns + c];
+      for (dim_t j = upper ? i + 1 : 0; j < (upper ? n : i); ++j) value -= a[i * n + j] * x[j * columns + c];
+      x[i * columns + c] = unit ? value : value / a[i * n + i];
+    }
+  }
+}
+
+void solve_factorised(const double* lu, dim_t n, const int64_t* pivots, double* x, dim_t columns) {
+  for (dim_t k = 0; k < n; ++k) {
+    const dim_t other = static_cast<dim_t>(pivots[k]) - 1;
+    for (dim_t c = 0; c < columns && other != k; ++c) {
+      const double kept = x[k * columns + c];
+      x[k * columns + c] = x[other * columns + c];
+      x[other * columns + c] = kept;
+    }
+  }
+  solve_triangle(lu, n, false, true, x, columns);
+  solve_triangle(lu, n, true, false, x, columns);
+}
+
+void transpose(const double* from, dim_t rows, dim_t columns, double* to) {
+  for (dim_t i = 0; i < rows; ++i) {
+    for (dim_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
+  }
+}
+
+struct Workspace {
+  double *a, *x, *y;
+  int64_t* pivots;
+
+  // For matrices of n by n and right-hand sides of n by `columns`.
+  bool prepare(KernelContext& ctx, dim_t n, dim_t columns) {
+    a = ctx.allocate_scratch_array<double>(static_cast<size_t>(n * n) + 1);
+    x = ctx.allocate_scratch_array<double>(static_cast<size_t>(n * columns) + 1);
+    y = ctx.allocate_scratch_array<double>(static_cast<size_t>(n * (columns > n ? columns : n)) + 1);
+    pivots = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(n) + 1);
+    return ctx.ok();
+  }
+};
+
+// The product of the diagonal is given as a sign and a logarithm where that is asked for.
+void determinants(KernelContext& ctx, const Tensor& a, Tensor* result, Tensor* sign_out, Tensor* log_out,
+                  Tensor& lu, Tensor& pivots) {
+  Workspace work;
+  if (!check_square(ctx, a) || !ctx.resize(lu, a.sizes()) || !resize_batch(ctx, a, 1, pivots) ||
+      (result && !resize_batch(ctx, a, 2, *result)) || (sign_out && !resize_batch(ctx, a, 2, *sign_out)) ||
+      (log_out && !resize_batch(ctx, a, 2, *log_out)) || !work.prepare(ctx, a.size(-1), 0)) {
+    return;
+  }
+  const Matrices from(a), to(lu);
+  const dim_t n = a.size(-1), batch = a.dim() - 2;
+  for (dim_t i = 0; i < from.count(); ++i) {
+    double sign, log = 0;
+    // ATen factorises rows as if they were columns: the determinant is the same.
+    from.load(i, a.is_contiguous() ? work.y : work.a);
+    if (a.is_contiguous()) transpose(work.y, n, n, work.a);
+    factorise(work.a, n, work.pivots, sign);
+    double product = sign;
+    for (dim_t k = 0; k < n; ++k) {
+      const double d = work.a[k * n + k];
+      product *= d;
+      log += math::log(math::fabs(d));
+      sign *= d == 0 ? 0 : math::is_nan(d) ? d : math::copysign(1.0, d);
+    }
+    to.store(i, work.a);
+    store_item_of(pivots, batch, i, work.pivots);
+    if (result) store_item_of(*result, batch, i, &product);
+    if (sign_out) store_item_of(*sign_out, batch, i, &sign);
+    if (log_out) store_item_of(*log_out, batch, i, &log);
+  }
+}
+
+bool report_singular(KernelContext& ctx, int64_t info, bool check_errors) {
+  if (info == 0 || !check_errors) return true;
+  ctx.fail(Status::KernelFailed, "the matrix has no inverse: pivot {} is 0", info);
+  return false;
+}
+
+}  // namespace
+
+void linalg_det_result(KernelContext& ctx, const Tensor& A, Tensor& result, Tensor& LU, Tensor& pivots) {
+  determinants(ctx, A, &result, nullptr, nullptr, LU, pivots);
+}
+
+void linalg_slogdet_sign(KernelContext& ctx, const Tensor& A, Tensor& sign, Tensor& logabsdet, Tensor& LU,
+                         Tensor& pivots) {
+  determinants(ctx, A, nullptr, &sign, &logabsdet, LU, pivots);
+}
+
+void linalg_inv_ex_inverse(KernelContext& ctx, const Tensor& A, bool check_errors, Tensor& inverse,
+                           Tensor& info) {
+  Workspace work;
+  const dim_t n = A.dim() >= 2 ? A.size(-1) : 0;
+  if (!check_square(ctx, A) || !ctx.resize(inverse, A.sizes()) || !resize_batch(ctx, A, 2, info) ||
+      !work.prepare(ctx, n, n)) {
+    return;
+  }
+  const Matrices from(A), to(inverse);
+  for (dim_t i = 0; i < from.count(); ++i) {
+    double sign;
+    from.load(i, work.a);
+    const int64_t singular = factorise(work.a, n, work.pivots, sign);
+    if (!report_singular(ctx, singular, check_errors)) return;
+    for (dim_t k = 0; k < n * n; ++k) work.x[k] = k % (n + 1) == 0 ? 1 : 0;
+    solve_factorised(work.a, n, work.pivots, work.x, n);
+    to.store(i, work.x);
+    store_item_of(info, A.dim() - 2, i, &singular);
+  }
+}
+
+// B is a batch of matrices, or of vectors when it has the batch's sizes and one dimension more.
+void linalg_solve_ex_result(KernelContext& ctx, const Tensor& A, const Tensor& B, bool left,
+                            bool check_errors, Tensor& result, Tensor& LU, Tensor& pivots, Tensor& info) {
+  Workspace work;
+  if (!check_square(ctx, A)) return;
+  const dim_t n = A.size(-1), batch = A.dim() - 2;
+  const bool vector = B.dim() == A.dim() - 1;
+  if (!check(ctx, left || !vector, "a vector is solved for on the right") ||
+      !check(ctx, vector || B.dim() == A.dim(), "the right-hand side has another number of dimensions")) {
+    return;
+  }
+  bool fits = B.size(left || vector ? batch : batch + 1) == n;
+  for (dim_t d = 0; d < batch; ++d) fits = fits && A.size(d) == B.size(d);
+  const dim_t columns = vector ? 1 : left ? B.size(-1) : B.size(-2);
+  if (!check(ctx, fits, "the right-hand side does not have the sizes of the matrices") ||
+      !ctx.resize(result, B.sizes()) || !ctx.resize(LU, A.sizes()) || !resize_batch(ctx, A, 1, pivots) ||
+      !resize_batch(ctx, A, 2, info) || !work.prepare(ctx, n, columns)) {
+    return;
+  }
+  const Matrices from(A), factors(LU);
+  const Span right(B, batch, B.dim()), solution(result, batch, B.dim());
+  for (dim_t i = 0; i < from.count(); ++i) {
+    double sign;
+    const dim_t at = Span(B, 0, batch).offset(i);
+    from.load(i, work.a);
+    const int64_t singular = factorise(work.a, n, work.pivots, sign);
+    if (!report_singular(ctx, singular, check_errors)) return;
+    factors.store(i, work.a);
+    store_item_of(pivots, batch, i, work.pivots);
+    store_item_of(info, batch, i, &singular);
+    right.load(work.x, B.const_data_ptr(), at);
+    if (!left) {
+      // X A = B is the transposed system, whose factors are the transposed ones.
+      from.load(i, work.y);
+      transpose(work.y, n, n, work.a);
+      factorise(work.a, n, work.pivots, sign);
+      transpose(work.x, columns, n, work.y);
+      solve_factorised(work.a, n, work.pivots, work.y, columns);
+      transpose(work.y, n, columns, work.x);
+    } else {
+      solve_factorised(work.a, n, work.pivots, work.x, columns);
+    }
+    solution.store(work.x, result.mutable_data_ptr(), Span(result, 0, batch).offset(i));
+  }
+}
+
+void linalg_cholesky_ex_l(KernelContext& ctx, const Tensor& self, bool upper, bool check_errors, Tensor& L,
+                          Tensor& info) {
+  Workspace work;
+  const dim_t n = self.dim() >= 2 ? self.size(-1) : 0;
+  if (!check_square(ctx, self) || !ctx.resize(L, self.sizes()) || !resize_batch(ctx, self, 2, info) ||
+      !work.prepare(ctx, n, n)) {
+    return;
+  }
+  const Matrices from(self), to(L);
+  for (dim_t i = 0; i < from.count(); ++i) {
+    double *a = work.a, *l = work.x;
+    from.load(i, work.y);
+    // Only the triangle that is asked for is read.
+    if (upper) {
+      transpose(work.y, n, n, a);
+    } else {
+      memcpy(a, work.y, static_cast<size_t>(n * n) * sizeof(double));
+    }
+    int64_t failed = 0;
+    for (dim_t r = 0; r < n; ++r) {
+      for (dim_t c = 0; c < n; ++c) {
+        double sum = a[r * n + c];
+        for (dim_t k = 0; k < c && c <= r; ++k) sum -= l[r * n + k] * l[c * n + k];
+        if (c == r && !(sum > 0) && failed == 0) failed = r + 1;
+        l[r * n + c] = c > r ? 0 : c == r ? math::sqrt(sum) : sum / l[c * n + c];
+      }
+    }
+    if (failed && check_errors) {
+      ctx.fail(Status::KernelFailed, "the matrix is not positive-definite: minor {}", failed);
+      return;
+    }
+    if (upper) transpose(l, n, n, a);
+    to.store(i, upper ? a : l);
+    store_item_of(info, self.dim() - 2, i, &failed);
+  }
+}
+
+Tensor& linalg_solve_triangular_out(KernelContext& ctx, const Tensor& self, const Tensor& B, bool upper,
+                                    bool left, bool unitriangular, Tensor& out) {
+  Workspace work;
+  if (!check_square(ctx, self) ||
+      !check(ctx, B.dim() == self.dim(), "matrices and right-hand sides differ in rank"))
+    return out;
+  const dim_t n = self.size(-1), columns = left ? B.size(-1) : B.size(-2);
+  bool fits = B.size(left ? -2 : -1) == n;
+  for (dim_t d = 0; d < self.dim() - 2; ++d) fits = fits && self.size(d) == B.size(d);
+  if (!check(ctx, fits, "the right-hand side does not have the sizes of the matrices") ||
+      !ctx.resize(out, B.sizes()) || !work.prepare(ctx, n, columns)) {
+    return out;
+  }
+  const Matrices triangles(self), right(B), to(out);
+  for (dim_t i = 0; i < triangles.count(); ++i) {
+    triangles.load(i, left ? work.a : work.y);
+    if (!left) transpose(work.y, n, n, work.a);
+    right.load(i, work.x);
+    if (left) {
+      solve_triangle(work.a, n, upper, unitriangular, work.x, columns);
+    } else {
+      transpose(work.x, columns, n, work.y);
+      solve_triangle(work.a, n, !upper, unitriangular, work.y, columns);
+      transpose(work.y, n, columns, work.x);
+    }
+    to.store(i, work.x);
+  }
+  return out;
+}
+
+}  // namespace penlight::portable

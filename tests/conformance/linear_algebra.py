@@ -1,0 +1,62 @@
+"""Factorisations of matrices and what is solved with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from op_case import In, Op
+
+WIDE = (torch.float32, torch.float64)
+QUIET: dict[str, Any] = {"special": False, "tol": 2e-3, "layouts": False}
+SHAPES = [((4, 4),), ((1, 1),), ((2, 3, 5, 5),), ((0, 3, 3),), ((3, 0, 0),)]
+# Positive-definite: a square of small numbers, and more on the diagonal than beside it.
+POSITIVE = In((3, 3), values=(4.0, 1.0, -0.5, 1.0, 3.0, 0.25, -0.5, 0.25, 2.0))
+SINGULAR = In((3, 3), values=(1.0, 2.0, 3.0, 2.0, 4.0, 6.0, 1.0, 0.0, 1.0))
+
+OPS = [
+    Op("aten::_linalg_det", [*SHAPES, (SINGULAR,)], WIDE, **QUIET),
+    Op("aten::_linalg_slogdet", [*SHAPES, (SINGULAR,)], WIDE, **QUIET),
+    Op("aten::linalg_inv_ex", [*SHAPES, (POSITIVE,)], WIDE, **QUIET),
+    Op(
+        "aten::_linalg_solve_ex",
+        [
+            ((4, 4), (4, 3)),
+            ((4, 4), (4,)),
+            ((2, 3, 5, 5), (2, 3, 5, 2)),
+            ((0, 3, 3), (0, 3, 2)),
+            ((2, 4, 4), (2, 4)),
+        ],
+        WIDE,
+        **QUIET,
+    ),
+    Op(
+        "aten::_linalg_solve_ex",
+        [((4, 4), (3, 4)), ((2, 4, 4), (2, 3, 4))],
+        WIDE,
+        kwargs={"left": False},
+        **QUIET,
+    ),
+    *[
+        Op(
+            "aten::linalg_cholesky_ex",
+            [(POSITIVE,), (In((0, 2, 2)),)],
+            WIDE,
+            kwargs={"upper": upper},
+            **QUIET,
+        )
+        for upper in (False, True)
+    ],
+    *[
+        Op(
+            "aten::linalg_solve_triangular",
+            [((4, 4), (4, 3) if left else (3, 4)), ((2, 3, 3), (2, 3, 2) if left else (2, 2, 3))],
+            WIDE,
+            kwargs={"upper": upper, "left": left, "unitriangular": unit},
+            **QUIET,
+        )
+        for upper in (False, True)
+        for left in (False, True)
+        for unit in (False, True)
+    ],
+]
