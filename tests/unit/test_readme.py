@@ -14,6 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "build" / "native"
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 
+# In the order of a linker's command line.
+LIBRARIES = ("hosted", "optimized", "portable", "kernel_common", "core")
+
 
 def program_and_output(language: str) -> tuple[str, str]:
     blocks = BLOCK.findall((ROOT / "README.md").read_text())
@@ -42,7 +45,7 @@ def test_cpp(folder: Path) -> None:
     compiler = shutil.which("c++")
     if compiler is None:
         pytest.skip("no C++ compiler")
-    libraries = [NATIVE / f"libpenlight_{name}.a" for name in ("hosted", "portable", "kernel_common", "core")]
+    libraries = [NATIVE / f"libpenlight_{name}.a" for name in LIBRARIES]
     if not all(path.exists() for path in libraries):
         pytest.skip("the libraries are not built (make build)")
     cache = (NATIVE / "CMakeCache.txt").read_text()
