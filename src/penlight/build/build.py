@@ -33,7 +33,13 @@ from penlight.ir.dtypes import DType
 from penlight.program import Contents, read
 
 # For a GNU linker: no padding to pages between code and constants, no number of the build.
-_COMPACT = ("-Wl,-z,noseparate-code", "-Wl,-z,norelro", "-Wl,--build-id=none", "-Wl,--hash-style=gnu")
+_COMPACT = (
+    "-no-pie",
+    "-Wl,-z,noseparate-code",
+    "-Wl,-z,norelro",
+    "-Wl,--build-id=none",
+    "-Wl,--hash-style=gnu",
+)
 
 _CUSTOM = re.compile(r'\b(?:PENLIGHT|EXECUTORCH)_LIBRARY\s*\(\s*(\w+)\s*,\s*"([\w.]+)')
 
@@ -105,7 +111,8 @@ def build(options: BuildOptions) -> Built:
     if target.memory:
         _check_memory(target, programs)
     used = selection if options.select_dtypes else selection.every_dtype()
-    tables = tables_for(tree, used, set(custom), options.kernel_libraries)
+    small = options.optimize in ("-Os", "-Oz")
+    tables = tables_for(tree, used, set(custom), options.kernel_libraries, small=small)
     models = _models(options, programs)
     name = embed.identifier(options.name or (models[0].name if models else "penlight_kernels"))
 

@@ -42,12 +42,15 @@ def tables_for(
     selection: Selection,
     custom: Collection[str],
     libraries: Sequence[str] | None = None,
+    *,
+    small: bool = False,
 ) -> list[LibraryTable]:
     """The tables of the libraries that have any of the selected operators.
 
     Args:
         custom: operators that files of the user's own register.
         libraries: names to choose from, in this order of preference; all when None.
+        small: of the libraries that have an operator take one alone, portable first.
 
     Raises:
         NoKernel: names every operator that nothing implements.
@@ -59,8 +62,11 @@ def tables_for(
     ops = tree.root / "kernels" / "ops.yaml"
     tables: list[LibraryTable] = []
     found = set(custom)
-    for library in libraries or sorted(known, key=lambda name: name == "portable"):
-        table, _ = registration.own_library(ops, library, only=selection.operators)
+    one_each = small and libraries is None
+    order = libraries or sorted(known, key=lambda name: (name == "portable") != one_each)
+    for library in order:
+        wanted = set(selection.operators) - found if one_each else set(selection.operators)
+        table, _ = registration.own_library(ops, library, only=wanted)
         if not table.entries:
             continue
         made = LibraryTable(library, table, f"{ops.parent.name}/{ops.name}")
