@@ -197,7 +197,9 @@ def test_core_asks_for_little_and_never_for_memory() -> None:
     assert needed <= CORE_SYMBOLS
 
 
-@pytest.mark.parametrize("library", ["libpenlight_portable.a", "libpenlight_kernel_common.a"])
+@pytest.mark.parametrize(
+    "library", ["libpenlight_portable.a", "libpenlight_optimized.a", "libpenlight_kernel_common.a"]
+)
 def test_kernels_never_allocate(library: str) -> None:
     assert [name for name in undefined(built(library)) if ALLOCATION.match(name)] == []
 

@@ -1,8 +1,11 @@
 #include "isa.h"
 
+#include <penlight/libraries.h>
 #include <string.h>
 
-namespace penlight::optimized {
+namespace penlight {
+
+namespace optimized {
 
 namespace base {
 extern const Routines routines;
@@ -53,15 +56,19 @@ const Routines& routines() {
   return *known;
 }
 
-bool select_isa(const char* name) {
+}  // namespace optimized
+
+const char* optimized_isa() { return optimized::routines().name; }
+
+bool select_optimized_isa(const char* name) {
   for (size_t i = 0; i < 3; ++i) {
-    const Routines* candidate = usable(i);
+    const optimized::Routines* candidate = optimized::usable(i);
     if (candidate && strcmp(candidate->name, name) == 0) {
-      __atomic_store_n(&chosen, candidate, __ATOMIC_RELAXED);
+      __atomic_store_n(&optimized::chosen, candidate, __ATOMIC_RELAXED);
       return true;
     }
   }
   return false;
 }
 
-}  // namespace penlight::optimized
+}  // namespace penlight

@@ -9,8 +9,4 @@ namespace penlight::optimized {
 // out at the first call.
 const Routines& routines();
 
-// Takes another one for all calls that follow: "base", "avx2", "avx512". False when
-// it was not compiled in or the processor lacks it.
-bool select_isa(const char* name);
-
 }  // namespace penlight::optimized

@@ -1,7 +1,8 @@
 // The instruction set of the optimized kernels, for Python.
+#include <penlight/libraries.h>
+
 #include "c_api.h"
-#include "kernels/optimized/isa.h"
 
-const char* pl_isa(void) { return penlight::optimized::routines().name; }
+const char* pl_isa(void) { return penlight::optimized_isa(); }
 
-int32_t pl_select_isa(const char* name) { return penlight::optimized::select_isa(name) ? 1 : 0; }
+int32_t pl_select_isa(const char* name) { return penlight::select_optimized_isa(name) ? 1 : 0; }

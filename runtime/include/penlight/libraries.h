@@ -15,6 +15,12 @@ extern KernelLibrary portable_library;
 // Vector code for the operators that matter most; it declines what it does not take.
 extern KernelLibrary optimized_library;
 
+// The instruction set that optimized_library computes with, "base", "avx2" or "avx512": the
+// widest that was compiled in and that processor and system have. Another one can be taken
+// while no method runs; false when it was not compiled in or the processor lacks it.
+const char* optimized_isa();
+bool select_optimized_isa(const char* name);
+
 // What a Module finds kernels in that was given no registry, besides operators that
 // registered themselves: the best library first, null after the last.
 //
