@@ -145,3 +145,30 @@ def test_results_without_elements() -> None:
         called = [str(n.target) for n in edge.methods["forward"].graph.nodes if n.op == "call_function"]
         assert not [name for name in called if "cat" in name or "mm" in name], called
     check(Nothing(), (X, torch.zeros(0, 4)))
+
+
+class Branch(nn.Module):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        if x.shape[0] > 4 and n > 2:
+            return x * n
+        return x - n
+
+
+def test_sizes_that_take_another_branch() -> None:
+    shapes = ({0: Dim.AUTO(max=9)}, Dim.AUTO(max=8))
+    model = run(Branch(), (torch.randn(6, 2), 4), dynamic_shapes=shapes)
+    x = torch.randn(5, 2)
+    compare(model(x, 3), x * 3)
+    with pytest.raises(InvalidInput, match="input x is too small in dimension 0: 4, at least 5 is needed"):
+        model(x[:4], 3)
+    for n in (2, 9):
+        with pytest.raises(InvalidInput, match=f"input n is {n}, from 3 to 8 is possible"):
+            model(x, n)
+
+
+def test_derived_sizes_are_checked() -> None:
+    half = Dim("half", min=1, max=8)
+    model = run(nn.MaxPool2d(2), (torch.randn(1, 2, 6, 4),), dynamic_shapes=({2: 2 * half},))
+    compare(model(torch.ones(1, 2, 10, 4)), torch.ones(1, 2, 5, 2))
+    with pytest.raises(InvalidInput, match="has size 7 in dimension 2, a multiple of 2 is needed"):
+        model(torch.ones(1, 2, 7, 4))

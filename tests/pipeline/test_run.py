@@ -111,3 +111,9 @@ def test_calculated_sizes() -> None:
 def test_embedding_with_longest_rows() -> None:
     table = nn.Embedding(5, 3, max_norm=1.0)
     check(table, (torch.tensor([1, 2]),), (torch.tensor([4, 1]),), (torch.tensor([0, 0]),))
+
+
+def test_pooling_of_any_length() -> None:
+    model = nn.Sequential(nn.MaxPool1d(2), nn.MaxPool1d(3, 2, padding=1))
+    length = Dim("length", min=8, max=40)
+    check(model, *((torch.randn(2, 3, size),) for size in (16, 9, 40)), dynamic_shapes=({2: length},))

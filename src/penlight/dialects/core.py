@@ -17,7 +17,7 @@ from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._ops import OpOverload
 
 from penlight.dialects.penlight_ops import twins
-from penlight.dialects.recurrent import has_projections, unroll_lstm
+from penlight.dialects.recurrent import has_projections, max_pool1d, unroll_lstm
 from penlight.dialects.user_operators import Splits
 from penlight.kernels.out_variants import by_naming_rule, out_variant
 from penlight.kernels.table import OpTable
@@ -122,6 +122,7 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.embedding_renorm.default: _embedding_renorm,
     aten.lstm.input: unroll_lstm,
+    aten.max_pool1d.default: max_pool1d,
     aten.rrelu_with_noise.default: _rrelu,
 }
 

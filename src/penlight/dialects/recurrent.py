@@ -1,4 +1,4 @@
-"""Recurrent layers: kept whole while a model is traced; LSTM in Core ATen, unrolled over time.
+"""Recurrent layers, and pooling in 1-d: kept whole while traced; LSTM in Core ATen, unrolled over time.
 
 torch computes the shapes of an LSTM's results by unrolling it, which takes long and
 fixes the length of the sequence. Its decomposition makes operators of oneDNN, which
@@ -93,9 +93,22 @@ def _shapes(x: Any, hx: Any, params: Any, *options: Any) -> Any:
     return x.new_empty((*x.shape[:-1], width)), *(torch.empty_like(state) for state in states)
 
 
+def max_pool1d(
+    x: Any, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
+) -> Any:
+    """torch's own form in C++ fixes a dynamic length."""
+    k, s, p, d = (
+        [value] if isinstance(value, int) else list(value) for value in (kernel, stride, padding, dilation)
+    )
+    pooled = aten.max_pool2d.default(x.unsqueeze(-2), [1, *k], [1, *(s or k)], [0, *p], [1, *d], ceil)
+    return pooled.squeeze(-2)
+
+
 @contextmanager
 def shapes_only() -> Iterator[None]:
     """On fake tensors, recurrent layers give results of the right shape and are not unrolled."""
+    pool, composite = aten.max_pool1d.default, DispatchKey.CompositeImplicitAutograd
+    fresh = composite not in pool.py_kernels
     keys = (DispatchKey.CompositeImplicitAutograd, DispatchKey.Autograd, DispatchKey.Meta)
     names = ("lstm", "gru", "rnn_tanh", "rnn_relu")
     before: list[tuple[Any, DispatchKey, Callable[..., Any]]] = []
@@ -105,9 +118,15 @@ def shapes_only() -> Iterator[None]:
                 before.append((op, key, op.py_kernels[key]))
                 op.py_kernels[key] = _shapes
         op._dispatch_cache.clear()
+    if fresh:
+        pool.py_kernels[composite] = max_pool1d
+        pool._dispatch_cache.clear()
     try:
         yield
     finally:
+        if fresh:
+            del pool.py_kernels[composite]
+            pool._dispatch_cache.clear()
         for op, key, function in before:
             op.py_kernels[key] = function
             op._dispatch_cache.clear()

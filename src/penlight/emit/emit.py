@@ -25,6 +25,7 @@ from penlight.program.program import Program
 from penlight.program.structs import Blob, Contents
 
 DEBUG_KEY = "penlight.debug"
+LIMITS_KEY = "penlight.limits"
 
 
 def emit(
@@ -51,6 +52,9 @@ def emit(
     methods = [emitter.run() for emitter in emitters]
     methods += [_constant_method(name, value, constants) for name, value in program.constant_methods.items()]
     contents = Contents(methods, constants.blobs, initial.blobs, external=outside)
+    limits = {plan.name: plan.limits for plan in program.plans if plan.limits}
+    if limits:
+        contents.named_data[LIMITS_KEY] = Blob.of(json.dumps(limits, separators=(",", ":")).encode())
     if debug:
         contents.named_data[DEBUG_KEY] = Blob.of(
             debug_data(program, [emitter.sources for emitter in emitters])

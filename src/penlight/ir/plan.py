@@ -334,6 +334,9 @@ class Plan:
     inputs: list[Value]
     outputs: list[Value]
     input_names: list[str]
+    # Inputs by position -> what a run may give: of a tensor (least, factor, offset) of each size, of an
+    # int its range.
+    limits: dict[int, list[tuple[int, ...]]] = field(default_factory=dict, kw_only=True)
     texts: dict[int, str] = field(
         default_factory=dict, kw_only=True
     )  # inputs that are strings: null in the file

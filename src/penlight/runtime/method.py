@@ -76,6 +76,9 @@ class LoadedMethod:
                 self._arguments.append(TensorArgument(spec, value, self))
             else:
                 self._arguments.append(NumberArgument(tags[index], value, names[index], self, index))
+        if limits := program.limits(name):
+            for index, argument in enumerate(self._arguments):
+                argument.limits = limits.get(index, ())
         self._count = len(self._arguments)
         self._setters = [argument.set for argument in self._arguments]
         # Positional leaves only: no containers to take apart.
