@@ -24,7 +24,7 @@ bool contains(const char* text, const char* part) { return strstr(text, part) !=
 
 // A folder of this test's own, gone with it.
 struct Folder {
-  char path[64] = "/tmp/penlight-machine-XXXXXX";
+  char path[64] = "/tmp/pl-machine-XXXXXX";
   char inside[128] = "";
   Folder() { CHECK(mkdtemp(path) != nullptr); }
   ~Folder() {
