@@ -34,7 +34,7 @@ from penlight.memory import Algorithm, elide_views, greedy
 from penlight.memory.planner import plan_memory as place_buffers
 from penlight.passes import recipes
 from penlight.passes.base import Pass, Report, count_nodes, remove_dead, run
-from penlight.passes.decompose import decompose
+from penlight.passes.decompose import decompose, lift_constants
 from penlight.program import Program
 
 # The kernel libraries of each target, in the order they are asked.
@@ -288,6 +288,7 @@ def _decompose(program: EdgeProgram, report: Report) -> None:
     for method in program.methods.values():
         method.graph_module = decompose(method.graph_module, legal, table)
         _rename(method)
+        lift_constants(method, program.tensors)
     remove_dead(program)
     _verify_core(program, "decomposition")
     report.add("decompose", count_nodes(program), abs(count_nodes(program) - before), start)

@@ -184,3 +184,18 @@ def test_a_fake_function_that_disagrees() -> None:
     with pytest.raises(NotSupported, match="fake function of pyonly::lies disagrees") as caught:
         penlight.compile(Call(lambda x: torch.ops.pyonly.lies(x)), (torch.randn(3),))
     assert "fake torch.float32 [3], implementation torch.float32 [6]" in str(caught.value)
+
+
+WEIGHTS = torch.nn.Parameter(torch.randn(3))
+
+
+def test_tensors_that_an_implementation_brings_along() -> None:
+    @penlight.op("pyonly::brings")
+    def brings(x: Tensor) -> Tensor:
+        y = x * torch.tensor([1.0, 2.0, 3.0]) + torch.tensor(2.0)
+        y += WEIGHTS
+        return y * WEIGHTS.detach()
+
+    model = Call(lambda x: torch.ops.pyonly.brings(x) + torch.ops.pyonly.brings(x + 1))
+    with torch.no_grad():
+        check(model, torch.randn(2, 3))

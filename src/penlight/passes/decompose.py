@@ -27,7 +27,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from penlight.errors import NotSupported
+from penlight.ir.edge import EdgeMethod
 from penlight.ir.source import describe
+from penlight.ir.tensors import Tensors
+from penlight.passes.constants import Constants
 from penlight.passes.functionalize import CannotFunctionalize, functionalize
 from penlight.passes.symbols import SymbolNodes
 
@@ -47,6 +50,17 @@ def fake_mode_of(graph: Graph) -> FakeTensorMode | None:
             if isinstance(value, FakeTensor):
                 return value.fake_mode
     return None
+
+
+def lift_constants(method: EdgeMethod, tensors: Tensors) -> None:
+    """Tensors that implementations brought along become constants of the method."""
+    module = method.graph_module
+    constants = Constants(module.graph, method, tensors, fake_mode_of(module.graph))
+    for node in list(module.graph.find_nodes(op="get_attr")):
+        value = _attribute(module, str(node.target))
+        if isinstance(value, torch.Tensor) and constants.can_add():
+            node.replace_all_uses_with(constants.add(f"{method.name}.{node.target}", value.detach()))
+            module.graph.erase_node(node)
 
 
 class WritesInside(Exception):
@@ -227,16 +241,27 @@ class _Decomposer(TorchDispatchMode):
         self.alive.append(value)
         self.symbols.see(node)
 
+    def constant(self, value: torch.Tensor) -> Node:
+        """A tensor that a Python implementation brings along, as an attribute of the new graph."""
+        kept = value.constant if isinstance(value, FakeTensor) else value
+        if kept is None or kept.layout is not torch.strided or kept.device.type != "cpu":
+            raise NotSupported(
+                "a decomposition uses a tensor that is no node of the graph",
+                where=describe(self.current) if self.current else None,
+            )
+        name = f"constant_{len(self.submodules)}"
+        self.submodules[name] = kept  # detached later: here that would give a fake tensor
+        node = self.graph.get_attr(name)
+        self.node_of[id(value)] = node
+        self.describe(node, torch.empty(kept.shape, dtype=kept.dtype))
+        self.alive.append(value)
+        return node
+
     def argument(self, value: Any) -> Any:
         """A value as an argument in the new graph."""
         if isinstance(value, torch.Tensor):
             node = self.node_of.get(id(value))
-            if node is None:
-                raise NotSupported(
-                    "a decomposition uses a tensor that is no node of the graph",
-                    where=describe(self.current) if self.current else None,
-                )
-            return node
+            return self.constant(value) if node is None else node
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
             meta = (
                 {}
@@ -270,7 +295,12 @@ class _Recorder(TorchDispatchMode):
             self.node_of[id(value)] = node
 
     def argument(self, value: Any) -> Any:
-        return self.node_of[id(value)] if isinstance(value, torch.Tensor) else value
+        if not isinstance(value, torch.Tensor):
+            return value
+        if id(value) not in self.node_of:  # one that the function brings along
+            self.inputs.append(value)
+            self.note(self.graph.placeholder(f"input_{len(self.inputs)}"), value)
+        return self.node_of[id(value)]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
