@@ -66,6 +66,12 @@ def test_changes_of_source_header_and_flags_are_seen(tmp_path: Path) -> None:
     assert build_plugin(source) == first  # changed back
 
 
+def test_a_file_from_the_future_is_built(tmp_path: Path) -> None:
+    source = write(tmp_path, "#define FACTOR 11\n" + HEADER + KERNEL)
+    os.utime(source, (4e9, 4e9))
+    assert build_plugin(source) == build_plugin(source)
+
+
 def test_a_result_that_was_deleted_is_built_again(tmp_path: Path) -> None:
     source = write(tmp_path, "#define FACTOR 5\n" + HEADER + KERNEL)
     first = build_plugin(source)

@@ -17,6 +17,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,7 +74,10 @@ def build_plugin(source: Path | str, *, flags: Sequence[str] = (), compiler: str
     return _build(source, root, tuple(flags), compiler, record)
 
 
-def _build(source: Path, root: Path, flags: tuple[str, ...], compiler: str | None, record: Path) -> Path:
+def _build(
+    source: Path, root: Path, flags: tuple[str, ...], compiler: str | None, record: Path, again: bool = True
+) -> Path:
+    started = time.time_ns()
     toolchain = find_toolchain(None, compiler=compiler)
     command = [*toolchain.cxx, *_target_flags(toolchain), *_COMPILE]
     # Files written for ExecuTorch find their headers in the second folder.
@@ -81,7 +86,7 @@ def _build(source: Path, root: Path, flags: tuple[str, ...], compiler: str | Non
     identity = [_FORMAT, toolchain.label, *_COMPILE, *_target_flags(toolchain), *flags]
     support_source = root / "runtime" / "plugin" / "plugin.cpp"
     support = _folder() / f"core-{_digest([*identity, *_contents(_core_files(root))])[:24]}.o"
-    part = f".{os.getpid()}.part"
+    part = f".{os.getpid()}.{threading.get_ident()}.part"
     object_file, depfile = record.with_suffix(f"{part}.o"), record.with_suffix(f"{part}.d")
     made = record.with_suffix(f"{part}{_SUFFIX}")
     support_part = support.with_suffix(f"{part}.o")
@@ -101,6 +106,9 @@ def _build(source: Path, root: Path, flags: tuple[str, ...], compiler: str | Non
         if len(jobs) > 1:
             support_part.replace(support)
         read = _dependencies(depfile)
+        if again and any(_state(path)[0] >= started for path in read):
+            # Somebody wrote to a file meanwhile: what was compiled may not be what it holds now.
+            return _build(source, root, flags, compiler, record, again=False)
         name = _digest([*identity, str(source), *_contents(read), support.name])
         output = _folder() / f"{source.stem}-{name[:24]}{_SUFFIX}"
         if not output.exists():
