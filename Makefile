@@ -107,7 +107,7 @@ test-all: build models ## all tests
 ctest:
 	@ctest --test-dir $(NATIVE) --output-on-failure -j 2 $(CTEST)
 
-CPP = $(shell git ls-files --cached --others --exclude-standard 'runtime/*.h' 'runtime/*.cpp' 'kernels/*.h' 'kernels/*.cpp' 'tests/*.h' 'tests/*.cpp' 'examples/*.cpp' 'cmake/*.c')
+CPP = $(shell git ls-files --cached --others --exclude-standard 'runtime/*.h' 'runtime/*.cpp' 'kernels/*.h' 'kernels/*.cpp' 'tests/*.h' 'tests/*.cpp' 'examples/*.cpp' 'platforms/*.h' 'platforms/*.cpp' 'cmake/*.c')
 
 lint: $(READY) ## ruff and clang-format, changing nothing
 	@failed=0; ruff check . || failed=1; ruff format --check . || failed=1; \
