@@ -84,6 +84,18 @@ struct Gcd {
   }
 };
 
+// Wraps like a product of integers.
+struct Lcm {
+  template <class T>
+  T operator()(T x, T y) const {
+    const uint64_t divisor = static_cast<uint64_t>(Gcd{}(x, y));
+    if (divisor == 0) return 0;
+    const T product =
+        static_cast<T>(static_cast<uint64_t>(x / static_cast<T>(divisor)) * static_cast<uint64_t>(y));
+    return product < 0 ? static_cast<T>(-static_cast<uint64_t>(product)) : product;
+  }
+};
+
 }  // namespace
 
 Tensor& lgamma_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
@@ -108,6 +120,10 @@ Tensor& nextafter_out(KernelContext& ctx, const Tensor& self, const Tensor& othe
 
 Tensor& gcd_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
   return map<Domain::Integral>(ctx, Gcd{}, out, self, other);
+}
+
+Tensor& lcm_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  return map<Domain::Integral>(ctx, Lcm{}, out, self, other);
 }
 
 }  // namespace penlight::portable

@@ -350,6 +350,7 @@ SPECIAL = [
     Op("aten::i0", ONE, ALL, tol=2e-2),
     Op("aten::i0", [(LONG,)], (torch.float64,), domain=(-80, 80)),
     Op("aten::gcd", [(MAT, MAT), (MAT, (5,)), (EMPTY, EMPTY)], INTS, special=False),
+    Op("aten::lcm", [(MAT, MAT), (MAT, (5,)), (EMPTY, EMPTY)], INTS, special=False),
     Op("aten::nextafter", [(MAT, MAT), (MAT, (5,))], (torch.float32, torch.float64), exact=True),
 ]
 OPS += SPECIAL
