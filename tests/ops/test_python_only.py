@@ -199,3 +199,13 @@ def test_tensors_that_an_implementation_brings_along() -> None:
     model = Call(lambda x: torch.ops.pyonly.brings(x) + torch.ops.pyonly.brings(x + 1))
     with torch.no_grad():
         check(model, torch.randn(2, 3))
+
+
+def test_an_implementation_that_reads_values() -> None:
+    @penlight.op("pyonly::reads")
+    def reads(x: Tensor) -> Tensor:
+        return x * x.max().item()
+
+    with pytest.raises(NotSupported, match="implementation of pyonly::reads reads values") as caught:
+        penlight.compile(Call(lambda x: torch.ops.pyonly.reads(x)), (torch.randn(3),))
+    assert "test_python_only.py" in str(caught.value) and "in reads" in str(caught.value)

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from penlight.errors import InvalidOperator
+from penlight.errors import InvalidOperator, NotSupported
 from penlight.ops.declared import Operator
 
 
@@ -33,10 +34,36 @@ def define(said: Operator, function: Callable[..., Any], mutates: Sequence[str])
             do="annotate every argument and the result: Tensor, Optional[Tensor], int, float, bool, str, "
             "torch.dtype, or lists of them",
         ) from error
-    made.register_fake(lambda *args, **kwargs: (said.fake_function or function)(*args, **kwargs))
+    made.register_fake(lambda *args, **kwargs: _fake(said, function, args, kwargs))
     if not mutates:
         _differentiate(made, said, function)
     return made
+
+
+def _fake(said: Operator, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    if said.fake_function is not None:
+        return said.fake_function(*args, **kwargs)
+    code = function.__code__
+    with _NoValues(said.name, f"{code.co_filename}:{code.co_firstlineno} in {function.__name__}"):
+        return function(*args, **kwargs)
+
+
+class _NoValues(TorchDispatchMode):
+    """Refuses to read a value out of a fake tensor, while sizes are found by running the function."""
+
+    def __init__(self, name: str, where: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.name, self.where = name, where
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func._schema.name in ("aten::_local_scalar_dense", "aten::item"):
+            raise NotSupported(
+                f"the implementation of {self.name} reads values of tensors, which tracing does not have",
+                where=self.where,
+                do=f"compute with tensors in place of .item(), int() or if; or give sizes by "
+                f'@penlight.op("{self.name}").fake, and a kernel for programs',
+            )
+        return func(*args, **(kwargs or {}))
 
 
 def _differentiate(made: Any, said: Operator, function: Callable[..., Any]) -> None:
