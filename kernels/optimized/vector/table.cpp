@@ -35,6 +35,10 @@ bool winograd(const Winograd& convolution);
 #if defined(PENLIGHT_WITHOUT_POOL)
 #define max_pool nullptr
 #endif
+#if defined(PENLIGHT_WITHOUT_MATRIX)
+#define pack_matrix nullptr
+#define few_rows nullptr
+#endif
 #if defined(PENLIGHT_WITHOUT_WINOGRAD)
 #define winograd_weights_size nullptr
 #define winograd_weights nullptr

@@ -11,9 +11,10 @@ from penlight.build.targets import Target
 
 # Routines of vector/NAME.cpp, and the kernel files that call them.
 _CALLERS = {
-    "product": {"linear", "convolution"},
+    "product": {"linear", "convolution", "attention", "matmul"},
     "depthwise": {"convolution"},
     "attention": {"attention"},
+    "matrix": {"matmul"},
     "pool": {"pool"},
     "winograd": {"convolution"},
 }
