@@ -12,16 +12,9 @@ from exchange import ours_in_theirs, theirs_in_ours
 from peer import Peer
 from programs import PROGRAMS, make
 
-# The peer's runtime cannot run these of ours, for a reason of its own.
-NOT_IN_THEIRS = {
-    "shapes_of_nothing": "its cat of empty tensors gives another shape; its own exporter avoids the call",
-}
-
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_our_file_runs_in_theirs(name: str, peer: Peer, tmp_path: Path) -> None:
-    if name in NOT_IN_THEIRS:
-        pytest.skip(NOT_IN_THEIRS[name])
     exchange = make(name)
     assert ours_in_theirs(peer, name, exchange, tmp_path) <= exchange.tolerance
 

@@ -48,6 +48,8 @@ def fold_constants(graph: Graph, constants: Constants) -> int:
         value = tensor_of(node)
         if value is None or not all(isinstance(size, int) for size in value.shape):
             continue
+        if 0 in value.shape:  # `full` makes it; not every runtime reads constants without bytes
+            continue
         if not _is_worth(node, constants):
             continue
         new = constants.add(f"folded.{node.name}", _value(node, value, constants, values))
