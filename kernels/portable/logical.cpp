@@ -17,7 +17,7 @@ struct LogicalAnd {
   static constexpr bool kComplex = true;
   template <class T>
   bool operator()(T a, T b) const {
-    return (a != T(0)) & (b != T(0));
+    return (int{a != T(0)} & int{b != T(0)}) != 0;
   }
 };
 
@@ -25,7 +25,7 @@ struct LogicalOr {
   static constexpr bool kComplex = true;
   template <class T>
   bool operator()(T a, T b) const {
-    return (a != T(0)) | (b != T(0));
+    return (int{a != T(0)} | int{b != T(0)}) != 0;
   }
 };
 
