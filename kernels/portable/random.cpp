@@ -151,7 +151,7 @@ Tensor& uniform_out(KernelContext& ctx, const Tensor& self, double from, double 
 }
 
 Tensor& prims_uniform_out(KernelContext& ctx, ArrayRef<int64_t> shape, const Scalar& low, const Scalar& high,
-                          ScalarType, Device, Optional<Generator>, Tensor& out) {
+                          ScalarType, Device, ArrayRef<int64_t>, Optional<Generator>, Tensor& out) {
   return resize_to_list(ctx, out, shape) ? uniform(ctx, low.to<double>(), high.to<double>(), out) : out;
 }
 

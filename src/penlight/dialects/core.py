@@ -114,8 +114,19 @@ def _rrelu(x, noise, lower=1 / 8, upper=1 / 3, training=False, generator=None): 
     return NotImplemented if training else aten.leaky_relu.default(x, (lower + upper) / 2)
 
 
+def _alpha_dropout(x, p, train):  # type: ignore[no-untyped-def]
+    """torch's own shifts the result the other way."""
+    if not train or p in (0, 1):
+        return aten.mul.Scalar(x, 0.0 if train and p == 1 else 1.0)
+    alpha = 1.7580993408473766
+    scale = ((alpha * alpha * p + 1) * (1 - p)) ** -0.5
+    kept = aten.bernoulli.p(x, 1 - p)
+    return (x * kept) * scale + (kept - (1 - p)) * (alpha * scale)
+
+
 # In place of torch's decompositions, which hide what a kernel or a pass wants.
 _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
+    aten.alpha_dropout.default: _alpha_dropout,
     aten.batch_norm.default: _batch_norm,
     aten._unsafe_view.default: aten.view.default,
     aten._trilinear.default: _trilinear,

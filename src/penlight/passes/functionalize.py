@@ -192,6 +192,9 @@ class _Functionalizer:
         if op is None:
             raise CannotFunctionalize(f"{node.target} has no functional form")
         kwargs = {name: value for name, value in kwargs.items() if name != "out"}
+        if op._overloadname != node.target._overloadname:  # its defaults need not be the other's
+            left = [p for p in parameters_of(node.target)[len(args) :] if p.name not in kwargs]
+            args = (*args, *(p.default for p in left if p.has_default and p.default is not None))
         fake_args, fake_kwargs = map_arg((args, kwargs), lambda n: n.meta["val"])
         with torch.no_grad():
             value = op(*fake_args, **fake_kwargs)
@@ -270,7 +273,19 @@ def functional_of(op: OpOverload) -> OpOverload | None:
     if not name.endswith("_") or name.endswith("__"):
         return None
     packet = getattr(getattr(torch.ops, op.namespace), name[:-1], None)
-    return getattr(packet, op._overloadname, None)
+    if packet is None or op._overloadname in packet.overloads():
+        return getattr(packet, op._overloadname, None)
+    # Of another name, such as bernoulli.p of bernoulli_.float.
+    wanted = [(parameter.name, parameter.type) for parameter in parameters_of(op)]
+    others = (getattr(packet, overload) for overload in packet.overloads())
+    return next(
+        (
+            o
+            for o in others
+            if not o._schema.is_mutable and [(p.name, p.type) for p in parameters_of(o)] == wanted
+        ),
+        None,
+    )
 
 
 def view_of(op: OpOverload) -> OpOverload:
