@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import penlight
-from penlight.errors import FileMissing, InvalidInput, InvalidProgram, MethodNotFound
+from penlight.errors import FileMissing, InvalidInput, InvalidProgram, MethodNotFound, NoKernel
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
 
@@ -67,9 +67,11 @@ def test_missing_file(tmp_path: Path) -> None:
 
 def test_kernel_libraries_are_chosen_by_name(program_path: Callable[[str], Path]) -> None:
     path = program_path("linear")
-    np.testing.assert_allclose(
-        penlight.load(path, libraries="portable")(X), penlight.load(path)(X), rtol=1e-5
+    np.testing.assert_array_equal(
+        penlight.load(path, libraries=["portable", "optimized"])(X), penlight.load(path)(X)
     )
+    with pytest.raises(NoKernel, match="linear_packed"):
+        penlight.load(path, libraries="portable")(X)
     with pytest.raises(InvalidInput, match="no kernel library of the name portible; there are"):
         penlight.load(path, libraries="portible")
 
