@@ -193,8 +193,7 @@ class _Functionalizer:
             raise CannotFunctionalize(f"{node.target} has no functional form")
         kwargs = {name: value for name, value in kwargs.items() if name != "out"}
         if op._overloadname != node.target._overloadname:  # its defaults need not be the other's
-            left = [p for p in parameters_of(node.target)[len(args) :] if p.name not in kwargs]
-            args = (*args, *(p.default for p in left if p.has_default and p.default is not None))
+            kwargs = {p.name: p.default for p in parameters_of(node.target)[len(args) :]} | kwargs
         fake_args, fake_kwargs = map_arg((args, kwargs), lambda n: n.meta["val"])
         with torch.no_grad():
             value = op(*fake_args, **fake_kwargs)
