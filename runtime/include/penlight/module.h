@@ -151,10 +151,10 @@ class Module {
   // Puts back the initial values.
   Status reset_state();
 
-  // Told of each instruction of a method; null to stop.
   // Random operators of all methods begin anew, as determined by `seed` (0 when opened).
   void seed(uint64_t seed);
 
+  // Told of each instruction of a method; null to stop.
   Status set_tracer(const char* method, EventTracer* tracer);
 
   // Bytes in use: planned regions, and what methods keep for themselves.

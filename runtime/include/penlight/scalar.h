@@ -35,7 +35,7 @@ class Scalar {
 
 enum class Layout : int8_t { Strided = 0 };
 enum class MemoryFormat : int8_t { Contiguous = 0, Preserve = 1, ChannelsLast = 2, ChannelsLast3d = 3 };
-// The file has no devices for arguments: always none.
+// The file has neither devices nor generators for arguments: always none.
 struct Device {};
 struct Generator {};
 
