@@ -120,6 +120,7 @@ class _Recorder(TorchDispatchMode):
     def __init__(self, calls: Calls, sample: str) -> None:
         super().__init__()
         self.calls, self.sample = calls, sample
+        self.splitting: list[Any] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -127,13 +128,18 @@ class _Recorder(TorchDispatchMode):
             if _is_comparable(func, args, kwargs):
                 self.calls.found.append(Recorded(func, *copied((args, kwargs)), self.sample))
             return func(*args, **kwargs)
-        # An operator of prims' is one of ATen's under another name.
+        # An operator of prims' is one of ATen's under another name, and some of ATen's are one of prims'.
         for split in (_splits().get(func), getattr(func, "impl_aten", None), func.decompose):
-            if split is not None:
+            if split is None or func in self.splitting:
+                continue
+            self.splitting.append(func)
+            try:
                 with self:
                     result = split(*args, **kwargs)
-                if result is not NotImplemented:
-                    return result
+            finally:
+                self.splitting.pop()
+            if result is not NotImplemented:
+                return result
         if not func.is_view and not func._schema.is_mutable and _is_comparable(func, args, kwargs):
             self.calls.missing[str(func)] += 1
         return func(*args, **kwargs)

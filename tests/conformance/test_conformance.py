@@ -15,7 +15,7 @@ import torch
 from compare import assert_matches
 from op_case import Case, Op, cases
 from run_op import overload_of, run_op
-from test_packed import KERNELS as PACKED
+from test_packed_kernels import KERNELS as PACKED
 from test_random import KERNELS
 from torch._ops import OpOverload
 

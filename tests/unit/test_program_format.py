@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penlight.errors import InvalidProgram, WriteFailed
+from penlight.errors import FileMissing, InvalidProgram, WriteFailed
 from penlight.ir.dtypes import DType
 from penlight.program import Program, from_bytes, read, structs
 from penlight.program.schema import parse_schema, program_schema
@@ -275,7 +275,7 @@ def test_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_read_names_the_file(tmp_path: Path) -> None:
-    with pytest.raises(InvalidProgram, match=r"missing\.pte"):
+    with pytest.raises(FileMissing, match=r"missing\.pte"):
         read(tmp_path / "missing.pte")
     (tmp_path / "empty.pte").touch()
     with pytest.raises(InvalidProgram, match=r"empty\.pte is empty"):
