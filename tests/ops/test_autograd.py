@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_load import SCALE, written
+from test_operator_load import SCALE, written
 from torch import Tensor
 
 import penlight

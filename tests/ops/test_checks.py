@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from test_load import SCALE, written
+from test_operator_load import SCALE, written
 
 import penlight
 from penlight.ops.checks import Check, check

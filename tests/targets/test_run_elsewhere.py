@@ -27,6 +27,9 @@ QUICK = {"cortex-m4f", "wasm32-browser"}
 SYSROOT = {"aarch64-linux-gnu", "riscv64-linux-gnu", "armv7-linux-gnueabihf"}
 BOARDS = [target for target in TARGETS if target.memory]
 
+# Each compiles kernels for another machine, most of a minute.
+pytestmark = pytest.mark.slow
+
 HEAP_AND_CXX = re.compile(
     r"^_?(malloc|calloc|realloc|free|posix_memalign|aligned_alloc|_?sbrk|_Zn[wa].*|_Zd[la].*|__cxa_.*|__gxx_.*"
     r"|_Unwind.*|_ZSt.*|_ZTI.*|_ZTS.*)$"
