@@ -35,6 +35,7 @@ from penlight.memory.planner import plan_memory as place_buffers
 from penlight.passes import recipes
 from penlight.passes.base import Pass, Report, count_nodes, remove_dead, run
 from penlight.passes.decompose import decompose, lift_constants
+from penlight.passes.pack_weights import read_otherwise
 from penlight.program import Program
 
 # The kernel libraries of each target, in the order they are asked.
@@ -204,7 +205,12 @@ def to_edge(
     run(program, [*recipes.edge_for(whole), *extra["edge"]], report, verify)
     packed = packed_ops(default_table(), TARGETS[target])
     if packed is not None:
-        run(program, recipes.packed(packed.linear, packed.convolution, packed.max_pool), report, verify)
+        run(
+            program,
+            recipes.packed(packed.linear, packed.convolution, packed.max_pool, read_otherwise(program)),
+            report,
+            verify,
+        )
     for method in program.methods.values():
         method.graph_module.recompile()
     return program

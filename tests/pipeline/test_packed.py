@@ -128,6 +128,24 @@ def test_tied_weights_are_not_doubled() -> None:
     assert size < 2 * 100 * 64 * 4
 
 
+class Transposed(nn.Module):
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.layer.weight
+
+
+def test_weights_of_two_methods_are_not_doubled() -> None:
+    layer = nn.Linear(64, 64)
+    methods = {"encode": (layer, (torch.randn(2, 64),)), "decode": (Transposed(layer), (torch.randn(2, 64),))}
+    content = penlight.compile(methods).to_bytes()
+    assert len(content) < 1.5 * 64 * 64 * 4
+    x = torch.randn(2, 64)
+    torch.testing.assert_close(penlight.load(content)["encode"](x), layer(x).detach(), rtol=1e-4, atol=1e-5)
+
+
 class Signal(nn.Module):
     def __init__(self) -> None:
         super().__init__()

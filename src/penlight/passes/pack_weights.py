@@ -13,13 +13,14 @@ Keeps:  outputs up to rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
+from penlight.ir.edge import EdgeProgram, InputKind
 from penlight.passes.base import tensor_of
 from penlight.passes.channels_last import channels_last_like, from_channels_last, to_channels_last
 from penlight.passes.constants import Constants
@@ -28,14 +29,32 @@ from penlight.passes.packing import pack_depthwise, pack_panels
 aten = torch.ops.aten
 
 
-def pack_weights(linear: OpOverload, convolution: OpOverload) -> Callable[[Graph, Constants], int]:
-    """The pass that rewrites to `linear` and `convolution`, the operators over packed weights."""
+def read_otherwise(program: EdgeProgram) -> set[str]:
+    """Names of constants that some method reads in another place than a layer's."""
+    return {
+        str(spec.target)
+        for method in program.methods.values()
+        for spec, node in method.placeholders()
+        if spec.kind is InputKind.CONSTANT
+        and any(user.target not in (aten.linear.default, aten.convolution.default) for user in node.users)
+    }
+
+
+def pack_weights(
+    linear: OpOverload, convolution: OpOverload, kept: Collection[str] = ()
+) -> Callable[[Graph, Constants], int]:
+    """The pass that rewrites to `linear` and `convolution`, the operators over packed weights.
+
+    Constants of `kept` stay as they are.
+    """
 
     def pack_weights(graph: Graph, constants: Constants) -> int:
         if not constants.can_add():
             return 0
         packed = 0
         for node in list(graph.nodes):
+            if len(node.args) > 1 and constants.names.get(node.args[1]) in kept:
+                continue
             if node.target is aten.linear.default:
                 packed += _pack_linear(graph, constants, node, linear)
             elif node.target is aten.convolution.default:

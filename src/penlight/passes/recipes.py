@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch._ops import OpOverload
@@ -47,10 +47,12 @@ def edge_for(whole: Mapping[OpOverload, OpOverload]) -> tuple[Pass, ...]:
     return EDGE if rms_norm is None else (*EDGE, fuse_rms_norm(rms_norm))
 
 
-def packed(linear: OpOverload, convolution: OpOverload, max_pool: OpOverload) -> tuple[Pass, ...]:
-    """Layers become `linear` and `convolution`, over packed weights; images stay channels-last."""
+def packed(
+    linear: OpOverload, convolution: OpOverload, max_pool: OpOverload, kept: Collection[str]
+) -> tuple[Pass, ...]:
+    """Layers become `linear` and `convolution`, over packed weights but `kept`; images stay channels-last."""
     return (
-        pack_weights(linear, convolution),
+        pack_weights(linear, convolution, kept),
         keep_channels_last(max_pool),
         fuse_epilogues(linear, convolution),
         merge_subexpressions,
