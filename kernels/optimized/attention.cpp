@@ -90,18 +90,13 @@ Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query
   const double operations = 2.0 * static_cast<double>(out.numel()) * static_cast<double>(head.keys) *
                             (1.0 + static_cast<double>(head.width) / static_cast<double>(head.value_width));
   const dim_t parts = parts_of(ctx, operations, batches);
-  const size_t scratch = (routines().attention_scratch(head) + 63) / 64 * 64;
-  if (scratch > SIZE_MAX / static_cast<size_t>(parts)) {
-    ctx.fail(Status::OutOfMemory, "scratch of {} parts does not fit an address", parts);
-    return out;
-  }
-  char* memory = static_cast<char*>(ctx.allocate_scratch(scratch * static_cast<size_t>(parts), 64));
-  if (!memory) return out;
+  PartMemory memory;
+  if (!allocate_parts(ctx, parts, routines().attention_scratch(head), memory)) return out;
   const auto part = [&](size_t index) {
     Attention mine = head;
-    mine.scratch = memory + index * scratch;
-    const dim_t end = part_begin(static_cast<dim_t>(index) + 1, parts, batches, 1);
-    for (dim_t i = part_begin(static_cast<dim_t>(index), parts, batches, 1); i < end; ++i) {
+    mine.scratch = memory.of(index);
+    const Range range = range_of(index, parts, batches);
+    for (dim_t i = range.first; i < range.last; ++i) {
       const float* keys = key.const_data_ptr<float>() + matrix_at(key, out, i);
       const float* values = value.const_data_ptr<float>() + matrix_at(value, out, i);
       mine.fresh = keys != mine.key || values != mine.value;

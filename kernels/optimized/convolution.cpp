@@ -49,84 +49,53 @@ bool read_arguments(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> w
   return true;
 }
 
-struct Fused {
-  const float* residual;
-  Activation activation;
-  float low, high;
-};
-
 void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Convolution& c,
-                   const Fused& fused, Tensor& out) {
+                   const Epilogue& epilogue, Tensor& out) {
   Depthwise convolution{};
   convolution.input = input.const_data_ptr<float>();
   convolution.packed = weight.const_data_ptr<float>();
-  convolution.residual = fused.residual;
   convolution.output = out.mutable_data_ptr<float>();
   convolution.channels = input.size(1);
-  convolution.batch = input.size(0);
-  convolution.height = input.size(2);
-  convolution.width = input.size(3);
-  convolution.out_height = c.out[0];
-  convolution.out_width = c.out[1];
-  convolution.taps_h = c.window.taps[0];
-  convolution.taps_w = c.window.taps[1];
-  convolution.stride_h = c.window.stride[0];
-  convolution.stride_w = c.window.stride[1];
-  convolution.pad_h = c.window.padding[0];
-  convolution.pad_w = c.window.padding[1];
-  convolution.dilation_h = c.window.dilation[0];
-  convolution.dilation_w = c.window.dilation[1];
-  convolution.activation = fused.activation;
-  convolution.low = fused.low;
-  convolution.high = fused.high;
-  const dim_t rows = convolution.batch * c.out[0];
+  convolution.epilogue = epilogue;
+  convolution.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
+  const dim_t rows = input.size(0) * c.out[0];
   const double operations =
       2.0 * static_cast<double>(out.numel()) * static_cast<double>(c.window.taps[0] * c.window.taps[1]);
   const dim_t parts = parts_of(ctx, 4 * operations, rows);  // it is memory that it waits for
   const auto part = [&](size_t index) {
     Depthwise mine = convolution;
-    mine.first_row = part_begin(static_cast<dim_t>(index), parts, rows, 1);
-    mine.last_row = part_begin(static_cast<dim_t>(index) + 1, parts, rows, 1);
+    const Range range = range_of(index, parts, rows);
+    mine.first_row = range.first;
+    mine.last_row = range.last;
     routines().depthwise(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);
 }
 
 void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Convolution& c,
-                bool span, const Fused& fused, Tensor& out) {
+                bool span, const Epilogue& epilogue, Tensor& out) {
   const dim_t channels = input.size(1) / c.groups, outputs = c.outputs / c.groups;
   Product product{};
-  product.residual_pitch = product.output_pitch = c.outputs;
+  product.output_pitch = c.outputs;
   product.outputs = outputs;
   product.channels = span ? channels * c.window.taps[1] : channels;
   product.last_row = input.size(0) * c.out[0] * c.out[1];
   product.last_panel = round_to_panel(outputs) / kPanel;
-  product.activation = fused.activation;
-  product.low = fused.low;
-  product.high = fused.high;
-  product.height = input.size(2);
-  product.width = input.size(3);
-  product.out_height = c.out[0];
-  product.out_width = c.out[1];
-  product.pixel = input.size(1);
-  product.taps_h = c.window.taps[0];
-  product.taps_w = span ? 1 : c.window.taps[1];
+  product.epilogue = epilogue;
+  product.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
+  if (span) product.geometry.taps_w = 1;
   product.span_w = span ? c.window.taps[1] : 1;
-  product.stride_h = c.window.stride[0];
-  product.stride_w = c.window.stride[1];
-  product.pad_h = c.window.padding[0];
-  product.pad_w = c.window.padding[1];
-  product.dilation_h = c.window.dilation[0];
-  product.dilation_w = c.window.dilation[1];
+  product.pixel = input.size(1);
   float* zeros = ctx.allocate_scratch_array<float>(static_cast<size_t>(product.channels));
   if (!zeros) return;
   for (dim_t i = 0; i < product.channels; ++i) zeros[i] = 0.0f;
   product.zeros = zeros;
-  const dim_t packed = round_to_panel(outputs) * (1 + product.taps_h * product.taps_w * product.channels);
+  const dim_t taps = product.geometry.taps_h * product.geometry.taps_w;
+  const dim_t packed = round_to_panel(outputs) * (1 + taps * product.channels);
   for (dim_t group = 0; group < c.groups; ++group) {
     product.input = input.const_data_ptr<float>() + group * channels;
     product.packed = weight.const_data_ptr<float>() + group * packed;
-    product.residual = fused.residual ? fused.residual + group * outputs : nullptr;
+    product.epilogue.residual = epilogue.residual ? epilogue.residual + group * outputs : nullptr;
     product.output = out.mutable_data_ptr<float>() + group * outputs;
     if (run_winograd(ctx, product, input.size(0))) continue;
     if (!run_product(ctx, product)) return;
@@ -168,13 +137,11 @@ Tensor& conv2d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
     return out;
   }
   if (!check_residual(ctx, residual, out) || out.numel() == 0) return out;
-  const Fused fused = {residual.has_value() ? residual.value().const_data_ptr<float>() : nullptr,
-                       static_cast<Activation>(activation), static_cast<float>(low),
-                       static_cast<float>(high)};
+  const Epilogue epilogue = epilogue_of(residual, activation, low, high);
   if (depthwise) {
-    run_depthwise(ctx, input, weight, c, fused, out);
+    run_depthwise(ctx, input, weight, c, epilogue, out);
   } else {
-    run_groups(ctx, input, weight, c, span, fused, out);
+    run_groups(ctx, input, weight, c, span, epilogue, out);
   }
   return out;
 }

@@ -3,6 +3,8 @@
 
 #include <penlight/kernel.h>
 
+#include "vector/routines.h"
+
 namespace penlight::optimized {
 
 inline bool is_channels_last(const Tensor& tensor) {
@@ -36,6 +38,22 @@ inline bool read_window(ArrayRef<int64_t> taps, ArrayRef<int64_t> stride, ArrayR
   };
   return read(taps, 1, window.taps) && read(stride, 1, window.stride) && read(padding, 0, window.padding) &&
          read(dilation, 1, window.dilation);
+}
+
+// How `window` passes over images of `input`'s sizes, to an output of `height` by `width`.
+inline Geometry geometry_of(const Tensor& input, const Window& window, dim_t height, dim_t width) {
+  return {input.size(2),
+          input.size(3),
+          height,
+          width,
+          window.taps[0],
+          window.taps[1],
+          window.stride[0],
+          window.stride[1],
+          window.padding[0],
+          window.padding[1],
+          window.dilation[0],
+          window.dilation[1]};
 }
 
 }  // namespace penlight::optimized

@@ -30,24 +30,11 @@ Tensor& linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
   }
   if (!check_residual(ctx, residual, out) || out.numel() == 0) return out;
 
-  Product product{};
+  Product product = over_matrix(out.numel() / outputs, depth, depth, outputs, outputs);
   product.input = input.const_data_ptr<float>();
   product.packed = weight.const_data_ptr<float>();
-  product.residual = residual.has_value() ? residual.value().const_data_ptr<float>() : nullptr;
   product.output = out.mutable_data_ptr<float>();
-  product.residual_pitch = product.output_pitch = product.outputs = outputs;
-  product.channels = depth;
-  const dim_t rows = out.numel() / outputs;
-  product.last_row = rows;
-  product.last_panel = round_to_panel(outputs) / kPanel;
-  product.activation = static_cast<Activation>(activation);
-  product.low = static_cast<float>(low);
-  product.high = static_cast<float>(high);
-  product.height = product.out_height = 1;
-  product.width = product.out_width = rows;
-  product.pixel = depth;
-  product.taps_h = product.taps_w = product.span_w = 1;
-  product.stride_h = product.stride_w = product.dilation_h = product.dilation_w = 1;
+  product.epilogue = epilogue_of(residual, activation, low, high);
   run_product(ctx, product);
   return out;
 }

@@ -28,23 +28,12 @@ void multiply_few(KernelContext& ctx, const Matrices& x) {
   const dim_t parts = parts_of(ctx, operations, (x.n + 15) / 16);
   const auto part = [&](size_t index) {
     FewRows mine = rows;
-    mine.first = part_begin(static_cast<dim_t>(index), parts, x.n, 16);
-    mine.last = part_begin(static_cast<dim_t>(index) + 1, parts, x.n, 16);
+    const Range columns = range_of(index, parts, x.n, 16);
+    mine.first = columns.first;
+    mine.last = columns.last;
     routines().few_rows(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);
-}
-
-Product product_of(const Matrices& x) {
-  Product p{};
-  p.input = x.a;
-  p.output_pitch = x.n;
-  p.channels = p.pixel = x.k;
-  p.last_row = p.width = p.out_width = x.m;
-  p.height = p.out_height = 1;
-  p.taps_h = p.taps_w = p.span_w = 1;
-  p.stride_h = p.stride_w = p.dilation_h = p.dilation_w = 1;
-  return p;
 }
 
 // Some panels of B at a time, each part with memory of its own for them.
@@ -53,27 +42,23 @@ void multiply_panels(KernelContext& ctx, const Matrices& x) {
   const double operations =
       2.0 * static_cast<double>(x.m) * static_cast<double>(x.n) * static_cast<double>(x.k);
   const dim_t parts = parts_of(ctx, operations, groups);
-  const Product product = product_of(x);
-  const size_t scratch = (routines().product_scratch(product) + 63) / 64 * 64;
   const size_t packed = static_cast<size_t>(kPanelsAtOnce * (1 + x.k) * kPanel) * sizeof(float);
-  char* memory =
-      static_cast<char*>(ctx.allocate_scratch((scratch + packed) * static_cast<size_t>(parts), 64));
-  if (!memory) return;
+  const size_t scratch = routines().product_scratch(over_matrix(x.m, x.k, x.k, x.n, x.n));
+  PartMemory memory;
+  if (!allocate_parts(ctx, parts, packed + scratch, memory)) return;
   const auto part = [&](size_t index) {
-    char* own = memory + index * (scratch + packed);
-    const dim_t end = part_begin(static_cast<dim_t>(index) + 1, parts, groups, 1);
-    for (dim_t g = part_begin(static_cast<dim_t>(index), parts, groups, 1); g < end; ++g) {
+    float* panel = static_cast<float*>(memory.of(index));
+    const Range range = range_of(index, parts, groups);
+    for (dim_t g = range.first; g < range.last; ++g) {
       const dim_t first = g * kPanelsAtOnce * kPanel;
       const dim_t last = first + kPanelsAtOnce * kPanel < x.n ? first + kPanelsAtOnce * kPanel : x.n;
-      float* panel = reinterpret_cast<float*>(own + scratch);
       routines().pack_matrix({x.b, x.bias, panel, x.row_pitch, x.column_pitch, x.k, first, last});
-      Product mine = product;
-      mine.packed = panel;
-      mine.output = x.c + first;
-      mine.outputs = last - first;
-      mine.last_panel = (mine.outputs + kPanel - 1) / kPanel;
-      mine.scratch = own;
-      routines().product(mine);
+      Product product = over_matrix(x.m, x.k, x.k, last - first, x.n);
+      product.input = x.a;
+      product.packed = panel;
+      product.output = x.c + first;
+      product.scratch = reinterpret_cast<char*>(panel) + packed;
+      routines().product(product);
     }
   };
   ctx.parallel(static_cast<size_t>(parts), part);

@@ -50,4 +50,9 @@ inline bool check_residual(KernelContext& ctx, const Optional<Tensor>& residual,
   return same;
 }
 
+inline Epilogue epilogue_of(const Optional<Tensor>& residual, int64_t activation, double low, double high) {
+  return {residual.has_value() ? residual.value().const_data_ptr<float>() : nullptr,
+          static_cast<Activation>(activation), static_cast<float>(low), static_cast<float>(high)};
+}
+
 }  // namespace penlight::optimized

@@ -50,26 +50,16 @@ Tensor& max_pool2d_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t
   pool.input = input.const_data_ptr<float>();
   pool.output = out.mutable_data_ptr<float>();
   pool.channels = input.size(1);
-  pool.height = input.size(2);
-  pool.width = input.size(3);
-  pool.out_height = sizes[2];
-  pool.out_width = sizes[3];
-  pool.taps_h = w.taps[0];
-  pool.taps_w = w.taps[1];
-  pool.stride_h = w.stride[0];
-  pool.stride_w = w.stride[1];
-  pool.pad_h = w.padding[0];
-  pool.pad_w = w.padding[1];
-  pool.dilation_h = w.dilation[0];
-  pool.dilation_w = w.dilation[1];
+  pool.geometry = geometry_of(input, w, sizes[2], sizes[3]);
   const dim_t rows = input.size(0) * sizes[2];
   const double operations = 4.0 * static_cast<double>(out.numel()) * static_cast<double>(w.taps[0]) *
                             static_cast<double>(w.taps[1]);
   const dim_t parts = parts_of(ctx, operations, rows);
   const auto part = [&](size_t index) {
     MaxPool mine = pool;
-    mine.first_row = part_begin(static_cast<dim_t>(index), parts, rows, 1);
-    mine.last_row = part_begin(static_cast<dim_t>(index) + 1, parts, rows, 1);
+    const Range range = range_of(index, parts, rows);
+    mine.first_row = range.first;
+    mine.last_row = range.last;
     routines().max_pool(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);

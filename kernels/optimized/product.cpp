@@ -15,31 +15,28 @@ constexpr dim_t kPanelStep = 2;
 
 bool run_product(KernelContext& ctx, const Product& product) {
   const dim_t rows = product.last_row, panels = product.last_panel;
-  const double depth = static_cast<double>(product.taps_h * product.taps_w * product.channels);
+  const double depth =
+      static_cast<double>(product.geometry.taps_h * product.geometry.taps_w * product.channels);
   const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) * depth;
   const dim_t row_steps = (rows + kRowStep - 1) / kRowStep,
               panel_steps = (panels + kPanelStep - 1) / kPanelStep;
   // Each part of the rows reads all weights; with few rows parts of the weights are better.
   const bool by_rows = row_steps >= 2 * static_cast<dim_t>(ctx.threads());
   const dim_t parts = parts_of(ctx, operations, by_rows ? row_steps : panel_steps);
-  const size_t scratch = (routines().product_scratch(product) + 63) / 64 * 64;
-  if (scratch > SIZE_MAX / static_cast<size_t>(parts)) {
-    ctx.fail(Status::OutOfMemory, "scratch of {} parts does not fit an address", parts);
-    return false;
-  }
-  char* memory = static_cast<char*>(ctx.allocate_scratch(scratch * static_cast<size_t>(parts), 64));
-  if (!memory) return false;
+  PartMemory memory;
+  if (!allocate_parts(ctx, parts, routines().product_scratch(product), memory)) return false;
   const auto part = [&](size_t index) {
     Product mine = product;
-    const dim_t i = static_cast<dim_t>(index);
     if (by_rows) {
-      mine.first_row = part_begin(i, parts, rows, kRowStep);
-      mine.last_row = part_begin(i + 1, parts, rows, kRowStep);
+      const Range range = range_of(index, parts, rows, kRowStep);
+      mine.first_row = range.first;
+      mine.last_row = range.last;
     } else {
-      mine.first_panel = part_begin(i, parts, panels, kPanelStep);
-      mine.last_panel = part_begin(i + 1, parts, panels, kPanelStep);
+      const Range range = range_of(index, parts, panels, kPanelStep);
+      mine.first_panel = range.first;
+      mine.last_panel = range.last;
     }
-    mine.scratch = memory + index * scratch;
+    mine.scratch = memory.of(index);
     routines().product(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);

@@ -37,7 +37,6 @@ ACTIVATIONS = [
     functional.hardswish,
     lambda x: functional.leaky_relu(x, -0.5),
 ]
-IN_DEPTHWISE = (0, 1, 2, 5, 6, 9)
 
 
 @pytest.fixture(params=INSTRUCTION_SETS)
@@ -59,7 +58,15 @@ def close(got: torch.Tensor, want: torch.Tensor, depth: int) -> None:
 @pytest.mark.parametrize("activation", range(len(ACTIVATIONS)))
 @pytest.mark.parametrize(
     "rows, depth, outputs",
-    [((1,), 1, 1), ((5,), 7, 17), ((2, 3), 33, 16), ((13,), 500, 50), ((1,), 900, 70), ((100,), 64, 40)],
+    [
+        ((1,), 1, 1),
+        ((5,), 7, 17),
+        ((2, 3), 33, 16),
+        ((13,), 500, 50),
+        ((1,), 900, 70),
+        ((100,), 64, 40),
+        ((4,), 0, 20),
+    ],
 )
 def test_linear(isa: str, rows: tuple[int, ...], depth: int, outputs: int, activation: int) -> None:
     x, weight, bias = torch.randn(*rows, depth), torch.randn(outputs, depth), torch.randn(outputs)
@@ -72,6 +79,17 @@ def test_linear(isa: str, rows: tuple[int, ...], depth: int, outputs: int, activ
             want = ACTIVATIONS[activation](want if added is None else want + added)
             args = [x, packed, added, outputs, activation, -0.5, 0.75]
             close(run_op(op, args, {}, want.float(), "optimized")[0], want, depth)
+
+
+# Every number of rows that a tile of any instruction set may be left with.
+@pytest.mark.parametrize("rows", range(1, 26))
+def test_rows_of_tiles(isa: str, rows: int) -> None:
+    depth, outputs = 400, 51  # more than one block of k; three panels and some columns
+    x, weight, bias = torch.randn(rows, depth), torch.randn(outputs, depth), torch.randn(outputs)
+    want = functional.linear(x.double(), weight.double(), bias.double())
+    packed = pack_panels(Derived.of(weight), bias).tensor()
+    op = overload_of("penlight::linear_packed")
+    close(run_op(op, [x, packed, None, outputs, 0, 0.0, 0.0], {}, want.float(), "optimized")[0], want, depth)
 
 
 def image(*sizes: int) -> torch.Tensor:
@@ -109,7 +127,7 @@ def test_convolution(isa: str, case: tuple[object, ...]) -> None:
     depthwise = groups > 1 and groups == outputs == sizes[1]
     exact = functional.conv2d(x.double(), weight.double(), bias.double(), stride, padding, dilation, groups)
     residual = image(*exact.shape)
-    for activation in IN_DEPTHWISE if depthwise else (0, 2, 9, 10):
+    for activation in range(len(ACTIVATIONS)) if depthwise else (0, 2, 9, 10):
         for added in (None, residual):
             source = Derived.of(weight)
             packed = pack_depthwise(source, bias) if depthwise else pack_panels(source, bias, groups)

@@ -18,11 +18,6 @@ namespace {
 constexpr ptrdiff_t kFewQueries = 4;
 constexpr ptrdiff_t kScores = 24576;  // of a block: they stay in the second cache
 
-PENLIGHT_INLINE ptrdiff_t min_of(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
-PENLIGHT_INLINE ptrdiff_t round_up(ptrdiff_t count, ptrdiff_t step) {
-  return (count + step - 1) / step * step;
-}
-
 struct Sizes {
   ptrdiff_t block, pitch, keys, values, panels;
 };
@@ -37,25 +32,6 @@ Sizes sizes_of(const Attention& a) {
   sizes.values = few ? 0 : round_up(a.value_width, kPanel) * (1 + a.keys);
   sizes.panels = sizes.keys + sizes.values;
   return sizes;
-}
-
-Product product_of(const float* input, ptrdiff_t rows, ptrdiff_t pitch, ptrdiff_t channels,
-                   const float* packed, ptrdiff_t outputs, float* output, ptrdiff_t output_pitch) {
-  Product p{};
-  p.input = input;
-  p.packed = packed;
-  p.output = output;
-  p.output_pitch = output_pitch;
-  p.outputs = outputs;
-  p.channels = channels;
-  p.last_row = rows;
-  p.last_panel = round_up(outputs, kPanel) / kPanel;
-  p.height = p.out_height = 1;
-  p.width = p.out_width = rows;
-  p.pixel = pitch;
-  p.taps_h = p.taps_w = p.span_w = 1;
-  p.stride_h = p.stride_w = p.dilation_h = p.dilation_w = 1;
-  return p;
 }
 
 // Keys times the scale, as weights of a product whose outputs are the keys.
@@ -180,7 +156,7 @@ void attend_few(const Attention& a, float* scores, ptrdiff_t pitch) {
 
 size_t attention_scratch(const Attention& a) {
   const Sizes sizes = sizes_of(a);
-  const Product keys = product_of(a.query, sizes.block, a.query_pitch, a.width, nullptr, a.keys, nullptr, 0);
+  const Product keys = over_matrix(sizes.block, a.width, a.query_pitch, a.keys, sizes.pitch);
   const ptrdiff_t floats = sizes.panels + sizes.block * (sizes.pitch + 1) + 1;
   // Both products have one tap, so their scratch is the same.
   return product_scratch(keys) + static_cast<size_t>(floats) * sizeof(float);
@@ -201,8 +177,10 @@ void attention(const Attention& a) {
     const ptrdiff_t count = min_of(sizes.block, a.queries - first);
     // Later keys are hidden from all of these queries.
     const ptrdiff_t seen = a.causal ? min_of(a.keys, first + count) : a.keys;
-    Product p = product_of(a.query + first * a.query_pitch, count, a.query_pitch, a.width, panels, seen,
-                           scores, sizes.pitch);
+    Product p = over_matrix(count, a.width, a.query_pitch, seen, sizes.pitch);
+    p.input = a.query + first * a.query_pitch;
+    p.packed = panels;
+    p.output = scores;
     p.scratch = scratch;
     product(p);
     for (ptrdiff_t i = 0; i < count; ++i) {
@@ -211,8 +189,10 @@ void attention(const Attention& a) {
       factors[i] = soften(a, first + i, row, sizes.pitch);
     }
     float* out = a.output + first * a.output_pitch;
-    p = product_of(scores, count, sizes.pitch, a.keys, panels + sizes.keys, a.value_width, out,
-                   a.output_pitch);
+    p = over_matrix(count, a.keys, sizes.pitch, a.value_width, a.output_pitch);
+    p.input = scores;
+    p.packed = panels + sizes.keys;
+    p.output = out;
     p.scratch = scratch;
     product(p);
     for (ptrdiff_t i = 0; i < count; ++i) scale_row(out + i * a.output_pitch, a.value_width, factors[i]);

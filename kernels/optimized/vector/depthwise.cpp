@@ -12,9 +12,6 @@ namespace {
 
 constexpr int kColumns = 4;
 
-PENLIGHT_INLINE ptrdiff_t min_of(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
-PENLIGHT_INLINE ptrdiff_t max_of(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
-
 // The taps of one row of outputs that lie inside the image, and where they read.
 struct Row {
   const float* input;  // of the image
@@ -24,62 +21,67 @@ struct Row {
   ptrdiff_t first_tap, last_tap;
 };
 
-template <Activation activation>
-PENLIGHT_INLINE void finish(const Depthwise& p, const Row& row, ptrdiff_t offset, ptrdiff_t left, Floats sum,
-                            const Bounds& bounds) {
+// Stores the sums of `count` neighbouring columns, `left` channels of each.
+template <int count>
+PENLIGHT_INLINE void finish(const Depthwise& p, const Row& row, ptrdiff_t offset, ptrdiff_t left,
+                            Floats (&sums)[count]) {
   if (row.residual) {
-    sum += left >= kLanes ? load(row.residual + offset) : load_some(row.residual + offset, left);
+    repeat<count>([&](auto j) __attribute__((always_inline)) {
+      sums[j] += load_part(row.residual + offset + j * p.channels, left);
+    });
   }
-  sum = activated<activation>(sum, bounds);
-  if (left >= kLanes) {
-    store(row.output + offset, sum);
-  } else {
-    store_some(row.output + offset, sum, left);
-  }
-  (void)p;
+  const Bounds bounds = {splat(p.epilogue.low), splat(p.epilogue.high)};
+  with_activation(p.epilogue.activation, [&](auto which) __attribute__((always_inline)) {
+    constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
+    repeat<count>([&](auto j)
+                      __attribute__((always_inline)) { sums[j] = activated<chosen>(sums[j], bounds); });
+  });
+  repeat<count>([&](auto j) __attribute__((always_inline)) {
+    store_part(row.output + offset + j * p.channels, sums[j], left);
+  });
 }
 
 // One output column, any window.
-template <Activation activation>
-void one_column(const Depthwise& p, const Row& row, ptrdiff_t column, const Bounds& bounds) {
-  const ptrdiff_t padded = (p.channels + kPanel - 1) / kPanel * kPanel;
-  const ptrdiff_t left = column * p.stride_w - p.pad_w;
+void one_column(const Depthwise& p, const Row& row, ptrdiff_t column) {
+  const Geometry& g = p.geometry;
+  const ptrdiff_t padded = round_up(p.channels, kPanel);
+  const ptrdiff_t left = column * g.stride_w - g.pad_w;
   for (ptrdiff_t c = 0; c < p.channels; c += kLanes) {
     const ptrdiff_t some = p.channels - c;
-    Floats sum = load(p.packed + c);
+    Floats sums[1] = {load(p.packed + c)};
     for (ptrdiff_t th = row.first_tap; th < row.last_tap; ++th) {
-      const float* line = row.input + (row.top + th * p.dilation_h) * p.width * p.channels + c;
-      for (ptrdiff_t tw = 0; tw < p.taps_w; ++tw) {
-        const ptrdiff_t at = left + tw * p.dilation_w;
-        if (at < 0 || at >= p.width) continue;
-        const float* from = line + at * p.channels;
-        const Floats value = some >= kLanes ? load(from) : load_some(from, some);
-        sum += value * load(p.packed + (1 + th * p.taps_w + tw) * padded + c);
+      const float* line = row.input + (row.top + th * g.dilation_h) * g.width * p.channels + c;
+      for (ptrdiff_t tw = 0; tw < g.taps_w; ++tw) {
+        const ptrdiff_t at = left + tw * g.dilation_w;
+        if (at < 0 || at >= g.width) continue;
+        sums[0] +=
+            load_part(line + at * p.channels, some) * load(p.packed + (1 + th * g.taps_w + tw) * padded + c);
       }
     }
-    finish<activation>(p, row, column * p.channels + c, some, sum, bounds);
+    finish<1>(p, row, column * p.channels + c, some, sums);
   }
 }
 
 // kColumns outputs from `column`, whose windows lie within the row.
-template <Activation activation, int taps, int stride>
-void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column, const Bounds& bounds) {
+template <int taps, int stride>
+void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column) {
   constexpr int inputs = (kColumns - 1) * stride + taps;
-  const ptrdiff_t padded = (p.channels + kPanel - 1) / kPanel * kPanel;
-  const float* corner = row.input + (column * stride - p.pad_w) * p.channels;
+  const ptrdiff_t padded = round_up(p.channels, kPanel), line_size = p.geometry.width * p.channels;
+  const float* corner = row.input + (column * stride - p.geometry.pad_w) * p.channels + row.top * line_size;
   for (ptrdiff_t c = 0; c < p.channels; c += kLanes) {
     const ptrdiff_t some = p.channels - c;
     Floats sums[kColumns];
     const Floats bias = load(p.packed + c);
     repeat<kColumns>([&](auto j) __attribute__((always_inline)) { sums[j] = bias; });
     for (ptrdiff_t th = row.first_tap; th < row.last_tap; ++th) {
-      const float* line = corner + (row.top + th) * p.width * p.channels + c;
+      const float* line = corner + th * line_size + c;
       const float* weights = p.packed + (1 + th * taps) * padded + c;
       Floats x[inputs];
       if (some >= kLanes) {
         repeat<inputs>([&](auto i) __attribute__((always_inline)) { x[i] = load(line + i * p.channels); });
       } else {
-        for (int i = 0; i < inputs; ++i) x[i] = load_some(line + i * p.channels, some);
+        repeat<inputs>([&](auto i)
+                           __attribute__((always_inline)) { x[i] = load_some(line + i * p.channels, some); });
       }
       repeat<taps>([&](auto tw) __attribute__((always_inline)) {
         const Floats weight = load(weights + tw * padded);
@@ -87,73 +89,52 @@ void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column, const Bo
                              __attribute__((always_inline)) { sums[j] += x[j * stride + tw] * weight; });
       });
     }
-    repeat<kColumns>([&](auto j) __attribute__((always_inline)) {
-      finish<activation>(p, row, (column + j) * p.channels + c, some, sums[j], bounds);
-    });
+    finish<kColumns>(p, row, column * p.channels + c, some, sums);
   }
 }
 
-template <Activation activation, int taps, int stride>
+template <int taps, int stride>
 void rows_of(const Depthwise& p) {
-  const Bounds bounds = {splat(p.low), splat(p.high)};
+  const Geometry& g = p.geometry;
   // Columns whose windows lie within the image.
-  ptrdiff_t inside = p.out_width, outside = p.out_width;
+  ptrdiff_t inside = g.out_width, outside = g.out_width;
   if (taps > 0) {
-    const ptrdiff_t most = p.width - taps + p.pad_w;
-    inside = min_of((p.pad_w + p.stride_w - 1) / p.stride_w, p.out_width);
-    outside = most < 0 ? inside : max_of(inside, min_of(most / p.stride_w + 1, p.out_width));
+    const ptrdiff_t most = g.width - taps + g.pad_w;
+    inside = min_of((g.pad_w + g.stride_w - 1) / g.stride_w, g.out_width);
+    outside = most < 0 ? inside : max_of(inside, min_of(most / g.stride_w + 1, g.out_width));
   }
+  const ptrdiff_t out_row = g.out_width * p.channels;
   for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
-    const ptrdiff_t image = r / p.out_height, oh = r % p.out_height;
+    const ptrdiff_t image = r / g.out_height, oh = r % g.out_height;
     Row row;
-    row.input = p.input + image * p.height * p.width * p.channels;
-    row.output = p.output + r * p.out_width * p.channels;
-    row.residual = p.residual ? p.residual + r * p.out_width * p.channels : nullptr;
-    row.top = oh * p.stride_h - p.pad_h;
-    row.first_tap = row.top >= 0 ? 0 : min_of((-row.top + p.dilation_h - 1) / p.dilation_h, p.taps_h);
+    row.input = p.input + image * g.height * g.width * p.channels;
+    row.output = p.output + r * out_row;
+    row.residual = p.epilogue.residual ? p.epilogue.residual + r * out_row : nullptr;
+    row.top = oh * g.stride_h - g.pad_h;
+    row.first_tap = row.top >= 0 ? 0 : min_of((-row.top + g.dilation_h - 1) / g.dilation_h, g.taps_h);
     row.last_tap =
-        p.height <= row.top
+        g.height <= row.top
             ? row.first_tap
-            : max_of(row.first_tap, min_of((p.height - row.top + p.dilation_h - 1) / p.dilation_h, p.taps_h));
+            : max_of(row.first_tap, min_of((g.height - row.top + g.dilation_h - 1) / g.dilation_h, g.taps_h));
     ptrdiff_t column = 0;
     if constexpr (taps > 0) {
-      for (; column < inside; ++column) one_column<activation>(p, row, column, bounds);
-      for (; column + kColumns <= outside; column += kColumns) {
-        some_columns<activation, taps, stride>(p, row, column, bounds);
-      }
+      for (; column < inside; ++column) one_column(p, row, column);
+      for (; column + kColumns <= outside; column += kColumns) some_columns<taps, stride>(p, row, column);
     }
-    for (; column < p.out_width; ++column) one_column<activation>(p, row, column, bounds);
+    for (; column < g.out_width; ++column) one_column(p, row, column);
   }
-}
-
-template <Activation activation>
-void with_window(const Depthwise& p) {
-  const bool plain = p.dilation_h == 1 && p.dilation_w == 1;
-  if (plain && p.taps_w == 3 && p.stride_w == 1) return rows_of<activation, 3, 1>(p);
-  if (plain && p.taps_w == 3 && p.stride_w == 2) return rows_of<activation, 3, 2>(p);
-  if (plain && p.taps_w == 5 && p.stride_w == 1) return rows_of<activation, 5, 1>(p);
-  if (plain && p.taps_w == 5 && p.stride_w == 2) return rows_of<activation, 5, 2>(p);
-  rows_of<activation, 0, 0>(p);
 }
 
 }  // namespace
 
 void depthwise(const Depthwise& p) {
-  switch (p.activation) {
-#define PENLIGHT_ACTIVATION(name)                                                         \
-  case Activation::name:                                                                  \
-    if constexpr (is_compiled(Activation::name)) return with_window<Activation::name>(p); \
-    break;
-    PENLIGHT_ACTIVATION(Clamp)
-    PENLIGHT_ACTIVATION(Relu)
-    PENLIGHT_ACTIVATION(HardSwish)
-    PENLIGHT_ACTIVATION(Silu)
-    PENLIGHT_ACTIVATION(Gelu)
-#undef PENLIGHT_ACTIVATION
-    default:
-      break;
-  }
-  with_window<Activation::None>(p);  // the caller fuses no other
+  const Geometry& g = p.geometry;
+  const bool plain = g.dilation_h == 1 && g.dilation_w == 1;
+  if (plain && g.taps_w == 3 && g.stride_w == 1) return rows_of<3, 1>(p);
+  if (plain && g.taps_w == 3 && g.stride_w == 2) return rows_of<3, 2>(p);
+  if (plain && g.taps_w == 5 && g.stride_w == 1) return rows_of<5, 1>(p);
+  if (plain && g.taps_w == 5 && g.stride_w == 2) return rows_of<5, 2>(p);
+  rows_of<0, 0>(p);
 }
 
 }  // namespace PENLIGHT_ISA

@@ -25,11 +25,8 @@ PENLIGHT_INLINE void dot_columns(const float* row, const float* columns, ptrdiff
   }
   for (; k < depth; k += kLanes) {
     const ptrdiff_t some = depth - k;
-    const Floats a = some >= kLanes ? load(row + k) : load_some(row + k, some);
-    for (int j = 0; j < count; ++j) {
-      const float* from = columns + j * pitch + k;
-      parts[j][0] += a * (some >= kLanes ? load(from) : load_some(from, some));
-    }
+    const Floats a = load_part(row + k, some);
+    for (int j = 0; j < count; ++j) parts[j][0] += a * load_part(columns + j * pitch + k, some);
   }
   for (int j = 0; j < count; ++j) sums[j] = sum_lanes(parts[j][0] + parts[j][1]);
 }
@@ -39,7 +36,7 @@ PENLIGHT_INLINE void dot_columns(const float* row, const float* columns, ptrdiff
 void pack_matrix(const PackMatrix& p) {
   float* to = p.output;
   for (ptrdiff_t first = p.first; first < p.last; first += kPanel, to += (1 + p.depth) * kPanel) {
-    const ptrdiff_t count = p.last - first < kPanel ? p.last - first : kPanel;
+    const ptrdiff_t count = min_of(p.last - first, kPanel);
     memset(to, 0, sizeof(float) * static_cast<size_t>(count < kPanel ? (1 + p.depth) * kPanel : kPanel));
     if (p.bias) memcpy(to, p.bias + first, static_cast<size_t>(count) * sizeof(float));
     if (p.column_pitch == 1) {

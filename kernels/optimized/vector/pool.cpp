@@ -26,30 +26,26 @@ PENLIGHT_INLINE Floats larger(Floats most, Floats x) { return select((x > most) 
 }  // namespace
 
 void max_pool(const MaxPool& p) {
+  const Geometry& g = p.geometry;
   const Floats least = splat(-__builtin_inff());
   for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
-    const float* image = p.input + r / p.out_height * p.height * p.width * p.channels;
-    const ptrdiff_t top = r % p.out_height * p.stride_h - p.pad_h;
-    const Taps rows = taps_inside(top, p.taps_h, p.dilation_h, p.height);
-    for (ptrdiff_t w = 0; w < p.out_width; ++w) {
-      const ptrdiff_t left = w * p.stride_w - p.pad_w;
-      const Taps columns = taps_inside(left, p.taps_w, p.dilation_w, p.width);
-      float* out = p.output + (r * p.out_width + w) * p.channels;
+    const float* image = p.input + r / g.out_height * g.height * g.width * p.channels;
+    const ptrdiff_t top = r % g.out_height * g.stride_h - g.pad_h;
+    const Taps rows = taps_inside(top, g.taps_h, g.dilation_h, g.height);
+    for (ptrdiff_t w = 0; w < g.out_width; ++w) {
+      const ptrdiff_t left = w * g.stride_w - g.pad_w;
+      const Taps columns = taps_inside(left, g.taps_w, g.dilation_w, g.width);
+      float* out = p.output + (r * g.out_width + w) * p.channels;
       for (ptrdiff_t c = 0; c < p.channels; c += kLanes) {
         const ptrdiff_t some = p.channels - c;
         Floats most = least;
         for (ptrdiff_t th = rows.first; th < rows.last; ++th) {
-          const float* line = image + ((top + th * p.dilation_h) * p.width + left) * p.channels + c;
+          const float* line = image + ((top + th * g.dilation_h) * g.width + left) * p.channels + c;
           for (ptrdiff_t tw = columns.first; tw < columns.last; ++tw) {
-            const float* from = line + tw * p.dilation_w * p.channels;
-            most = larger(most, some >= kLanes ? load(from) : load_some(from, some));
+            most = larger(most, load_part(line + tw * g.dilation_w * p.channels, some));
           }
         }
-        if (some >= kLanes) {
-          store(out + c, most);
-        } else {
-          store_some(out + c, most, some);
-        }
+        store_part(out + c, most, some);
       }
     }
   }

@@ -38,34 +38,43 @@ constexpr bool is_compiled(Activation activation) {
   return (PENLIGHT_ACTIVATIONS >> static_cast<int>(activation) & 1u) != 0;
 }
 
+// A window that passes over channels-last images. A matrix is one image of one row, the
+// window one pixel: see over_matrix().
+struct Geometry {
+  ptrdiff_t height, width;          // of the input
+  ptrdiff_t out_height, out_width;  // of the output
+  ptrdiff_t taps_h, taps_w;         // of the window
+  ptrdiff_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+};
+
+// What finishes the sums: activation(sum + residual).
+struct Epilogue {
+  const float* residual;  // laid out as the output; may be null
+  Activation activation;
+  float low, high;
+};
+
 // Sums of products of runs of the input with panels of weights, for the outputs
 // [first_panel, last_panel) * kPanel and rows [first_row, last_row):
 //
 //   output[row, n] = activation(bias[n] + sum over taps t, channels c of
 //                               input(row, t)[c] * weight[n, t, c] + residual[row, n])
 //
-// A linear layer has one tap and row `i` at input + i * pitch; a convolution has a
+// A linear layer has one tap and row `i` at input + i * pixel; a convolution has a
 // row for each output position and a tap for each position of its window.
 struct Product {
   const float* input;
   const float* packed;  // panel by panel: kPanel biases, then [tap][channel][kPanel]
-  const float* residual;
   float* output;
-  ptrdiff_t residual_pitch, output_pitch;  // elements from row to row
-  ptrdiff_t outputs;                       // columns of the output
-  ptrdiff_t channels;                      // elements of a run
+  ptrdiff_t output_pitch;  // elements from row to row, of the residual too
+  ptrdiff_t outputs;       // columns of the output
+  ptrdiff_t channels;      // elements of a run
   ptrdiff_t first_row, last_row, first_panel, last_panel;
-  Activation activation;
-  float low, high;
-
-  // Of a convolution over channels-last images; a linear layer is one image of one row.
-  ptrdiff_t height, width;          // of the input
-  ptrdiff_t out_height, out_width;  // of the output
-  ptrdiff_t pixel;                  // elements from one column of the input to the next
-  ptrdiff_t taps_h, taps_w;         // taps; runs that span the window's width count as one
-  ptrdiff_t span_w;                 // columns in one run: the window's width, or 1
-  ptrdiff_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
-  const float* zeros;  // a run of zeros
+  Epilogue epilogue;
+  Geometry geometry;   // runs that span the window's width count as one tap
+  ptrdiff_t pixel;     // elements from one column of the input to the next
+  ptrdiff_t span_w;    // columns in one run: the window's width, or 1
+  const float* zeros;  // a run of zeros; a matrix needs none
   void* scratch;       // product_scratch() bytes
 };
 
@@ -73,14 +82,11 @@ struct Product {
 struct Depthwise {
   const float* input;
   const float* packed;  // biases [channels], then [tap][channels], channels padded to kPanel
-  const float* residual;
   float* output;
-  ptrdiff_t channels, batch;
-  ptrdiff_t height, width, out_height, out_width;
-  ptrdiff_t taps_h, taps_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  ptrdiff_t channels;
   ptrdiff_t first_row, last_row;  // of batch * out_height
-  Activation activation;
-  float low, high;
+  Epilogue epilogue;
+  Geometry geometry;
 };
 
 // Columns [first, last) of a matrix, and their biases or zeros, as panels of a Product.
@@ -108,25 +114,22 @@ struct FewRows {
 struct Winograd {
   const float* input;
   const float* packed;  // panels of nine taps, as of Product
-  const float* residual;
   float* output;
   float* weights;  // winograd_weights_size() bytes, made by winograd_weights()
   ptrdiff_t batch, channels, outputs;
-  ptrdiff_t height, width, out_height, out_width, pad_h, pad_w;
   ptrdiff_t first, last;  // panels of weights, or tiles, of this call
-  Activation activation;
-  float low, high;
+  Epilogue epilogue;
+  Geometry geometry;
   void* scratch;  // winograd_scratch() bytes
 };
 
-// The largest of each window; sizes as of Depthwise.
+// The largest of each window.
 struct MaxPool {
   const float* input;
   float* output;
   ptrdiff_t channels;
-  ptrdiff_t height, width, out_height, out_width;
-  ptrdiff_t taps_h, taps_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
   ptrdiff_t first_row, last_row;  // of batch * out_height
+  Geometry geometry;
 };
 
 // One head: softmax(query key^T * scale + mask) value, row-major, pitches in elements.
@@ -145,6 +148,23 @@ struct Attention {
   bool fresh;     // keys and values are others than at the last call with this scratch
   void* scratch;  // attention_scratch() bytes, aligned for pointers
 };
+
+// The geometry and pitches of `rows` rows of a matrix, `pitch` elements apart, times panels
+// for `outputs` columns. Pointers, and what finishes the sums, are the caller's.
+__attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows, ptrdiff_t depth,
+                                                                 ptrdiff_t pitch, ptrdiff_t outputs,
+                                                                 ptrdiff_t output_pitch) {
+  Product p{};
+  p.output_pitch = output_pitch;
+  p.outputs = outputs;
+  p.channels = depth;
+  p.last_row = rows;
+  p.last_panel = (outputs + kPanel - 1) / kPanel;
+  p.geometry = {1, rows, 1, rows, 1, 1, 1, 1, 0, 0, 1, 1};
+  p.pixel = pitch;
+  p.span_w = 1;
+  return p;
+}
 
 struct Routines {
   const char* name;

@@ -10,6 +10,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
 #define PENLIGHT_INLINE static inline __attribute__((always_inline))
 
 namespace penlight::optimized {
@@ -38,17 +42,61 @@ PENLIGHT_INLINE void store(float* to, Floats value) { memcpy(to, &value, sizeof 
 PENLIGHT_INLINE Floats splat(float value) { return value - Floats{}; }
 PENLIGHT_INLINE Ints splat_int(int32_t value) { return value - Ints{}; }
 
-// The first `count` lanes; the others are zero, and their memory is not touched.
+PENLIGHT_INLINE ptrdiff_t min_of(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
+PENLIGHT_INLINE ptrdiff_t max_of(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
+PENLIGHT_INLINE ptrdiff_t round_up(ptrdiff_t count, ptrdiff_t step) {
+  return (count + step - 1) / step * step;
+}
+
+// The first `count` lanes, fewer than all; the others are zero, and their memory is not
+// touched. By masks where the instruction set has them: an array on the stack would be
+// read before its parts are written there.
+#if defined(__AVX512F__)
+PENLIGHT_INLINE __mmask16 mask_of(ptrdiff_t count) {
+  return static_cast<__mmask16>((1u << (count > 0 ? count : 0)) - 1);
+}
+PENLIGHT_INLINE Floats load_some(const float* from, ptrdiff_t count) {
+  return (Floats)_mm512_maskz_loadu_ps(mask_of(count), from);
+}
+PENLIGHT_INLINE void store_some(float* to, Floats value, ptrdiff_t count) {
+  _mm512_mask_storeu_ps(to, mask_of(count), (__m512)value);
+}
+#elif defined(__AVX__)
+PENLIGHT_INLINE __m256i mask_of(ptrdiff_t count) {
+  static const int32_t kMasks[2 * kLanes] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+  __m256i mask;
+  memcpy(&mask, kMasks + kLanes - (count > 0 ? count : 0), sizeof mask);
+  return mask;
+}
+PENLIGHT_INLINE Floats load_some(const float* from, ptrdiff_t count) {
+  return (Floats)_mm256_maskload_ps(from, mask_of(count));
+}
+PENLIGHT_INLINE void store_some(float* to, Floats value, ptrdiff_t count) {
+  _mm256_maskstore_ps(to, mask_of(count), (__m256)value);
+}
+#else
 PENLIGHT_INLINE Floats load_some(const float* from, ptrdiff_t count) {
   float lanes[kLanes] = {};
   for (ptrdiff_t i = 0; i < count; ++i) lanes[i] = from[i];
   return load(lanes);
 }
-
 PENLIGHT_INLINE void store_some(float* to, Floats value, ptrdiff_t count) {
   float lanes[kLanes];
   store(lanes, value);
   for (ptrdiff_t i = 0; i < count; ++i) to[i] = lanes[i];
+}
+#endif
+
+// As many of the `left` elements as a vector holds.
+PENLIGHT_INLINE Floats load_part(const float* from, ptrdiff_t left) {
+  return left >= kLanes ? load(from) : load_some(from, left);
+}
+PENLIGHT_INLINE void store_part(float* to, Floats value, ptrdiff_t left) {
+  if (left >= kLanes) {
+    store(to, value);
+  } else {
+    store_some(to, value, left);
+  }
 }
 
 // Lane by lane where `mask` is set (all bits), from `yes`, else from `no`.

@@ -21,8 +21,9 @@ namespace {
 
 constexpr int kIn = 6, kOut = 4, kPoints = kIn * kIn;
 constexpr ptrdiff_t kTiles = 48;
-
-PENLIGHT_INLINE ptrdiff_t min_of(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
+// Elements between the ends of planes: a multiple of 4 KB from plane to plane would put
+// what is written for one tile into one set of the first cache.
+constexpr ptrdiff_t kGap = 16;
 
 // The three one-dimensional transforms; `step` elements lie between the inputs.
 PENLIGHT_INLINE void transform_weights(const Floats (&g)[3], Floats (&u)[kIn]) {
@@ -56,49 +57,50 @@ PENLIGHT_INLINE void transform_output(const Floats (&m)[kIn], Floats (&y)[kOut])
   y[3] = b + splat(8.0f) * d + m[5];
 }
 
-// A tile's 36 pixels of `some` channels; zeros beyond the image.
+ptrdiff_t outputs_pitch(const Winograd& w) { return round_up(w.outputs, kPanel); }
+ptrdiff_t input_plane(const Winograd& w) { return kTiles * w.channels + kGap; }
+ptrdiff_t output_plane(const Winograd& w) { return kTiles * outputs_pitch(w) + kGap; }
+
+// A tile's 36 pixels of some channels; zeros beyond the image.
 PENLIGHT_INLINE void load_tile(const Winograd& w, const float* image, ptrdiff_t top, ptrdiff_t left,
                                ptrdiff_t channel, Floats (&d)[kIn][kIn]) {
-  const ptrdiff_t some = w.channels - channel;
+  const ptrdiff_t some = w.channels - channel, height = w.geometry.height, width = w.geometry.width;
   for (int i = 0; i < kIn; ++i) {
     for (int j = 0; j < kIn; ++j) {
       const ptrdiff_t h = top + i, x = left + j;
-      const bool inside = h >= 0 && h < w.height && x >= 0 && x < w.width;
-      const float* from = image + (h * w.width + x) * w.channels + channel;
-      d[i][j] = !inside ? Floats{} : some >= kLanes ? load(from) : load_some(from, some);
+      const bool inside = h >= 0 && h < height && x >= 0 && x < width;
+      d[i][j] = inside ? load_part(image + (h * width + x) * w.channels + channel, some) : Floats{};
     }
   }
 }
+
+ptrdiff_t tiles_of(ptrdiff_t outputs) { return (outputs + kOut - 1) / kOut; }
 
 struct Place {
   ptrdiff_t image, top, left;  // of the tile's first output
 };
 
 Place place_of(const Winograd& w, ptrdiff_t tile) {
-  const ptrdiff_t across = (w.out_width + kOut - 1) / kOut, down = (w.out_height + kOut - 1) / kOut;
+  const ptrdiff_t across = tiles_of(w.geometry.out_width), down = tiles_of(w.geometry.out_height);
   return {tile / (across * down), tile / across % down * kOut, tile % across * kOut};
 }
 
 void input_of_block(const Winograd& w, ptrdiff_t first, ptrdiff_t count, float* to) {
-  const ptrdiff_t plane = kTiles * w.channels;
+  const Geometry& g = w.geometry;
+  const ptrdiff_t plane = input_plane(w);
   for (ptrdiff_t t = 0; t < count; ++t) {
     const Place place = place_of(w, first + t);
-    const float* image = w.input + place.image * w.height * w.width * w.channels;
+    const float* image = w.input + place.image * g.height * g.width * w.channels;
     for (ptrdiff_t c = 0; c < w.channels; c += kLanes) {
       Floats d[kIn][kIn], rows[kIn][kIn];
-      load_tile(w, image, place.top - w.pad_h, place.left - w.pad_w, c, d);
+      load_tile(w, image, place.top - g.pad_h, place.left - g.pad_w, c, d);
       for (int i = 0; i < kIn; ++i) transform_input(d[i], rows[i]);
       for (int j = 0; j < kIn; ++j) {
         const Floats column[kIn] = {rows[0][j], rows[1][j], rows[2][j], rows[3][j], rows[4][j], rows[5][j]};
         Floats v[kIn];
         transform_input(column, v);
         for (int i = 0; i < kIn; ++i) {
-          float* at = to + (i * kIn + j) * plane + t * w.channels + c;
-          if (w.channels - c >= kLanes) {
-            store(at, v[i]);
-          } else {
-            store_some(at, v[i], w.channels - c);
-          }
+          store_part(to + (i * kIn + j) * plane + t * w.channels + c, v[i], w.channels - c);
         }
       }
     }
@@ -107,16 +109,18 @@ void input_of_block(const Winograd& w, ptrdiff_t first, ptrdiff_t count, float* 
 
 template <Activation activation>
 bool output_of_block(const Winograd& w, ptrdiff_t first, ptrdiff_t count, const float* from) {
-  const Bounds bounds = {splat(w.low), splat(w.high)};
-  const ptrdiff_t pitch = (w.outputs + kPanel - 1) / kPanel * kPanel, plane = kTiles * pitch;
+  const Geometry& g = w.geometry;
+  const Bounds bounds = {splat(w.epilogue.low), splat(w.epilogue.high)};
+  const float* residual = w.epilogue.residual;
+  const ptrdiff_t pitch = outputs_pitch(w), plane = output_plane(w);
   const ptrdiff_t panel_size = (1 + 9 * w.channels) * kPanel;
   Ints wild{};
   for (ptrdiff_t t = 0; t < count; ++t) {
     const Place place = place_of(w, first + t);
-    const ptrdiff_t rows = min_of(kOut, w.out_height - place.top);
-    const ptrdiff_t columns = min_of(kOut, w.out_width - place.left);
+    const ptrdiff_t rows = min_of(kOut, g.out_height - place.top);
+    const ptrdiff_t columns = min_of(kOut, g.out_width - place.left);
     const ptrdiff_t corner =
-        ((place.image * w.out_height + place.top) * w.out_width + place.left) * w.outputs;
+        ((place.image * g.out_height + place.top) * g.out_width + place.left) * w.outputs;
     for (ptrdiff_t n = 0; n < w.outputs; n += kLanes) {
       const ptrdiff_t some = w.outputs - n;
       const Floats bias = load(w.packed + n / kPanel * panel_size + n % kPanel);
@@ -131,16 +135,11 @@ bool output_of_block(const Winograd& w, ptrdiff_t first, ptrdiff_t count, const 
         Floats y[kOut];
         transform_output(half[i], y);
         for (ptrdiff_t j = 0; j < columns; ++j) {
-          const ptrdiff_t at = corner + (i * w.out_width + j) * w.outputs + n;
+          const ptrdiff_t at = corner + (i * g.out_width + j) * w.outputs + n;
           Floats sum = y[j] + bias;
           wild |= sum - sum != Floats{};
-          if (w.residual) sum += some >= kLanes ? load(w.residual + at) : load_some(w.residual + at, some);
-          sum = activated<activation>(sum, bounds);
-          if (some >= kLanes) {
-            store(w.output + at, sum);
-          } else {
-            store_some(w.output + at, sum, some);
-          }
+          if (residual) sum += load_part(residual + at, some);
+          store_part(w.output + at, activated<activation>(sum, bounds), some);
         }
       }
     }
@@ -151,18 +150,9 @@ bool output_of_block(const Winograd& w, ptrdiff_t first, ptrdiff_t count, const 
   return any == 0;
 }
 
+// Whole panels, so that no tile of the product has an edge.
 Product product_of(const Winograd& w, ptrdiff_t rows) {
-  Product p{};
-  p.output_pitch = (w.outputs + kPanel - 1) / kPanel * kPanel;
-  // Whole panels, so that no tile of the product has an edge.
-  p.outputs = p.output_pitch;
-  p.channels = p.pixel = w.channels;
-  p.last_row = p.width = p.out_width = rows;
-  p.last_panel = p.output_pitch / kPanel;
-  p.height = p.out_height = 1;
-  p.taps_h = p.taps_w = p.span_w = 1;
-  p.stride_h = p.stride_w = p.dilation_h = p.dilation_w = 1;
-  return p;
+  return over_matrix(rows, w.channels, w.channels, outputs_pitch(w), outputs_pitch(w));
 }
 
 }  // namespace
@@ -198,32 +188,31 @@ void winograd_weights(const Winograd& w) {
 }
 
 ptrdiff_t winograd_tiles(const Winograd& w) {
-  return w.batch * ((w.out_height + kOut - 1) / kOut) * ((w.out_width + kOut - 1) / kOut);
+  return w.batch * tiles_of(w.geometry.out_height) * tiles_of(w.geometry.out_width);
 }
 
 size_t winograd_scratch(const Winograd& w) {
-  const Product p = product_of(w, kTiles);
-  return product_scratch(p) +
-         static_cast<size_t>(kPoints * kTiles * (w.channels + p.output_pitch)) * sizeof(float);
+  return product_scratch(product_of(w, kTiles)) +
+         static_cast<size_t>(kPoints * (input_plane(w) + output_plane(w))) * sizeof(float);
 }
 
 bool winograd(const Winograd& w) {
   float* in = static_cast<float*>(w.scratch);
-  float* out = in + kPoints * kTiles * w.channels;
+  float* out = in + kPoints * input_plane(w);
   const ptrdiff_t panels = (w.outputs + kPanel - 1) / kPanel;
   bool tame = true;
   for (ptrdiff_t first = w.first; first < w.last; first += kTiles) {
     const ptrdiff_t count = min_of(kTiles, w.last - first);
     input_of_block(w, first, count, in);
     Product p = product_of(w, count);
-    p.scratch = out + kPoints * kTiles * p.output_pitch;
+    p.scratch = out + kPoints * output_plane(w);
     for (int point = 0; point < kPoints; ++point) {
-      p.input = in + point * kTiles * w.channels;
+      p.input = in + point * input_plane(w);
       p.packed = w.weights + point * panels * (1 + w.channels) * kPanel;
-      p.output = out + point * kTiles * p.output_pitch;
+      p.output = out + point * output_plane(w);
       product(p);
     }
-    with_activation(w.activation, [&](auto which) {
+    with_activation(w.epilogue.activation, [&](auto which) {
       constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
       tame &= output_of_block<chosen>(w, first, count, out);
     });
