@@ -9,15 +9,22 @@ namespace penlight::optimized {
 // microseconds.
 constexpr double kOperationsOfPart = 1e6;
 
-// Parts for work of `operations`: several for each thread, so that one that was held up
-// does not keep the others waiting.
-inline dim_t parts_of(const KernelContext& ctx, double operations, dim_t most) {
+// Parts for work of `operations` that can be cut into `steps`: one or several for each
+// thread, whichever leaves the least waiting when all threads are equally fast, and
+// several where that is equal, so that one that was held up keeps the others less.
+inline dim_t parts_of(const KernelContext& ctx, double operations, dim_t steps) {
   const dim_t threads = static_cast<dim_t>(ctx.threads());
-  if (threads < 2 || most < 2) return 1;
+  if (threads < 2 || steps < 2) return 1;
   const double worth = operations / kOperationsOfPart;
-  dim_t parts = worth < 4.0 * static_cast<double>(threads) ? static_cast<dim_t>(worth) : 4 * threads;
-  if (parts > most) parts = most;
-  return parts < 2 ? 1 : parts;
+  const dim_t most = worth < 4.0 * static_cast<double>(threads) ? static_cast<dim_t>(worth) : 4 * threads;
+  dim_t best = 1, longest = steps;
+  for (dim_t parts = 2; parts <= most && parts <= steps; ++parts) {
+    const dim_t rounds = (parts + threads - 1) / threads, length = rounds * ((steps + parts - 1) / parts);
+    if (length > longest) continue;
+    longest = length;
+    best = parts;
+  }
+  return best;
 }
 
 struct Range {
@@ -38,22 +45,18 @@ struct PartMemory {
   void* of(size_t index) const { return base + index * each; }
 };
 
-// False, with the failure recorded, where there is not so much memory. `shared` bytes before
-// that of the parts, if any, begin at `base` - `shared`.
-inline bool allocate_parts(KernelContext& ctx, dim_t parts, size_t each, PartMemory& memory,
-                           size_t shared = 0) {
+// False, with the failure recorded, where there is not so much memory.
+inline bool allocate_parts(KernelContext& ctx, dim_t parts, size_t each, PartMemory& memory) {
   constexpr size_t line = 64;
   each = (each + line - 1) / line * line;
-  shared = (shared + line - 1) / line * line;
   size_t total = 0;
-  if (__builtin_mul_overflow(each, static_cast<size_t>(parts), &total) ||
-      __builtin_add_overflow(total, shared, &total)) {
+  if (__builtin_mul_overflow(each, static_cast<size_t>(parts), &total)) {
     ctx.fail(Status::OutOfMemory, "scratch of {} parts does not fit an address", parts);
     return false;
   }
   char* base = static_cast<char*>(ctx.allocate_scratch(total, line));
   if (!base) return false;
-  memory = {base + shared, each};
+  memory = {base, each};
   return true;
 }
 

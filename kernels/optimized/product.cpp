@@ -7,9 +7,7 @@ namespace penlight::optimized {
 
 namespace {
 
-// Rows and panels of a part: multiples of the largest tile of any instruction set.
-constexpr dim_t kRowStep = 24;
-constexpr dim_t kPanelStep = 2;
+constexpr dim_t kPanelStep = 2;  // as many as the widest tile has
 
 }  // namespace
 
@@ -18,17 +16,22 @@ bool run_product(KernelContext& ctx, const Product& product) {
   const double depth =
       static_cast<double>(product.geometry.taps_h * product.geometry.taps_w * product.channels);
   const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) * depth;
-  const dim_t row_steps = (rows + kRowStep - 1) / kRowStep,
+  // Parts of the rows each read all weights, parts of the outputs all of the input.
+  const dim_t row_step = routines().tile_rows;
+  const dim_t row_steps = (rows + row_step - 1) / row_step,
               panel_steps = (panels + kPanelStep - 1) / kPanelStep;
-  // Each part of the rows reads all weights; with few rows parts of the weights are better.
-  const bool by_rows = row_steps >= 2 * static_cast<dim_t>(ctx.threads());
-  const dim_t parts = parts_of(ctx, operations, by_rows ? row_steps : panel_steps);
+  const bool few_panels = panel_steps < static_cast<dim_t>(ctx.threads());
+  const bool by_rows =
+      row_steps >= static_cast<dim_t>(ctx.threads()) && (few_panels || rows > product.outputs);
+  // With few rows it is reading the weights that takes the time.
+  const double work = rows < row_step ? operations * static_cast<double>(row_step / rows) : operations;
+  const dim_t parts = parts_of(ctx, work, by_rows ? row_steps : panel_steps);
   PartMemory memory;
   if (!allocate_parts(ctx, parts, routines().product_scratch(product), memory)) return false;
   const auto part = [&](size_t index) {
     Product mine = product;
     if (by_rows) {
-      const Range range = range_of(index, parts, rows, kRowStep);
+      const Range range = range_of(index, parts, rows, row_step);
       mine.first_row = range.first;
       mine.last_row = range.last;
     } else {

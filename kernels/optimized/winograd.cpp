@@ -8,6 +8,8 @@ namespace penlight::optimized {
 
 namespace {
 
+constexpr dim_t kTiles = 64;  // most of a block
+
 bool is_plain_3x3(const Product& p) {
   const Geometry& g = p.geometry;
   return g.taps_h == 3 && g.taps_w == 3 && p.span_w == 1 && g.stride_h == 1 && g.stride_w == 1 &&
@@ -27,6 +29,71 @@ bool is_faster(const Winograd& w, double tiles) {
   return here < 0.9 * direct;
 }
 
+// Many tiles: each part has some, a block after the other, and all panels.
+bool run_by_tiles(KernelContext& ctx, Winograd& w, dim_t tiles, double operations) {
+  const dim_t panels = round_to_panel(w.outputs) / kPanel, blocks = (tiles + kTiles - 1) / kTiles;
+  const dim_t parts = parts_of(ctx, operations, blocks), block = (tiles + blocks - 1) / blocks;
+  const size_t weights = routines().winograd_weights_size(w, panels);
+  char* made = static_cast<char*>(ctx.allocate_scratch(weights, 64));
+  if (!made) return false;
+  w.weights = reinterpret_cast<float*>(made);
+  w.last = block;
+  const size_t in = routines().winograd_tiles_size(w);
+  PartMemory memory;
+  if (!allocate_parts(ctx, parts, in + routines().winograd_scratch(w), memory)) return false;
+  const dim_t makers = parts_of(ctx, operations, panels);
+  const auto transform = [&](size_t index) {
+    Winograd mine = w;
+    const Range range = range_of(index, makers, panels);
+    mine.first_panel = range.first;
+    mine.last_panel = range.last;
+    routines().winograd_weights(mine);
+  };
+  ctx.parallel(static_cast<size_t>(makers), transform);
+  int wild = 0;
+  const auto compute = [&](size_t index) {
+    Winograd mine = w;
+    char* own = static_cast<char*>(memory.of(index));
+    mine.tiles = reinterpret_cast<float*>(own);
+    mine.scratch = own + in;
+    const Range range = range_of(index, parts, tiles, block);
+    for (mine.first = range.first; mine.first < range.last; mine.first = mine.last) {
+      mine.last = mine.first + block < range.last ? mine.first + block : range.last;
+      routines().winograd_input(mine, mine.first, mine.last);
+      if (!routines().winograd(mine)) __atomic_store_n(&wild, 1, __ATOMIC_RELAXED);
+    }
+  };
+  ctx.parallel(static_cast<size_t>(parts), compute);
+  return wild == 0;
+}
+
+// Few tiles: one block, and each part has some of the panels.
+bool run_by_panels(KernelContext& ctx, Winograd& w, dim_t tiles, double operations) {
+  const dim_t panels = w.last_panel, parts = parts_of(ctx, operations, (panels + 1) / 2);
+  w.last = tiles;
+  char* made = static_cast<char*>(ctx.allocate_scratch(routines().winograd_tiles_size(w), 64));
+  PartMemory memory;
+  if (!made || !allocate_parts(ctx, parts, routines().winograd_scratch(w), memory)) return false;
+  w.tiles = reinterpret_cast<float*>(made);
+  const dim_t makers = parts_of(ctx, operations, tiles);
+  const auto transform = [&](size_t index) {
+    const Range range = range_of(index, makers, tiles);
+    routines().winograd_input(w, range.first, range.last);
+  };
+  ctx.parallel(static_cast<size_t>(makers), transform);
+  int wild = 0;
+  const auto compute = [&](size_t index) {
+    Winograd mine = w;
+    const Range range = range_of(index, parts, panels, 2);
+    mine.first_panel = range.first;
+    mine.last_panel = range.last;
+    mine.scratch = memory.of(index);
+    if (!routines().winograd(mine)) __atomic_store_n(&wild, 1, __ATOMIC_RELAXED);
+  };
+  ctx.parallel(static_cast<size_t>(parts), compute);
+  return wild == 0;
+}
+
 }  // namespace
 
 bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
@@ -38,38 +105,15 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   w.batch = batch;
   w.channels = product.channels;
   w.outputs = product.outputs;
+  w.last_panel = product.last_panel;
   w.epilogue = product.epilogue;
   w.geometry = product.geometry;
   const dim_t tiles = routines().winograd_tiles(w);
   if (!is_faster(w, static_cast<double>(tiles))) return false;
-
   const double operations =
       72.0 * static_cast<double>(tiles) * static_cast<double>(w.channels) * static_cast<double>(w.outputs);
-  const dim_t parts = parts_of(ctx, operations, (tiles + 15) / 16);
-  const size_t weights = (routines().winograd_weights_size(w) + 63) / 64 * 64;
-  PartMemory memory;
-  if (!allocate_parts(ctx, parts, routines().winograd_scratch(w), memory, weights)) return false;
-  w.weights = reinterpret_cast<float*>(memory.base - weights);
-  const dim_t panels = round_to_panel(w.outputs) / kPanel;
-  const auto transform = [&](size_t index) {
-    Winograd mine = w;
-    const Range range = range_of(index, parts, panels);
-    mine.first = range.first;
-    mine.last = range.last;
-    routines().winograd_weights(mine);
-  };
-  ctx.parallel(static_cast<size_t>(parts), transform);
-  int wild = 0;
-  const auto compute = [&](size_t index) {
-    Winograd mine = w;
-    const Range range = range_of(index, parts, tiles);
-    mine.first = range.first;
-    mine.last = range.last;
-    mine.scratch = memory.of(index);
-    if (!routines().winograd(mine)) __atomic_store_n(&wild, 1, __ATOMIC_RELAXED);
-  };
-  ctx.parallel(static_cast<size_t>(parts), compute);
-  return wild == 0;
+  if (tiles <= kTiles) return run_by_panels(ctx, w, tiles, operations);
+  return run_by_tiles(ctx, w, tiles, operations);
 }
 
 }  // namespace penlight::optimized

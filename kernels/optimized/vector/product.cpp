@@ -10,47 +10,20 @@
 // the first cache while a block of rows, in the second, passes over it. Sums run
 // over k in the same order for every split of rows and panels between threads.
 #include "epilogue.h"
+#include "strip.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kRows = 12, kVectors = 2;  // 12 rows by 32 columns
-constexpr ptrdiff_t kDepth = 256;        // k of one block: with these columns 32 KB of weights
-#elif defined(__AVX__)
-constexpr int kRows = 6, kVectors = 2;  // 6 by 16
-constexpr ptrdiff_t kDepth = 384;       // 24 KB
-#elif defined(__aarch64__)
-constexpr int kRows = 6, kVectors = 4;  // 6 by 16: 24 sums of 32 registers
-constexpr ptrdiff_t kDepth = 384;
-#else
-constexpr int kRows = 4, kVectors = 2;  // 4 by 8: half a panel
-constexpr ptrdiff_t kDepth = 384;
-#endif
+constexpr int kRows = kTileRows, kVectors = kTileVectors;
+// k of one block, whose weights stay in the first cache: 24 KB, or 32 where it is larger.
+constexpr ptrdiff_t kDepth = kLanes == 16 ? 256 : 384;
 // What few rows, or few columns, are left for.
 constexpr int kHalfRows = kRows / 2, kHalfVectors = kVectors / 2;
-constexpr ptrdiff_t kColumns = kVectors * kLanes;
 constexpr ptrdiff_t kRowBlock = 96;
 constexpr ptrdiff_t kPointers = 4096;  // most row pointers of a block
-
-// One block of rows, by the columns of one tile, for one block of k.
-struct Strip {
-  const float* const* rows;  // [tile][tap][row in tile], of the first tap of the block
-  ptrdiff_t tile_step;       // pointers from tile to tile
-  ptrdiff_t count;           // rows
-  ptrdiff_t taps;
-  ptrdiff_t first_channel, channels;
-  const float* weights;     // of the first tap and channel of the block
-  ptrdiff_t weights_tap;    // elements from tap to tap
-  ptrdiff_t weights_panel;  // elements from panel to panel, where a tile spans two
-  const float* start;       // biases, or null: the sums so far lie in the output
-  bool last;                // the sums are complete
-  float* output;
-  ptrdiff_t pitch, columns;  // columns: how many exist
-  Epilogue epilogue;
-};
 
 // Rows [row, row + stored) of a strip; a tile may have more rows than are stored.
 template <int rows, int vectors>
@@ -130,7 +103,7 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
 }
 
 template <int vectors>
-void multiply_strip(const Strip& s) {
+void multiply_rows(const Strip& s) {
   ptrdiff_t row = 0;
   for (; s.count - row > kHalfRows; row += kRows) {
     multiply<kRows, vectors>(s, row, min_of(kRows, s.count - row));
@@ -233,6 +206,14 @@ Steps steps_of(const Product& p) {
 
 }  // namespace
 
+void multiply_strip(const Strip& s) {
+  if (s.columns > kHalfVectors * kLanes) {
+    multiply_rows<kVectors>(s);
+  } else {
+    multiply_rows<kHalfVectors>(s);
+  }
+}
+
 size_t product_scratch(const Product& p) {
   const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w, rows = rows_of_block(p);
   const ptrdiff_t copies = p.span_w > 1 ? rows * p.geometry.taps_h * p.channels : 0;
@@ -270,19 +251,15 @@ void product(const Product& p) {
         strip.first_channel = channel;
         strip.channels = min_of(steps.channels, p.channels - channel);
         strip.last = tap + strip.taps == taps && channel + strip.channels == p.channels;
-        for (ptrdiff_t column = p.first_panel * kPanel; column < last_column; column += kColumns) {
+        for (ptrdiff_t column = p.first_panel * kPanel; column < last_column; column += kStripColumns) {
           const float* panel = p.packed + column / kPanel * panel_size + column % kPanel;
           strip.weights = panel + (1 + tap * p.channels + channel) * kPanel;
           strip.start = tap == 0 && channel == 0 ? panel : nullptr;
-          strip.columns = min_of(kColumns, last_column - column);
+          strip.columns = min_of(kStripColumns, last_column - column);
           const ptrdiff_t at = row * p.output_pitch + column;
           strip.output = p.output + at;
           strip.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + at : nullptr;
-          if (strip.columns > kHalfVectors * kLanes) {
-            multiply_strip<kVectors>(strip);
-          } else {
-            multiply_strip<kHalfVectors>(strip);
-          }
+          multiply_strip(strip);
         }
       }
     }

@@ -110,14 +110,17 @@ struct FewRows {
   ptrdiff_t first, last;
 };
 
-// A 3x3 convolution with stride 1, through transformed weights and tiles.
+// A 3x3 convolution with stride 1, through transformed weights and tiles: the outputs of
+// panels [first_panel, last_panel) for a block of tiles.
 struct Winograd {
   const float* input;
   const float* packed;  // panels of nine taps, as of Product
   float* output;
-  float* weights;  // winograd_weights_size() bytes, made by winograd_weights()
+  float* weights;  // of all panels, transformed; null: made when they are needed
+  float* tiles;    // of the block, transformed: winograd_tiles_size() bytes
   ptrdiff_t batch, channels, outputs;
-  ptrdiff_t first, last;  // panels of weights, or tiles, of this call
+  ptrdiff_t first, last;  // the block
+  ptrdiff_t first_panel, last_panel;
   Epilogue epilogue;
   Geometry geometry;
   void* scratch;  // winograd_scratch() bytes
@@ -168,6 +171,7 @@ __attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows,
 
 struct Routines {
   const char* name;
+  ptrdiff_t tile_rows;  // of a product; parts of a multiple of these leave no tile unfilled
   size_t (*product_scratch)(const Product&);
   void (*product)(const Product&);
   void (*depthwise)(const Depthwise&);
@@ -176,9 +180,11 @@ struct Routines {
   void (*max_pool)(const MaxPool&);
   void (*pack_matrix)(const PackMatrix&);
   void (*few_rows)(const FewRows&);
-  size_t (*winograd_weights_size)(const Winograd&);
-  void (*winograd_weights)(const Winograd&);
   ptrdiff_t (*winograd_tiles)(const Winograd&);
+  size_t (*winograd_weights_size)(const Winograd&, ptrdiff_t panels);
+  size_t (*winograd_tiles_size)(const Winograd&);
+  void (*winograd_weights)(const Winograd&);
+  void (*winograd_input)(const Winograd&, ptrdiff_t begin, ptrdiff_t end);
   size_t (*winograd_scratch)(const Winograd&);
   bool (*winograd)(const Winograd&);  // false: an output is not finite, or may not be right
 };

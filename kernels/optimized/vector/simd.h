@@ -19,12 +19,15 @@
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
+// And the rows and columns, in vectors, of a matrix product that its registers hold.
 #if defined(__AVX512F__)
-constexpr int kLanes = 16;
+constexpr int kLanes = 16, kTileRows = 12, kTileVectors = 2;
 #elif defined(__AVX__)
-constexpr int kLanes = 8;
+constexpr int kLanes = 8, kTileRows = 6, kTileVectors = 2;
+#elif defined(__aarch64__)
+constexpr int kLanes = 4, kTileRows = 6, kTileVectors = 4;
 #else
-constexpr int kLanes = 4;
+constexpr int kLanes = 4, kTileRows = 4, kTileVectors = 2;
 #endif
 
 typedef float Floats __attribute__((vector_size(kLanes * 4)));

@@ -13,9 +13,11 @@ void attention(const Attention& attention);
 void max_pool(const MaxPool& pool);
 void pack_matrix(const PackMatrix& matrix);
 void few_rows(const FewRows& product);
-size_t winograd_weights_size(const Winograd& convolution);
-void winograd_weights(const Winograd& convolution);
 ptrdiff_t winograd_tiles(const Winograd& convolution);
+size_t winograd_weights_size(const Winograd& convolution, ptrdiff_t panels);
+size_t winograd_tiles_size(const Winograd& convolution);
+void winograd_weights(const Winograd& convolution);
+void winograd_input(const Winograd& convolution, ptrdiff_t begin, ptrdiff_t end);
 size_t winograd_scratch(const Winograd& convolution);
 bool winograd(const Winograd& convolution);
 
@@ -40,9 +42,11 @@ bool winograd(const Winograd& convolution);
 #define few_rows nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_WINOGRAD)
-#define winograd_weights_size nullptr
-#define winograd_weights nullptr
 #define winograd_tiles nullptr
+#define winograd_weights_size nullptr
+#define winograd_tiles_size nullptr
+#define winograd_weights nullptr
+#define winograd_input nullptr
 #define winograd_scratch nullptr
 #define winograd nullptr
 #endif
@@ -52,6 +56,7 @@ bool winograd(const Winograd& convolution);
 extern const Routines routines;
 const Routines routines = {
     PENLIGHT_NAME_OF(PENLIGHT_ISA),
+    kTileRows,
     product_scratch,
     product,
     depthwise,
@@ -60,9 +65,11 @@ const Routines routines = {
     max_pool,
     pack_matrix,
     few_rows,
-    winograd_weights_size,
-    winograd_weights,
     winograd_tiles,
+    winograd_weights_size,
+    winograd_tiles_size,
+    winograd_weights,
+    winograd_input,
     winograd_scratch,
     winograd,
 };

@@ -3,24 +3,25 @@
 //
 // An input tile of 6x6 pixels, transformed, is 36 numbers for each channel, and so are the
 // weights. Where a direct sum needs 144 products for the 16 outputs of a tile, 36 do. The
-// products of many tiles are 36 matrix products, which product.cpp computes. Tiles are
-// taken in blocks whose transforms stay in the second cache.
+// products of many tiles are 36 matrix products, which product.cpp computes. A block of
+// tiles meets the weights a panel or two at a time, so that what is between the
+// transforms stays in the second cache. With one block each weight is used once, and
+// transformed just before; with several all are transformed first.
 //
 // Outputs differ from a direct sum by about 1e-5 of their range. A NaN, an infinity or a
 // sum near the largest float would reach all outputs of its tile: the caller is told,
 // and computes directly.
 #include "epilogue.h"
+#include "strip.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
-void product(const Product& product);
-size_t product_scratch(const Product& product);
-
 namespace {
 
 constexpr int kIn = 6, kOut = 4, kPoints = kIn * kIn;
-constexpr ptrdiff_t kTiles = 48;
+// Panels of outputs that are computed at once: those of a tile's columns.
+constexpr ptrdiff_t kGroup = kStripColumns / kPanel > 1 ? kStripColumns / kPanel : 1;
 // Elements between the ends of planes: a multiple of 4 KB from plane to plane would put
 // what is written for one tile into one set of the first cache.
 constexpr ptrdiff_t kGap = 16;
@@ -57,14 +58,21 @@ PENLIGHT_INLINE void transform_output(const Floats (&m)[kIn], Floats (&y)[kOut])
   y[3] = b + splat(8.0f) * d + m[5];
 }
 
-ptrdiff_t outputs_pitch(const Winograd& w) { return round_up(w.outputs, kPanel); }
-ptrdiff_t input_plane(const Winograd& w) { return kTiles * w.channels + kGap; }
-ptrdiff_t output_plane(const Winograd& w) { return kTiles * outputs_pitch(w) + kGap; }
+ptrdiff_t input_plane(const Winograd& w) { return (w.last - w.first) * w.channels + kGap; }
+ptrdiff_t output_plane(const Winograd& w) { return (w.last - w.first) * kGroup * kPanel + kGap; }
+ptrdiff_t weights_plane(const Winograd& w, ptrdiff_t panels) { return panels * (1 + w.channels) * kPanel; }
 
 // A tile's 36 pixels of some channels; zeros beyond the image.
 PENLIGHT_INLINE void load_tile(const Winograd& w, const float* image, ptrdiff_t top, ptrdiff_t left,
                                ptrdiff_t channel, Floats (&d)[kIn][kIn]) {
   const ptrdiff_t some = w.channels - channel, height = w.geometry.height, width = w.geometry.width;
+  if (some >= kLanes && top >= 0 && left >= 0 && top + kIn <= height && left + kIn <= width) {
+    const float* corner = image + (top * width + left) * w.channels + channel;
+    for (int i = 0; i < kIn; ++i) {
+      for (int j = 0; j < kIn; ++j) d[i][j] = load(corner + (i * width + j) * w.channels);
+    }
+    return;
+  }
   for (int i = 0; i < kIn; ++i) {
     for (int j = 0; j < kIn; ++j) {
       const ptrdiff_t h = top + i, x = left + j;
@@ -85,91 +93,12 @@ Place place_of(const Winograd& w, ptrdiff_t tile) {
   return {tile / (across * down), tile / across % down * kOut, tile % across * kOut};
 }
 
-void input_of_block(const Winograd& w, ptrdiff_t first, ptrdiff_t count, float* to) {
-  const Geometry& g = w.geometry;
-  const ptrdiff_t plane = input_plane(w);
-  for (ptrdiff_t t = 0; t < count; ++t) {
-    const Place place = place_of(w, first + t);
-    const float* image = w.input + place.image * g.height * g.width * w.channels;
-    for (ptrdiff_t c = 0; c < w.channels; c += kLanes) {
-      Floats d[kIn][kIn], rows[kIn][kIn];
-      load_tile(w, image, place.top - g.pad_h, place.left - g.pad_w, c, d);
-      for (int i = 0; i < kIn; ++i) transform_input(d[i], rows[i]);
-      for (int j = 0; j < kIn; ++j) {
-        const Floats column[kIn] = {rows[0][j], rows[1][j], rows[2][j], rows[3][j], rows[4][j], rows[5][j]};
-        Floats v[kIn];
-        transform_input(column, v);
-        for (int i = 0; i < kIn; ++i) {
-          store_part(to + (i * kIn + j) * plane + t * w.channels + c, v[i], w.channels - c);
-        }
-      }
-    }
-  }
-}
-
-template <Activation activation>
-bool output_of_block(const Winograd& w, ptrdiff_t first, ptrdiff_t count, const float* from) {
-  const Geometry& g = w.geometry;
-  const Bounds bounds = {splat(w.epilogue.low), splat(w.epilogue.high)};
-  const float* residual = w.epilogue.residual;
-  const ptrdiff_t pitch = outputs_pitch(w), plane = output_plane(w);
-  const ptrdiff_t panel_size = (1 + 9 * w.channels) * kPanel;
-  Ints wild{};
-  for (ptrdiff_t t = 0; t < count; ++t) {
-    const Place place = place_of(w, first + t);
-    const ptrdiff_t rows = min_of(kOut, g.out_height - place.top);
-    const ptrdiff_t columns = min_of(kOut, g.out_width - place.left);
-    const ptrdiff_t corner =
-        ((place.image * g.out_height + place.top) * g.out_width + place.left) * w.outputs;
-    for (ptrdiff_t n = 0; n < w.outputs; n += kLanes) {
-      const ptrdiff_t some = w.outputs - n;
-      const Floats bias = load(w.packed + n / kPanel * panel_size + n % kPanel);
-      Floats half[kOut][kIn];
-      for (int j = 0; j < kIn; ++j) {
-        Floats m[kIn], y[kOut];
-        for (int i = 0; i < kIn; ++i) m[i] = load(from + (i * kIn + j) * plane + t * pitch + n);
-        transform_output(m, y);
-        for (int i = 0; i < kOut; ++i) half[i][j] = y[i];
-      }
-      for (ptrdiff_t i = 0; i < rows; ++i) {
-        Floats y[kOut];
-        transform_output(half[i], y);
-        for (ptrdiff_t j = 0; j < columns; ++j) {
-          const ptrdiff_t at = corner + (i * g.out_width + j) * w.outputs + n;
-          Floats sum = y[j] + bias;
-          wild |= sum - sum != Floats{};
-          if (residual) sum += load_part(residual + at, some);
-          store_part(w.output + at, activated<activation>(sum, bounds), some);
-        }
-      }
-    }
-  }
-  int32_t lanes[kLanes], any = 0;
-  memcpy(lanes, &wild, sizeof lanes);
-  for (int i = 0; i < kLanes; ++i) any |= lanes[i];
-  return any == 0;
-}
-
-// Whole panels, so that no tile of the product has an edge.
-Product product_of(const Winograd& w, ptrdiff_t rows) {
-  return over_matrix(rows, w.channels, w.channels, outputs_pitch(w), outputs_pitch(w));
-}
-
-}  // namespace
-
-size_t winograd_weights_size(const Winograd& w) {
-  const ptrdiff_t panels = (w.outputs + kPanel - 1) / kPanel;
-  return static_cast<size_t>(kPoints * panels * (1 + w.channels) * kPanel) * sizeof(float);
-}
-
-void winograd_weights(const Winograd& w) {
-  const ptrdiff_t panels = (w.outputs + kPanel - 1) / kPanel, tap = w.channels * kPanel;
-  const ptrdiff_t plane = panels * (1 + w.channels) * kPanel;
-  for (ptrdiff_t p = w.first; p < w.last; ++p) {
+// Panels [first, last) of the weights, transformed.
+void transform_panels(const Winograd& w, ptrdiff_t first, ptrdiff_t last, float* to, ptrdiff_t plane) {
+  const ptrdiff_t tap = w.channels * kPanel;
+  for (ptrdiff_t p = first; p < last; ++p, to += (1 + w.channels) * kPanel) {
     const float* from = w.packed + (p * (1 + 9 * w.channels) + 1) * kPanel;
-    float* to = w.weights + p * (1 + w.channels) * kPanel;
     for (int point = 0; point < kPoints; ++point) memset(to + point * plane, 0, kPanel * sizeof(float));
-    to += kPanel;
     for (ptrdiff_t at = 0; at < tap; at += kLanes) {
       Floats rows[3][kIn];
       for (int i = 0; i < 3; ++i) {
@@ -181,41 +110,144 @@ void winograd_weights(const Winograd& w) {
         const Floats g[3] = {rows[0][j], rows[1][j], rows[2][j]};
         Floats u[kIn];
         transform_weights(g, u);
-        for (int i = 0; i < kIn; ++i) store(to + (i * kIn + j) * plane + at, u[i]);
+        for (int i = 0; i < kIn; ++i) store(to + (i * kIn + j) * plane + kPanel + at, u[i]);
       }
     }
   }
 }
 
+// Outputs [first, last) of the block's tiles, from their transformed sums. False if one is
+// not finite.
+bool finish(const Winograd& w, ptrdiff_t first, ptrdiff_t last, const float* from) {
+  const Geometry& g = w.geometry;
+  const Bounds bounds = {splat(w.epilogue.low), splat(w.epilogue.high)};
+  const float* residual = w.epilogue.residual;
+  const ptrdiff_t pitch = kGroup * kPanel, plane = output_plane(w);
+  const ptrdiff_t panel_size = (1 + 9 * w.channels) * kPanel;
+  Ints wild{};
+  for (ptrdiff_t t = w.first; t < w.last; ++t) {
+    const Place place = place_of(w, t);
+    const ptrdiff_t rows = min_of(kOut, g.out_height - place.top);
+    const ptrdiff_t columns = min_of(kOut, g.out_width - place.left);
+    const ptrdiff_t corner =
+        ((place.image * g.out_height + place.top) * g.out_width + place.left) * w.outputs;
+    for (ptrdiff_t n = first; n < last; n += kLanes) {
+      const ptrdiff_t some = w.outputs - n;
+      const Floats bias = load(w.packed + n / kPanel * panel_size + n % kPanel);
+      const float* sums = from + (t - w.first) * pitch + n - first;
+      Floats half[kOut][kIn];
+      for (int j = 0; j < kIn; ++j) {
+        Floats m[kIn], y[kOut];
+        for (int i = 0; i < kIn; ++i) m[i] = load(sums + (i * kIn + j) * plane);
+        transform_output(m, y);
+        for (int i = 0; i < kOut; ++i) half[i][j] = y[i];
+      }
+      for (ptrdiff_t i = 0; i < rows; ++i) {
+        const ptrdiff_t at = corner + i * g.out_width * w.outputs + n;
+        Floats y[kOut];
+        transform_output(half[i], y);
+        for (ptrdiff_t j = 0; j < columns; ++j) {
+          y[j] += bias;
+          wild |= y[j] - y[j] != Floats{};
+          if (residual) y[j] += load_part(residual + at + j * w.outputs, some);
+        }
+        with_activation(w.epilogue.activation, [&](auto which) __attribute__((always_inline)) {
+          constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
+          for (int j = 0; j < kOut; ++j) y[j] = activated<chosen>(y[j], bounds);
+        });
+        for (ptrdiff_t j = 0; j < columns; ++j) store_part(w.output + at + j * w.outputs, y[j], some);
+      }
+    }
+  }
+  int32_t lanes[kLanes], any = 0;
+  memcpy(lanes, &wild, sizeof lanes);
+  for (int i = 0; i < kLanes; ++i) any |= lanes[i];
+  return any == 0;
+}
+
+}  // namespace
+
 ptrdiff_t winograd_tiles(const Winograd& w) {
   return w.batch * tiles_of(w.geometry.out_height) * tiles_of(w.geometry.out_width);
 }
 
+size_t winograd_weights_size(const Winograd& w, ptrdiff_t panels) {
+  return static_cast<size_t>(kPoints * weights_plane(w, panels)) * sizeof(float);
+}
+
+size_t winograd_tiles_size(const Winograd& w) {
+  return static_cast<size_t>(kPoints * input_plane(w)) * sizeof(float);
+}
+
+void winograd_weights(const Winograd& w) {
+  const ptrdiff_t plane = weights_plane(w, (w.outputs + kPanel - 1) / kPanel);
+  transform_panels(w, w.first_panel, w.last_panel, w.weights + weights_plane(w, w.first_panel), plane);
+}
+
+void winograd_input(const Winograd& w, ptrdiff_t begin, ptrdiff_t end) {
+  const Geometry& g = w.geometry;
+  const ptrdiff_t plane = input_plane(w);
+  for (ptrdiff_t t = begin; t < end; ++t) {
+    const Place place = place_of(w, t);
+    const float* image = w.input + place.image * g.height * g.width * w.channels;
+    float* to = w.tiles + (t - w.first) * w.channels;
+    for (ptrdiff_t c = 0; c < w.channels; c += kLanes) {
+      Floats d[kIn][kIn], rows[kIn][kIn];
+      load_tile(w, image, place.top - g.pad_h, place.left - g.pad_w, c, d);
+      for (int i = 0; i < kIn; ++i) transform_input(d[i], rows[i]);
+      for (int j = 0; j < kIn; ++j) {
+        const Floats column[kIn] = {rows[0][j], rows[1][j], rows[2][j], rows[3][j], rows[4][j], rows[5][j]};
+        Floats v[kIn];
+        transform_input(column, v);
+        for (int i = 0; i < kIn; ++i) {
+          store_part(to + (i * kIn + j) * plane + c, v[i], w.channels - c);
+        }
+      }
+    }
+  }
+}
+
 size_t winograd_scratch(const Winograd& w) {
-  return product_scratch(product_of(w, kTiles)) +
-         static_cast<size_t>(kPoints * (input_plane(w) + output_plane(w))) * sizeof(float);
+  const ptrdiff_t weights = w.weights ? 0 : kPoints * weights_plane(w, kGroup);
+  return static_cast<size_t>(round_up(w.last - w.first, kTileRows)) * sizeof(float*) +
+         static_cast<size_t>(kPoints * output_plane(w) + weights) * sizeof(float);
 }
 
 bool winograd(const Winograd& w) {
-  float* in = static_cast<float*>(w.scratch);
-  float* out = in + kPoints * input_plane(w);
-  const ptrdiff_t panels = (w.outputs + kPanel - 1) / kPanel;
+  const ptrdiff_t count = w.last - w.first, padded = round_up(count, kTileRows);
+  const float** rows = static_cast<const float**>(w.scratch);
+  // The rows that the last tile of the product has too many are the last once more.
+  for (ptrdiff_t t = 0; t < padded; ++t) rows[t] = w.tiles + min_of(t, count - 1) * w.channels;
+  float* out = reinterpret_cast<float*>(rows + padded);
+  float* made = out + kPoints * output_plane(w);
+
+  Strip strip{};
+  strip.rows = rows;
+  strip.tile_step = kTileRows;
+  strip.count = count;
+  strip.taps = 1;
+  strip.channels = w.channels;
+  strip.weights_panel = (1 + w.channels) * kPanel;
+  strip.last = true;
+  strip.pitch = kGroup * kPanel;
   bool tame = true;
-  for (ptrdiff_t first = w.first; first < w.last; first += kTiles) {
-    const ptrdiff_t count = min_of(kTiles, w.last - first);
-    input_of_block(w, first, count, in);
-    Product p = product_of(w, count);
-    p.scratch = out + kPoints * output_plane(w);
+  for (ptrdiff_t panel = w.first_panel; panel < w.last_panel; panel += kGroup) {
+    const ptrdiff_t panels = min_of(kGroup, w.last_panel - panel);
+    const float* weights = w.weights ? w.weights + weights_plane(w, panel) : made;
+    const ptrdiff_t plane = weights_plane(w, w.weights ? (w.outputs + kPanel - 1) / kPanel : panels);
+    if (!w.weights) transform_panels(w, panel, panel + panels, made, plane);
     for (int point = 0; point < kPoints; ++point) {
-      p.input = in + point * input_plane(w);
-      p.packed = w.weights + point * panels * (1 + w.channels) * kPanel;
-      p.output = out + point * output_plane(w);
-      product(p);
+      strip.first_channel = point * input_plane(w);
+      // Whole panels, so that no tile has an edge.
+      for (ptrdiff_t column = 0; column < panels * kPanel; column += kStripColumns) {
+        strip.start = weights + point * plane + column / kPanel * strip.weights_panel + column % kPanel;
+        strip.weights = strip.start + kPanel;
+        strip.output = out + point * output_plane(w) + column;
+        strip.columns = min_of(kStripColumns, panels * kPanel - column);
+        multiply_strip(strip);
+      }
     }
-    with_activation(w.epilogue.activation, [&](auto which) {
-      constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
-      tame &= output_of_block<chosen>(w, first, count, out);
-    });
+    tame &= finish(w, panel * kPanel, min_of((panel + panels) * kPanel, w.outputs), out);
   }
   return tame;
 }

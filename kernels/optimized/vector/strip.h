@@ -1,0 +1,33 @@
+// The piece of a matrix product that product.cpp computes at once.
+#pragma once
+
+#include "routines.h"
+#include "simd.h"
+
+namespace penlight::optimized {
+namespace PENLIGHT_ISA {
+
+constexpr ptrdiff_t kStripColumns = kTileVectors * kLanes;
+
+// A block of rows, by the columns of one tile, for one block of k.
+struct Strip {
+  const float* const* rows;  // [tile][tap][row in tile], of the first tap of the block
+  ptrdiff_t tile_step;       // pointers from tile to tile
+  ptrdiff_t count;           // rows
+  ptrdiff_t taps;
+  ptrdiff_t first_channel, channels;
+  const float* weights;     // of the first tap and channel of the block
+  ptrdiff_t weights_tap;    // elements from tap to tap
+  ptrdiff_t weights_panel;  // elements from panel to panel, where a tile spans two
+  const float* start;       // biases, or null: the sums so far lie in the output
+  bool last;                // the sums are complete
+  float* output;
+  ptrdiff_t pitch, columns;  // columns: how many exist
+  Epilogue epilogue;
+};
+
+// Every row and column of it.
+void multiply_strip(const Strip& strip);
+
+}  // namespace PENLIGHT_ISA
+}  // namespace penlight::optimized
