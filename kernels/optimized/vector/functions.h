@@ -1,9 +1,9 @@
 // Elementary functions, a vector at a time.
 //
 // exp: 2^n * p(r) with |r| <= ln2/2 and a polynomial of degree 6 (Cephes' method);
-// at most 2 ulp. tanh: Cephes' tanhf. erf: its Maclaurin series near zero, 1 - erfc
-// beyond, with the fit of Numerical Recipes (Press et al., 6.2). NaN stays NaN,
-// results reach 0 and infinity where the C library's do.
+// at most 2 ulp. tanh: Cephes' tanhf. erf: x times a quotient of polynomials in x^2,
+// fitted for the least relative error up to where the result is 1; at most 6 ulp.
+// NaN stays NaN, results reach 0 and infinity where the C library's do.
 #pragma once
 
 #include "simd.h"
@@ -12,11 +12,8 @@ namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
 PENLIGHT_INLINE Floats exp_of(Floats x) {
-  // Beyond these the result is 0 or infinity; a NaN fails both comparisons and stays.
-  const Floats high = splat(88.7228393f), low = splat(-103.972084f);
-  const Ints too_big = x > high, too_small = x < low;
-  const Ints is_nan = x != x;
-  const Floats kept = select(is_nan, splat(0.0f), at_least(at_most(x, high), low));
+  // Beyond these the result is 0 or infinity by its exponent. A NaN is neither.
+  const Floats kept = at_least(at_most(x, splat(90.0f)), splat(-105.0f));
   // n = round(x / ln2), by adding and taking away 1.5 * 2^23.
   const Floats magic = splat(12582912.0f);
   const Floats shifted = kept * splat(1.44269504f) + magic;
@@ -35,19 +32,11 @@ PENLIGHT_INLINE Floats exp_of(Floats x) {
   const Ints half = exponent >> 1;
   const Floats first = (Floats)((half + splat_int(127)) << 23);
   const Floats second = (Floats)((exponent - half + splat_int(127)) << 23);
-  Floats result = p * first * second;
-  result = select(too_small, splat(0.0f), result);
-  result = select(too_big, splat(__builtin_inff()), result);
-  return select(is_nan, x, result);
+  return p * first * second;
 }
 
-PENLIGHT_INLINE Floats sigmoid_of(Floats x) {
-  // exp of a negative number never overflows; the other half follows by symmetry.
-  const Ints negative = x < splat(0.0f);
-  const Floats e = exp_of(select(negative, x, -x));
-  const Floats y = splat(1.0f) / (splat(1.0f) + e);
-  return select(negative, e * y, y);
-}
+// As ATen has it: 0 where exp(-x) is infinite.
+PENLIGHT_INLINE Floats sigmoid_of(Floats x) { return splat(1.0f) / (splat(1.0f) + exp_of(-x)); }
 
 PENLIGHT_INLINE Floats tanh_of(Floats x) {
   // Near zero the quotient would lose digits: a polynomial there (Cephes' tanhf).
@@ -67,35 +56,22 @@ PENLIGHT_INLINE Floats tanh_of(Floats x) {
 }
 
 PENLIGHT_INLINE Floats erf_of(Floats x) {
-  const Floats magnitude = (Floats)((Ints)x & splat_int(0x7fffffff));
-  const Floats z = x * x;
-  // |x| < 0.875: x * p(x^2), the Maclaurin series, whose next term is below 2^-26.
-  Floats p = splat(1.64621144e-6f);
-  p = p * z + splat(-1.49256504e-5f);
-  p = p * z + splat(1.20553330e-4f);
-  p = p * z + splat(-8.54832700e-4f);
-  p = p * z + splat(5.22397762e-3f);
-  p = p * z + splat(-2.68661707e-2f);
-  p = p * z + splat(1.12837917e-1f);
-  p = p * z + splat(-3.76126389e-1f);
-  p = p * z + splat(1.12837917f);
-  const Floats small = p * x;
-  // Beyond: 1 - erfc, by Numerical Recipes' erfcc (Chebyshev fit, error 1.2e-7).
-  const Floats t = splat(1.0f) / (splat(1.0f) + splat(0.5f) * magnitude);
-  Floats q = splat(0.17087277f);
-  q = q * t + splat(-0.82215223f);
-  q = q * t + splat(1.48851587f);
-  q = q * t + splat(-1.13520398f);
-  q = q * t + splat(0.27886807f);
-  q = q * t + splat(-0.18628806f);
-  q = q * t + splat(0.09678418f);
-  q = q * t + splat(0.37409196f);
-  q = q * t + splat(1.00002368f);
-  q = q * t + splat(-1.26551223f);
-  const Floats large = splat(1.0f) - t * exp_of(q - z);
-  const Floats signed_large = (Floats)((Ints)large | ((Ints)x & splat_int(INT32_MIN)));
-  const Floats result = select(magnitude < splat(0.875f), small, signed_large);
-  return select(x != x, x, result);
+  const Floats kept = at_least(at_most(x, splat(3.92f)), splat(-3.92f));
+  const Floats z = kept * kept;
+  Floats p = splat(-1.28007303e-8f);
+  p = p * z + splat(4.60941556e-6f);
+  p = p * z + splat(3.76765674e-4f);
+  p = p * z + splat(3.83863831e-3f);
+  p = p * z + splat(5.42441271e-2f);
+  p = p * z + splat(1.85135186e-1f);
+  p = p * z + splat(1.12837923f);
+  Floats q = splat(6.24008971e-5f);
+  q = q * z + splat(1.30153716e-3f);
+  q = q * z + splat(1.54301031e-2f);
+  q = q * z + splat(1.13873854e-1f);
+  q = q * z + splat(4.97405201e-1f);
+  q = q * z + splat(1.0f);
+  return kept * p / q;
 }
 
 }  // namespace PENLIGHT_ISA

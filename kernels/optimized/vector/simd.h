@@ -103,9 +103,7 @@ PENLIGHT_INLINE void store_part(float* to, Floats value, ptrdiff_t left) {
 }
 
 // Lane by lane where `mask` is set (all bits), from `yes`, else from `no`.
-PENLIGHT_INLINE Floats select(Ints mask, Floats yes, Floats no) {
-  return (Floats)(((Ints)yes & mask) | ((Ints)no & ~mask));
-}
+PENLIGHT_INLINE Floats select(Ints mask, Floats yes, Floats no) { return mask ? yes : no; }
 
 PENLIGHT_INLINE float sum_lanes(Floats value) {
   float lanes[kLanes];
@@ -126,8 +124,8 @@ PENLIGHT_INLINE float max_lanes(Floats value) {
 }
 
 // A NaN in `x` comes out, as clamp and relu of PyTorch have it.
-PENLIGHT_INLINE Floats at_least(Floats x, Floats low) { return select(x < low, low, x); }
-PENLIGHT_INLINE Floats at_most(Floats x, Floats high) { return select(x > high, high, x); }
+PENLIGHT_INLINE Floats at_least(Floats x, Floats low) { return low > x ? low : x; }
+PENLIGHT_INLINE Floats at_most(Floats x, Floats high) { return high < x ? high : x; }
 
 // Index<0>(), Index<1>(), ... unrolled: arrays indexed by these stay in registers.
 template <int value>
