@@ -152,6 +152,34 @@ struct Attention {
   void* scratch;  // attention_scratch() bytes, aligned for pointers
 };
 
+// Rows [first_row, last_row) of `count` elements: (x - mean) / sqrt(variance + eps) * weight + bias.
+struct NormRows {
+  const float* input;
+  const float* weight;  // may be null, as may all below but `output`
+  const float* bias;
+  float* output;
+  float* means;  // of each row
+  float* rstds;
+  ptrdiff_t count, first_row, last_row;
+  double eps;
+  bool centered;  // false: the mean is taken as zero
+};
+
+struct SoftmaxRows {
+  const float* input;
+  float* output;
+  ptrdiff_t count, first_row, last_row;
+  bool logarithm;
+};
+
+// An activation without bounds, of elements [first, last).
+struct Activate {
+  const float* input;
+  float* output;
+  ptrdiff_t first, last;
+  Activation activation;
+};
+
 // The geometry and pitches of `rows` rows of a matrix, `pitch` elements apart, times panels
 // for `outputs` columns. Pointers, and what finishes the sums, are the caller's.
 __attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows, ptrdiff_t depth,
@@ -180,6 +208,9 @@ struct Routines {
   void (*max_pool)(const MaxPool&);
   void (*pack_matrix)(const PackMatrix&);
   void (*few_rows)(const FewRows&);
+  void (*norm_rows)(const NormRows&);
+  void (*softmax_rows)(const SoftmaxRows&);
+  void (*activate)(const Activate&);
   ptrdiff_t (*winograd_tiles)(const Winograd&);
   size_t (*winograd_weights_size)(const Winograd&, ptrdiff_t panels);
   size_t (*winograd_tiles_size)(const Winograd&);

@@ -13,6 +13,9 @@ void attention(const Attention& attention);
 void max_pool(const MaxPool& pool);
 void pack_matrix(const PackMatrix& matrix);
 void few_rows(const FewRows& product);
+void norm_rows(const NormRows& rows);
+void softmax_rows(const SoftmaxRows& rows);
+void activate(const Activate& elements);
 ptrdiff_t winograd_tiles(const Winograd& convolution);
 size_t winograd_weights_size(const Winograd& convolution, ptrdiff_t panels);
 size_t winograd_tiles_size(const Winograd& convolution);
@@ -41,6 +44,11 @@ bool winograd(const Winograd& convolution);
 #define pack_matrix nullptr
 #define few_rows nullptr
 #endif
+#if defined(PENLIGHT_WITHOUT_ROWS)
+#define norm_rows nullptr
+#define softmax_rows nullptr
+#define activate nullptr
+#endif
 #if defined(PENLIGHT_WITHOUT_WINOGRAD)
 #define winograd_tiles nullptr
 #define winograd_weights_size nullptr
@@ -65,6 +73,9 @@ const Routines routines = {
     max_pool,
     pack_matrix,
     few_rows,
+    norm_rows,
+    softmax_rows,
+    activate,
     winograd_tiles,
     winograd_weights_size,
     winograd_tiles_size,

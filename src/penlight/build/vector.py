@@ -16,6 +16,7 @@ _CALLERS = {
     "attention": {"attention"},
     "matrix": {"matmul"},
     "pool": {"pool"},
+    "rows": {"rows"},
     "winograd": {"convolution"},
 }
 # Routines that another of the library stands in for.

@@ -1,0 +1,119 @@
+// What is done to each row of a matrix: normalisation, softmax, functions of one number.
+#include "epilogue.h"
+
+namespace penlight::optimized {
+namespace PENLIGHT_ISA {
+
+namespace {
+
+// Elements that are summed in float32, in as many sums as a vector has lanes; the sums of
+// longer rows' pieces are added in double.
+constexpr ptrdiff_t kPiece = 1024;
+
+// Sum of term(x) over a row. `term` of the lanes past the end is not counted.
+template <class Term>
+PENLIGHT_INLINE double sum_of(const float* x, ptrdiff_t count, Term&& term) {
+  double total = 0;
+  for (ptrdiff_t begin = 0; begin < count; begin += kPiece) {
+    const ptrdiff_t end = min_of(begin + kPiece, count);
+    Floats sums[4] = {};
+    ptrdiff_t i = begin;
+    for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
+      repeat<4>([&](auto u) __attribute__((always_inline)) { sums[u] += term(load(x + i + u * kLanes)); });
+    }
+    for (; i + kLanes <= end; i += kLanes) sums[0] += term(load(x + i));
+    if (i < end) {
+      float lanes[kLanes] = {};
+      store_some(lanes, term(load_some(x + i, end - i)), end - i);
+      sums[1] += load(lanes);
+    }
+    total += static_cast<double>(sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3])));
+  }
+  return total;
+}
+
+// The mean of a row whose sum of float32 is too large for one.
+double mean_in_double(const float* x, ptrdiff_t count) {
+  double total = 0;
+  for (ptrdiff_t i = 0; i < count; ++i) total += static_cast<double>(x[i]);
+  return total / static_cast<double>(count);
+}
+
+void finish_row(const NormRows& p, const float* x, float* out, float mean, float rstd) {
+  const Floats means = splat(mean), factors = splat(rstd);
+  for (ptrdiff_t i = 0; i < p.count; i += kLanes) {
+    const ptrdiff_t left = p.count - i;
+    Floats value = (load_part(x + i, left) - means) * factors;
+    if (p.weight) value *= load_part(p.weight + i, left);
+    if (p.bias) value += load_part(p.bias + i, left);
+    store_part(out + i, value, left);
+  }
+}
+
+}  // namespace
+
+void norm_rows(const NormRows& p) {
+  for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
+    const float* x = p.input + r * p.count;
+    const double count = static_cast<double>(p.count);
+    float mean = 0.0f;
+    if (p.centered) {
+      double exact = sum_of(x, p.count, [](Floats v) __attribute__((always_inline)) { return v; }) / count;
+      if (exact - exact != 0.0) exact = mean_in_double(x, p.count);
+      mean = static_cast<float>(exact);
+    }
+    const Floats means = splat(mean);
+    const auto square = [&](Floats v) __attribute__((always_inline)) { return (v - means) * (v - means); };
+    const double variance = sum_of(x, p.count, square) / count;
+    const float rstd = static_cast<float>(1.0 / __builtin_sqrt(variance + p.eps));
+    finish_row(p, x, p.output + r * p.count, mean, rstd);
+    if (p.means) p.means[r] = mean;
+    if (p.rstds) p.rstds[r] = rstd;
+  }
+}
+
+void softmax_rows(const SoftmaxRows& p) {
+  for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
+    const float* x = p.input + r * p.count;
+    float* out = p.output + r * p.count;
+    Floats most = splat(-__builtin_inff());
+    ptrdiff_t i = 0;
+    for (; i + kLanes <= p.count; i += kLanes) most = at_least(load(x + i), most);
+    float largest = max_lanes(most);
+    for (; i < p.count; ++i) largest = x[i] > largest ? x[i] : largest;
+    const Floats shift = splat(largest);
+    if (p.logarithm) {
+      const auto term = [&](Floats v) __attribute__((always_inline)) { return exp_of(v - shift); };
+      const Floats sum = splat(static_cast<float>(__builtin_log(sum_of(x, p.count, term))));
+      for (i = 0; i < p.count; i += kLanes) {
+        const ptrdiff_t left = p.count - i;
+        store_part(out + i, load_part(x + i, left) - shift - sum, left);
+      }
+      continue;
+    }
+    for (i = 0; i < p.count; i += kLanes) {
+      const ptrdiff_t left = p.count - i;
+      store_part(out + i, exp_of(load_part(x + i, left) - shift), left);
+    }
+    const auto same = [](Floats v) __attribute__((always_inline)) { return v; };
+    const Floats factor = splat(static_cast<float>(1.0 / sum_of(out, p.count, same)));
+    for (i = 0; i < p.count; i += kLanes) {
+      const ptrdiff_t left = p.count - i;
+      store_part(out + i, load_part(out + i, left) * factor, left);
+    }
+  }
+}
+
+void activate(const Activate& p) {
+  const Bounds none = {};
+  with_activation(p.activation, [&](auto which) {
+    constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
+    for (ptrdiff_t i = p.first; i < p.last; i += kLanes) {
+      const ptrdiff_t left = p.last - i;
+      store_part(p.output + i, activated<chosen>(load_part(p.input + i, left), none), left);
+    }
+  });
+}
+
+}  // namespace PENLIGHT_ISA
+}  // namespace penlight::optimized

@@ -1,0 +1,125 @@
+"""Normalisation, softmax and activations of the optimized library, with every instruction set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from run_op import overload_of, run_op
+from torch.nn import functional
+
+from penlight.dialects.penlight_ops import twins
+from penlight.errors import NotSupported
+from penlight.kernels.table import default_table
+from penlight.runtime.isa import INSTRUCTION_SETS, instruction_set, select_instruction_set
+
+assert twins(default_table(), ("optimized", "portable"))  # makes penlight::rms_norm known to torch
+
+KERNELS = (
+    "aten::native_layer_norm.out",
+    "penlight::rms_norm.out",
+    "aten::_softmax.out",
+    "aten::_log_softmax.out",
+    "aten::sigmoid.out",
+    "aten::tanh.out",
+    "aten::silu.out",
+    "aten::gelu.out",
+)
+# Rows of every length that a vector may be left with, of several pieces, and of one element.
+COUNTS = (*range(1, 20), 31, 64, 1024, 1025, 5000)
+WILD = torch.tensor([0.0, -0.0, 1e-45, -1e-40, 87.0, 89.0, -88.0, -104.0, 3e38, -3e38, torch.inf, -torch.inf])
+
+
+@pytest.fixture(params=INSTRUCTION_SETS, autouse=True)
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    best = instruction_set()
+    try:
+        select_instruction_set(request.param)
+    except NotSupported:
+        pytest.skip(f"this processor has no {request.param}")
+    yield request.param
+    select_instruction_set(best)
+
+
+def run(name: str, args: list[Any], like: Any, **kwargs: Any) -> list[torch.Tensor]:
+    return run_op(overload_of(name), args, kwargs, like, "optimized")
+
+
+def close(got: torch.Tensor, want: torch.Tensor, rtol: float = 2e-6, atol: float = 1e-6) -> None:
+    torch.testing.assert_close(got.double(), want.double(), rtol=rtol, atol=atol, equal_nan=True)
+
+
+@pytest.mark.parametrize("shift", [0.0, 300.0])
+@pytest.mark.parametrize("count", COUNTS)
+def test_layer_norm(count: int, shift: float) -> None:
+    x = torch.randn(2, 3, count) + shift
+    for weight, bias in ((None, None), (torch.randn(count), None), (torch.randn(count), torch.randn(count))):
+        exact = [None if part is None else part.double() for part in (weight, bias)]
+        want = torch.ops.aten.native_layer_norm(x.double(), [count], *exact, 1e-5)
+        like = tuple(part.float() for part in want)
+        got = run("aten::native_layer_norm", [x, [count], weight, bias, 1e-5], like)
+        for mine, theirs in zip(got, want, strict=True):
+            close(mine, theirs, rtol=1e-4 if shift else 1e-5, atol=1e-2 if shift else 1e-5)
+
+
+def test_layer_norm_of_what_is_large_or_not_a_number() -> None:
+    x = torch.randn(5, 40)
+    x[1, 3], x[2, 39], x[3] = torch.nan, torch.inf, 3e38
+    got = run(
+        "aten::native_layer_norm",
+        [x, [40], None, None, 1e-5],
+        torch.native_layer_norm(x, [40], None, None, 1e-5),
+    )
+    want = torch.native_layer_norm(x.double(), [40], None, None, 1e-5)
+    assert got[0][1:3].isnan().all() and got[1][3].item() == pytest.approx(3e38, rel=1e-6)
+    close(got[0][[0, 4]], want[0][[0, 4]], atol=1e-5)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_rms_norm(count: int) -> None:
+    x, weight = torch.randn(4, count), torch.randn(count)
+    for scale, eps in ((None, None), (weight, 1e-5)):
+        want = functional.rms_norm(
+            x.double(), [count], None if scale is None else scale.double(), eps or 1.1920928955078125e-7
+        )
+        close(run("penlight::rms_norm", [x, [count], scale, eps], want.float())[0], want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
+def test_softmax(name: str, count: int) -> None:
+    op = getattr(torch.ops.aten, name)
+    x = torch.randn(3, 2, count) * 20
+    want = op(x.double(), -1, False)
+    close(run(f"aten::{name}", [x, 2, False], want.float())[0], want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
+def test_softmax_of_what_is_not_finite(name: str) -> None:
+    x = torch.randn(5, 21)
+    x[0, 20], x[1, 2], x[2] = torch.nan, torch.inf, -torch.inf
+    x[3, 1:], x[4] = -torch.inf, 3e38
+    want = getattr(torch.ops.aten, name)(x, 1, False)
+    close(run(f"aten::{name}", [x, 1, False], want)[0], want, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name, kwargs",
+    [("sigmoid", {}), ("tanh", {}), ("silu", {}), ("gelu", {}), ("gelu", {"approximate": "tanh"})],
+)
+def test_activations(name: str, kwargs: dict[str, str]) -> None:
+    op = getattr(torch.ops.aten, name)
+    for x in (torch.randn(3, 7, 11) * 4, torch.tensor(0.3), torch.empty(0, 4), torch.linspace(-20, 20, 5000)):
+        want = op(x.double(), **kwargs)
+        close(run(f"aten::{name}", [x], want.float(), **kwargs)[0], want)
+    x = torch.cat([WILD, torch.tensor([torch.nan])])
+    close(run(f"aten::{name}", [x], op(x, **kwargs), **kwargs)[0], op(x, **kwargs))
+
+
+def test_small_arguments_keep_their_digits() -> None:
+    x = torch.logspace(-38, 0, 2000)
+    for name in ("tanh", "gelu", "silu"):
+        want = getattr(torch.ops.aten, name)(x.double())
+        close(run(f"aten::{name}", [x], want.float())[0], want, atol=1e-45)
