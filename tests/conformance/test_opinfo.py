@@ -1,7 +1,7 @@
 """PyTorch's own operator samples, run as programs: what its calls come to, operator by operator.
 
-They take hours, so `make test-all` alone runs them: the first samples of every OpInfo by dtype, then all of
-them, one test an OpInfo. tests/conformance/report.py counts them.
+`make test` runs the first sample of every OpInfo with three dtypes; `make test-all` runs all of them, one
+test an OpInfo. tests/conformance/report.py counts them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,18 @@ def failures(calls: Iterable[Recorded]) -> list[str]:
     return [f"{call.id}: {found.why}" for call, found in outcomes if found.result == Result.FAILED]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).removeprefix("torch."))
+FAST = (torch.float32, torch.float16, torch.int64)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        pytest.param(
+            dtype, id=str(dtype).removeprefix("torch."), marks=[] if dtype in FAST else pytest.mark.slow
+        )
+        for dtype in DTYPES
+    ],
+)
 def test_first_samples(dtype: torch.dtype) -> None:
     """Of every operator and dtype of its arguments, the first call that any sample comes to."""
     seen: set[tuple[object, ...]] = set()
