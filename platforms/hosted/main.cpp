@@ -263,6 +263,7 @@ Status run(const uint8_t* data, size_t size, const Options& options, Message& me
   Method method;
   if (status = method.load(program, name, memory, &message); status != Status::Ok) return status;
   if (status = set_inputs(method, meta, options, message); status != Status::Ok) return status;
+  if (status = method.check_inputs(&message); status != Status::Ok) return status;
   double fastest = 1e300;
   for (long i = 0; i < options.runs; ++i) {
     const double start = seconds();

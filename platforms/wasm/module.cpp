@@ -137,6 +137,7 @@ Status run() {
     }
     if (status != Status::Ok) return status;
   }
+  if (const Status status = session->method.check_inputs(&message); status != Status::Ok) return status;
   return session->method.execute(&message);
 }
 

@@ -30,6 +30,7 @@ Method::Method()
       state_count_(0),
       plan_(0),
       ran_(false),
+      limits_known_(false),
       context_({}, nullptr) {}
 
 Method::~Method() {

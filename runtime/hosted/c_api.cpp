@@ -286,6 +286,7 @@ pl_status pl_run(pl_call* call) {
     }
     status = method.set_input(i, value, &message);
   }
+  if (status == Status::Ok) status = method.check_inputs(&message);
   if (status == Status::Ok) status = method.execute(&message, call->max_jumps);
   for (size_t i = 0; i < method.output_count() && status == Status::Ok; ++i) {
     Value value;

@@ -413,6 +413,7 @@ Outputs Module::run(const char* name, const Argument* arguments, size_t count, u
       status = method.set_input(i, given.value, &message_);
     }
   }
+  if (status == Status::Ok) status = method.check_inputs(&message_);
   if (status == Status::Ok) status = method.execute(&message_, max_jumps);
   for (size_t i = 0; i < method.output_count() && status == Status::Ok; ++i) {
     status = method.output(i, loaded->outputs[i], &message_);

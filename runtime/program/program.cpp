@@ -121,15 +121,17 @@ bool Program::segment(uint32_t index, uint64_t* offset, uint64_t* size) const {
   return true;
 }
 
-Status Program::named_data(const char* key, ArrayRef<uint8_t>& bytes) const {
+Status Program::named_data(const char* key, const char* rest, ArrayRef<uint8_t>& bytes) const {
   if (!data_) return Status::InvalidState;
+  const size_t length = strlen(key);
   Reader reader(data_, size_);
   const Table root = reader.root();
   const Vector entries = root.vector(schema::program::kNamedData, 4);
   for (size_t i = 0; i < entries.count; ++i) {
     const Table entry = root.element(entries, i);
     const char* name = entry.string(schema::named::kKey);
-    if (!name || strcmp(name, key) != 0) continue;
+    if (!name || strlen(name) < length || memcmp(name, key, length) != 0) continue;
+    if (strcmp(name + length, rest) != 0) continue;
     uint64_t offset, size;
     if (!segment(entry.u32(schema::named::kSegment), &offset, &size) || size > SIZE_MAX)
       return Status::InvalidProgram;

@@ -53,7 +53,7 @@ def test_static_arguments_are_checked() -> None:
     args = (X, 2, 0.5, True, "times", None)
     model = run(Options(), args)
     compare(model(*args), Options()(*args))
-    others = [(1, 3, "input 1 was fixed"), (2, 0.25, "input 2 was fixed"), (3, False, "input 3 was fixed"),
+    others = [(1, 3, "input n was fixed"), (2, 0.25, "input f was fixed"), (3, False, "input flag was fixed"),
               (4, "over", "input mode should be 'times', which the program was compiled for"),
               (5, X, "input none should be None")]  # fmt: skip
     for place, other, message in others:
@@ -172,3 +172,38 @@ def test_derived_sizes_are_checked() -> None:
     compare(model(torch.ones(1, 2, 10, 4)), torch.ones(1, 2, 5, 2))
     with pytest.raises(InvalidInput, match="has size 7 in dimension 2, a multiple of 2 is needed"):
         model(torch.ones(1, 2, 7, 4))
+
+
+class Sum(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor, n: int) -> torch.Tensor:
+        return x + y[: x.shape[0]] * n
+
+
+def test_inputs_that_share_a_dimension() -> None:
+    rows = Dim("rows", min=1, max=8)
+    shapes = ({0: rows}, {0: 2 * rows + 1}, None)
+    model = run(Sum(), (torch.randn(3, 2), torch.randn(7, 2), 4), dynamic_shapes=shapes)
+    x, y = torch.randn(5, 2), torch.randn(11, 2)
+    compare(model(x, y, 4), x + y[:5] * 4)
+    wanted = "input y has size 9 in dimension 0, 11 is needed: input x has 5 in dimension 0"
+    with pytest.raises(InvalidInput, match=wanted):
+        model(x, y[:9], 4)
+    with pytest.raises(
+        InvalidInput, match="input y has size 10 in dimension 0, a multiple of 2 plus 1 is needed"
+    ):
+        model(x, y[:10], 4)
+    compare(model(x[:1], y[:3], 4), x[:1] + y[:1] * 4)
+
+
+def test_two_dimensions_that_are_one() -> None:
+    model = run(Square(), (torch.randn(3, 3),), dynamic_shapes=({0: Dim.AUTO(max=6), 1: Dim.AUTO(max=6)},))
+    compare(model(torch.ones(5, 5)), torch.full((5, 5), 2.0))
+    with pytest.raises(
+        InvalidInput, match="input x has size 4 in dimension 1, 5 is needed: input x has 5 in dim"
+    ):
+        model(torch.ones(5, 4))
+
+
+class Square(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + x.t()

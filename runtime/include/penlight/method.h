@@ -76,6 +76,10 @@ class Method {
   Status set_input(size_t index, const InputTensor& tensor, Message* message);
   // Int, Bool, Double or None.
   Status set_input(size_t index, const Value& value, Message* message);
+  // Whether the inputs set last go together: a size may be within its bound and yet less than the
+  // model was traced for, no multiple of what it needs, or unlike that of another input. For
+  // callers that do not choose the sizes themselves, before execute(); Module calls it.
+  Status check_inputs(Message* message);
   // Where an output without planned memory is to be written; `size` in bytes.
   Status set_output_data(size_t index, void* data, size_t size, Message* message);
 
@@ -126,6 +130,8 @@ class Method {
   size_t value_count_, input_count_, output_count_, instruction_count_, delegate_count_, state_count_;
   uint32_t plan_;
   bool ran_;
+  bool limits_known_;
+  ArrayRef<uint8_t> limits_;  // for check_inputs()
   KernelContext context_;
 };
 

@@ -88,7 +88,9 @@ class Program {
   Status method_meta(const char* name, MethodMeta& meta, Message* message) const;
 
   // Bytes kept in the file under a name. NotFound when there is none.
-  Status named_data(const char* key, ArrayRef<uint8_t>& bytes) const;
+  Status named_data(const char* key, ArrayRef<uint8_t>& bytes) const { return named_data(key, "", bytes); }
+  // Of a name in two parts, one after the other.
+  Status named_data(const char* key, const char* rest, ArrayRef<uint8_t>& bytes) const;
 
   // Bytes of the program part, without segments.
   size_t program_size() const { return size_; }

@@ -25,7 +25,7 @@ from penlight.program.program import Program
 from penlight.program.structs import Blob, Contents
 
 DEBUG_KEY = "penlight.debug"
-LIMITS_KEY = "penlight.limits"
+LIMITS_KEY = "penlight.limits:"  # and the name of a method
 
 
 def emit(
@@ -52,9 +52,9 @@ def emit(
     methods = [emitter.run() for emitter in emitters]
     methods += [_constant_method(name, value, constants) for name, value in program.constant_methods.items()]
     contents = Contents(methods, constants.blobs, initial.blobs, external=outside)
-    limits = {plan.name: plan.limits for plan in program.plans if plan.limits}
-    if limits:
-        contents.named_data[LIMITS_KEY] = Blob.of(json.dumps(limits, separators=(",", ":")).encode())
+    for plan in program.plans:
+        if plan.limits:
+            contents.named_data[LIMITS_KEY + plan.name] = Blob.of(b"".join(map(_limit_record, plan.limits)))
     if debug:
         contents.named_data[DEBUG_KEY] = Blob.of(
             debug_data(program, [emitter.sources for emitter in emitters])
@@ -231,6 +231,12 @@ class _MethodEmitter:
     def order_of(self, buffer: ir.Buffer) -> Sequence[int]:
         """The dim order in which a constant is stored: that of the tensor itself, not of a view of it."""
         return next(tensor.dim_order for tensor in buffer.tensors if tensor.name == buffer.key)
+
+
+def _limit_record(limit: ir.Limit) -> bytes:
+    """As runtime/exec/input_limits.cpp reads it."""
+    dim, like = (-1 if number is None else number for number in (limit.dim, limit.like))
+    return struct.pack("<7q", limit.input, dim, limit.least, limit.most, limit.factor, limit.offset, like)
 
 
 def number_struct(number: bool | int | float) -> structs.Value:

@@ -18,6 +18,7 @@ from penlight.dialects.user_operators import original
 from penlight.errors import NotSupported
 from penlight.flatten.arguments import bind, to_value
 from penlight.flatten.delegates import delegate_call
+from penlight.flatten.input_limits import input_limits
 from penlight.flatten.shapes import Bounds, dim_order_of, dtype_of, expression, strides_of
 from penlight.flatten.structure import structure_json
 from penlight.flatten.written import written_call
@@ -93,15 +94,14 @@ class MethodFlattener:
         inputs: list[Value] = []
         names: list[str] = []
         texts: dict[int, str] = {}
-        limits: dict[int, list[tuple[int, ...]]] = {}
+        examples: list[Any] = []
         by_name: dict[str, Value] = {}
         for spec, node in self.method.placeholders():
             if spec.kind is InputKind.USER:
                 value = self.user_input(node)
                 if isinstance(text := node.meta.get("val"), str):
                     texts[len(inputs)] = text
-                if found := self.input_limits(node.meta.get("val")):
-                    limits[len(inputs)] = found
+                examples.append(node.meta.get("val"))
                 inputs.append(value)
                 names.append(spec.name)
                 by_name[node.name] = by_name[spec.name] = value
@@ -117,7 +117,7 @@ class MethodFlattener:
             outputs=[],
             input_names=names,
             texts=texts,
-            limits=limits,
+            limits=input_limits(examples, self.bounds),
             in_structure=structure_json(self.method.in_spec),
             out_structure=structure_json(self.method.out_spec),
         )
@@ -150,20 +150,6 @@ class MethodFlattener:
         return (
             Number(example, written=True, name=node.name) if isinstance(example, bool | int | float) else None
         )
-
-    def input_limits(self, example: Any) -> list[tuple[int, ...]] | None:
-        """What the memory plan does not see: the least sizes for which the traced graph holds, and the like.
-
-        torch counts sizes of 0 and 1 as static, whether or not anything depends on it: a least of 2 says
-        nothing.
-        """
-        if isinstance(example, torch.SymInt):
-            found = self.bounds.range(example)
-            return None if found is None else [found]
-        if not isinstance(example, torch.Tensor):
-            return None
-        limits = [self.bounds.limits(size) for size in example.shape]
-        return list(limits) if any(least > 2 or factor > 1 for least, factor, _ in limits) else None
 
     def stored(self, key: str, kind: InputKind) -> TensorValue:
         """The constant or state tensor `key`; one value however often it is asked for."""

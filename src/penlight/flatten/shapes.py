@@ -57,22 +57,13 @@ class Bounds:
             )
         return bound
 
-    def limits(self, size: Any) -> tuple[int, int, int]:
-        """Least value of a size, and the factor and offset of one like 2*s + 1 (else 1 and 0)."""
+    def least(self, size: Any) -> int:
+        """The smallest value of a size; 0 where nothing is known."""
         expr = expression(size)
-        if isinstance(expr, int) or expr.is_Integer:
-            return 0, 1, 0
-        symbols = expr.free_symbols
-        least, factor, offset = 0, 1, 0
-        if all(symbol in self.ranges for symbol in symbols):
-            lower = bound_sympy(expr, self.ranges).lower
-            least = int(lower) if lower.is_finite and lower > 0 else 0
-        if len(symbols) == 1:
-            start = expr.subs(next(iter(symbols)), 0)
-            slope = sympy.expand((expr - start) / next(iter(symbols)))
-            if slope.is_Integer and start.is_Integer and slope > 1:
-                factor, offset = int(slope), int(start) % int(slope)
-        return least, factor, offset
+        if isinstance(expr, int) or not all(symbol in self.ranges for symbol in expr.free_symbols):
+            return 0
+        lower = bound_sympy(expr, self.ranges).lower
+        return int(lower) if lower.is_finite and lower > 0 else 0
 
     def range(self, number: Any) -> tuple[int, int] | None:
         """Of a number that is an input."""

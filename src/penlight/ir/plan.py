@@ -323,6 +323,19 @@ class Mutation:
 
 
 @dataclass
+class Limit:
+    """What one size of an input may be, or an input that is an int (`dim` is None)."""
+
+    input: int
+    dim: int | None
+    least: int
+    most: int
+    factor: int = 1  # the size is factor * symbol + offset
+    offset: int = 0
+    like: int | None = None  # position of an earlier limit with the same symbol
+
+
+@dataclass
 class Plan:
     """One method. `arenas[k]` is the size of the region with memory id k + 1, once planned.
 
@@ -334,9 +347,7 @@ class Plan:
     inputs: list[Value]
     outputs: list[Value]
     input_names: list[str]
-    # Inputs by position -> what a run may give: of a tensor (least, factor, offset) of each size, of an
-    # int its range.
-    limits: dict[int, list[tuple[int, ...]]] = field(default_factory=dict, kw_only=True)
+    limits: list[Limit] = field(default_factory=list, kw_only=True)
     texts: dict[int, str] = field(
         default_factory=dict, kw_only=True
     )  # inputs that are strings: null in the file

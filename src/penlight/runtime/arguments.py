@@ -7,7 +7,7 @@ call with arguments like the last ones only writes their addresses.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from ctypes import addressof, c_char
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,6 @@ class TensorArgument:
         "_shape",
         "_torch",
         "_torch_dtype",
-        "limits",
         "method",
         "plain",
         "spec",
@@ -66,7 +65,6 @@ class TensorArgument:
 
     def __init__(self, spec: TensorSpec, value: Value, method: LoadedMethod | None = None) -> None:
         self.spec, self.value, self.method = spec, value, method
-        self.limits: Sequence[Sequence[int]] = ()
         value.tag, value.dtype, value.dim = TENSOR, spec.dtype_number, len(spec.shape)
         self.plain = spec.dim_order is None
         # Arrays of types that numpy itself does not know cannot be asked for their buffer.
@@ -206,22 +204,6 @@ class TensorArgument:
                     _shape_text(array.shape),
                     "export with dynamic_shapes to run with several sizes",
                 )
-        if self.limits:
-            self._check_limits(array.shape)
-
-    def _check_limits(self, shape: tuple[int, ...]) -> None:
-        """Sizes for which the model was traced: a branch of Python on the size was taken then."""
-        for dim, (size, limit) in enumerate(zip(shape, self.limits, strict=False)):
-            least, factor, offset = (*limit, 0, 1, 0)[:3]
-            if size < least and least > 2:
-                raise self._error(
-                    f"is too small in dimension {dim}: {size}, at least {least} is needed", _shape_text(shape)
-                )
-            if factor > 1 and size % factor != offset % factor:
-                wanted = f"a multiple of {factor}" + (f" plus {offset}" if offset else "")
-                raise self._error(
-                    f"has size {size} in dimension {dim}, {wanted} is needed", _shape_text(shape)
-                )
 
     def _error(self, what: str, got: str, do: str | None = None) -> InvalidInput:
         if self.method is None:
@@ -234,11 +216,10 @@ class TensorArgument:
 class NumberArgument:
     """Writes one argument that is a number, or None."""
 
-    __slots__ = ("index", "limits", "method", "name", "tag", "value")
+    __slots__ = ("index", "method", "name", "tag", "value")
 
     def __init__(self, tag: int, value: Value, name: str, method: LoadedMethod, index: int) -> None:
         self.tag, self.value, self.name, self.method, self.index = tag, value, name, method, index
-        self.limits: Sequence[Sequence[int]] = ()
         value.tag = tag
 
     def set(self, given: Any) -> Any:
@@ -259,24 +240,12 @@ class NumberArgument:
             and not isinstance(given, bool)
             and -(2**63) <= given < 2**63
         ):
-            if self.limits:
-                self._check_limits(given)
             self.value.integer = given
         elif self.tag == DOUBLE and isinstance(given, (int, float)) and not isinstance(given, bool):
             self.value.real = given
         else:
             raise self._error(given)
         return None
-
-    def _check_limits(self, given: int) -> None:
-        least, most = (*self.limits[0], given, given)[:2]
-        if not least <= given <= most:
-            self.method.name_inputs()
-            raise InvalidInput(
-                f"input {self.name} is {given}, from {least} to {most} is possible",
-                where=f"method {self.method.name}",
-                do="compile with another range for it in dynamic_shapes",
-            )
 
     def _text(self) -> str | None:
         """The one string that can be given: what it was when the model was compiled."""

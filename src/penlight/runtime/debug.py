@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 KEY = "penlight.debug"
-LIMITS_KEY = "penlight.limits"
 
 
 class DebugInfo:
@@ -65,20 +64,6 @@ class DebugInfo:
         methods = self._root.get("methods")
         found = methods.get(name) if isinstance(methods, dict) else None
         return found if isinstance(found, dict) else {}
-
-
-def limits_of(text: bytes | None, method: str) -> dict[int, list[list[int]]]:
-    """What inputs may be besides their bounds, by position: see `Plan.limits`."""
-    import json
-
-    try:
-        found = json.loads(text or b"{}").get(method, {})
-        return {
-            int(index): [[int(number) for number in entry] for entry in entries]
-            for index, entries in found.items()
-        }
-    except (ValueError, TypeError, AttributeError):
-        return {}
 
 
 def _item(items: Any, index: Any) -> Any:

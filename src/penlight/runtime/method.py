@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -76,9 +77,6 @@ class LoadedMethod:
                 self._arguments.append(TensorArgument(spec, value, self))
             else:
                 self._arguments.append(NumberArgument(tags[index], value, names[index], self, index))
-        if limits := program.limits(name):
-            for index, argument in enumerate(self._arguments):
-                argument.limits = limits.get(index, ())
         self._count = len(self._arguments)
         self._setters = [argument.set for argument in self._arguments]
         # Positional leaves only: no containers to take apart.
@@ -250,7 +248,23 @@ class LoadedMethod:
         number = rest.partition(" ")[0].rstrip(",:")
         if found and number.isdigit() and (place := self._program.debug.place(self.name, int(number))):
             where = f"{place}; {where}"
-        raise library.failure(self._call.status, text, where)
+        raise library.failure(self._call.status, self._with_names(text), where)
+
+    def _with_names(self, text: str) -> str:
+        """A line of the runtime, which knows inputs by their numbers."""
+        if not text.startswith("input "):
+            return text
+        self.name_inputs()
+        names = [
+            argument.spec.name if isinstance(argument, TensorArgument) else argument.name
+            for argument in self._arguments
+        ]
+
+        def name(found: re.Match[str]) -> str:
+            number = int(found[1])
+            return f"input {names[number]}" if number < len(names) else found[0]
+
+        return re.sub(r"\binput (\d+)\b", name, text)
 
     def _read_outputs(self, leaves: Sequence[Any]) -> list[Any]:
         if self._call.changed or not self._views:

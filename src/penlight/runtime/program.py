@@ -13,7 +13,7 @@ import numpy as np
 from penlight.errors import InvalidInput, MethodNotFound, NoKernel
 
 from . import library
-from .debug import KEY, LIMITS_KEY, DebugInfo, limits_of
+from .debug import KEY, DebugInfo
 from .library import Value
 from .memory import view
 from .method import LoadedMethod
@@ -88,7 +88,6 @@ class LoadedProgram:
         self.program_size = int(self._library.pl_program_size(self._handle))
         self.state = State(self)
         self._debug: DebugInfo | None = None
-        self._limits: bytes | None = None
         self._default: LoadedMethod | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -153,12 +152,6 @@ class LoadedProgram:
             return None
         library.check_quietly(status, self._where)
         return ctypes.string_at(data.value or 0, size.value) if size.value else b""
-
-    def limits(self, method: str) -> dict[int, list[list[int]]]:
-        """What inputs may be besides their bounds, by position."""
-        if self._limits is None:
-            self._limits = self.named_data(LIMITS_KEY) or b""
-        return limits_of(self._limits, method) if self._limits else {}
 
     @property
     def debug(self) -> DebugInfo:
