@@ -20,6 +20,7 @@ from torch.export.graph_signature import (
 )
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from penlight.dialects.given import check_tensor
 from penlight.dialects.user_operators import functionalized_by_torch, return_written, take_over
@@ -41,6 +42,7 @@ def method_of(
     `tensor_name` chooses the key of a tensor from its qualified name, so that
     methods of one model share theirs.
     """
+    exported = _of_plain_tensors(exported)
     module = copy_module(exported.graph_module)
     _merge_aliases(exported, module.graph)
     try:
@@ -74,6 +76,31 @@ def _functionalized_by_torch(exported: ExportedProgram, reason: CannotFunctional
             do="write to the whole tensor, or to a part of it by an index; keep no buffers that are views "
             "of one another",
         ) from error
+
+
+def _of_plain_tensors(exported: ExportedProgram) -> ExportedProgram:
+    """Parameters that are made of several tensors, as quantized ones are, become these tensors.
+
+    torch re-traces the program, so that what such a class does for an operator is in the graph.
+    """
+    held = {**exported.state_dict, **exported.constants}
+    names = [name for name, value in held.items() if is_traceable_wrapper_subclass(value)]
+    if not names:
+        return exported
+    where = f"the tensor '{names[0]}' is a {type(held[names[0]]).__name__}, a tensor made of others"
+    try:
+        with torch.enable_grad(), functionalized_by_torch():
+            plain: ExportedProgram = exported.run_decompositions({})
+    except Exception as error:
+        raise NotSupported(
+            f"{where}, and the model cannot be traced with them",
+            got=f"{type(error).__name__}: {error}".split("\n")[0][:300],
+            do="store a plain tensor in its place",
+        ) from error
+    user_outputs = sum(spec.kind is TorchOutput.USER_OUTPUT for spec in plain.graph_signature.output_specs)
+    if user_outputs != plain.call_spec.out_spec.num_leaves:
+        raise NotSupported(f"{where}, and the model returns such a tensor", do="return plain tensors")
+    return plain
 
 
 def copy_module(module: GraphModule) -> GraphModule:

@@ -13,8 +13,11 @@ from typing import Any
 import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from penlight.errors import InvalidInput, NotSupported
+
+_PLAIN_DISPATCH = torch.Tensor.__torch_dispatch__
 
 
 def check_model(module: torch.nn.Module) -> None:
@@ -41,6 +44,11 @@ def check_tensor(name: str, tensor: torch.Tensor) -> None:
     if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
         raise InvalidInput(
             f"the tensor '{name}' has no shape yet", do="call the model once with an example, then compile it"
+        )
+    if not is_traceable_wrapper_subclass(tensor) and type(tensor).__torch_dispatch__ is not _PLAIN_DISPATCH:
+        raise NotSupported(
+            f"the tensor '{name}' is a {type(tensor).__name__}, whose values the compiler cannot reach",
+            do="give the class __tensor_flatten__ and __tensor_unflatten__, or store a plain tensor",
         )
     problem = _storage_problem(tensor)
     if problem is not None:
