@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penlight.errors import FileMissing, InvalidProgram, WriteFailed
+from penlight.errors import FileMissing, InvalidInput, InvalidProgram, WriteFailed
 from penlight.ir.dtypes import DType
 from penlight.program import Program, from_bytes, read, structs
 from penlight.program.schema import parse_schema, program_schema
@@ -272,6 +272,44 @@ def test_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(WriteFailed, match="No space left"):
         Program(contents).save(path)
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["model.pte"]
+
+
+@pytest.mark.parametrize("why", ["the program", "the weights", "the program's name", "the weights' name"])
+def test_failure_leaves_both_old_files(tmp_path: Path, why: str) -> None:
+    """A program and the weights beside it belong together: both are new, or neither."""
+    names = {"the program": "model.pte", "the weights": "model.ptd"}
+    reads = []
+
+    def full() -> memoryview:
+        reads.append(None)
+        if why == "the weights" and len(reads) == 1:  # to tell equal ones
+            return memoryview(bytes(16))
+        raise OSError(28, "No space left on device")
+
+    contents = sample()
+    blob = Blob(16, full) if why == "the weights" else Blob.of(bytes(16))
+    contents.external["w"] = StoredTensor(DType.float32, (4,), (0,), blob)
+    if why == "the program":
+        contents.constants[1] = Blob(24, full)
+    for name in names.values():
+        (tmp_path / name).write_bytes(b"old")
+    if why.endswith("name"):
+        taken = tmp_path / names[why.removesuffix("'s name").removesuffix("' name")]
+        taken.unlink()
+        taken.mkdir()
+    before = sorted(os.listdir(tmp_path))
+    with pytest.raises(WriteFailed, match="directory" if why.endswith("name") else "No space left"):
+        Program(contents).save(tmp_path / "model.pte")
+    assert sorted(os.listdir(tmp_path)) == before
+    assert all(path.is_dir() or path.read_bytes() == b"old" for path in tmp_path.iterdir())
+
+
+def test_program_named_like_its_weights(tmp_path: Path) -> None:
+    contents = sample()
+    contents.external["w"] = StoredTensor(DType.float32, (4,), (0,), Blob.of(bytes(16)))
+    with pytest.raises(InvalidInput, match=r"would both be .*model\.ptd"):
+        Program(contents).save(tmp_path / "model.ptd")
+    assert os.listdir(tmp_path) == []
 
 
 def test_read_names_the_file(tmp_path: Path) -> None:

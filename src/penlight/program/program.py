@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from penlight.errors import InvalidInput
 from penlight.program import reader, weights, writer
 from penlight.program.structs import Contents, Method
 
@@ -38,10 +39,17 @@ class Program:
         Raises:
             WriteFailed: the folder is missing or read-only, or the disk full; no partial file remains.
         """
+        target = Path(path)
+        layouts = {target: writer.plan_layout(self.contents)}
         if self.contents.external:
-            weights.save_weights(self.contents.external, Path(path).with_suffix(".ptd"))
-        writer.save(self.contents, path)
-        return Path(path)
+            beside = target.with_suffix(".ptd")
+            if beside == target:
+                raise InvalidInput(
+                    f"the program and its weights would both be {target}", do="name the program *.pte"
+                )
+            layouts[beside] = weights.plan_weights(self.contents.external)
+        writer.write_files(layouts)
+        return target
 
     def to_bytes(self) -> bytes:
         """The bytes of the .pte file, in memory."""

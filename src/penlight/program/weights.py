@@ -11,6 +11,7 @@ import os
 import struct
 from collections.abc import Mapping
 from math import prod
+from pathlib import Path
 from typing import Any
 
 from penlight.errors import InvalidProgram
@@ -19,7 +20,7 @@ from penlight.program.flatbuffer import decode, encode
 from penlight.program.reader import map_file
 from penlight.program.schema import program_schema
 from penlight.program.structs import Blob, StoredTensor, align_up
-from penlight.program.writer import SEGMENT_ALIGNMENT, Layout, Segments, chunks, write_file
+from penlight.program.writer import SEGMENT_ALIGNMENT, Layout, Segments, chunks, write_files
 
 IDENTIFIER = b"FT01"
 HEADER_MAGIC = b"FH01"
@@ -50,9 +51,9 @@ def weights_bytes(tensors: Mapping[str, StoredTensor]) -> bytes:
     return b"".join(chunks(plan_weights(tensors)))
 
 
-def save_weights(tensors: Mapping[str, StoredTensor], path: str | os.PathLike[str]) -> int:
-    """Write a .ptd file; return its size in bytes."""
-    return write_file(path, plan_weights(tensors))
+def save_weights(tensors: Mapping[str, StoredTensor], path: str | os.PathLike[str]) -> None:
+    """Write a .ptd file."""
+    write_files({Path(path): plan_weights(tensors)})
 
 
 def read_weights(path: str | os.PathLike[str]) -> dict[str, StoredTensor]:

@@ -9,10 +9,11 @@ same folder and renamed when it is complete.
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -137,32 +138,39 @@ def to_bytes(contents: Contents) -> bytes:
     return b"".join(chunks(plan_layout(contents)))
 
 
-def save(contents: Contents, path: str | os.PathLike[str]) -> int:
-    """Write the file and return its size in bytes."""
-    return write_file(path, plan_layout(contents))
+def write_files(layouts: Mapping[Path, Layout]) -> None:
+    """Write each file under a temporary name beside its own, then rename all: never half a file.
 
-
-def write_file(path: str | os.PathLike[str], layout: Layout) -> int:
-    """Write under a temporary name beside `path`, then rename: never half a file."""
-    target = Path(path)
-    temporary: str | None = None
+    Raises:
+        WriteFailed: nothing was changed, unless the very last step failed for a later file: what
+            can be known before it (a folder of that name, no right to write) is looked at first.
+    """
+    temporary: dict[Path, str] = {}
+    target = Path()
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-        with os.fdopen(handle, "wb") as file:
-            _write(file, layout)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
+        for target, layout in layouts.items():
+            handle, temporary[target] = tempfile.mkstemp(
+                dir=target.parent, prefix=f".{target.name}.", suffix=".part"
+            )
+            with os.fdopen(handle, "wb") as file:
+                _write(file, layout)
+            os.chmod(temporary[target], 0o666 & ~_umask())
+        for target in layouts:
+            if target.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        for target in layouts:
+            os.replace(temporary[target], target)
     except OSError as error:
         raise WriteFailed(
             f"cannot write {target}",
             got=f"{error.strerror or error}",
             do="check that the folder exists and may be written to, and that "
-            f"{layout.size / 1e6:.1f} MB are free there",
+            f"{sum(layout.size for layout in layouts.values()) / 1e6:.1f} MB are free there",
         ) from error
     finally:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
-    return layout.size
+        for name in temporary.values():
+            if os.path.exists(name):
+                os.unlink(name)
 
 
 def _write(file: BinaryIO, layout: Layout) -> None:
@@ -263,4 +271,4 @@ def _instruction(instruction: structs.Instruction) -> tuple[str, dict[str, Any]]
             return "FreeCall", {"value_index": value}
 
 
-__all__ = ["EMPTY", "Layout", "plan_layout", "save", "to_bytes", "write_file"]
+__all__ = ["EMPTY", "Layout", "plan_layout", "to_bytes", "write_files"]
