@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "exec/method_loader.h"
+#include "kernel/key.h"
 #include "program/schema.h"
 
 namespace penlight {

@@ -41,14 +41,15 @@ class MethodLoader {
   Status load_state();
 
   template <class T>
-  T* carve(size_t count);
+  T* carve(size_t count) {
+    return static_cast<T*>(carve(count, sizeof(T), alignof(T)));
+  }
   void* carve(size_t count, size_t size, size_t alignment);
   template <class... Args>
   Status fail(Status status, const char* format, Args... args) {
     return penlight::fail(message_, status, format, args...);
   }
   Status damaged(const char* what, size_t index);
-  const char* signature_problem(const char* letters, const Instruction& instruction, size_t* argument);
   bool constant_place(uint32_t table_field, uint32_t data_index, size_t bytes, uint64_t* offset);
 
   const Program& program_;
@@ -71,10 +72,6 @@ class MethodLoader {
 
 // "aten::add.out" from an Operator table; false when it does not fit.
 bool operator_name(const flatbuffer::Table& op, char* buffer, size_t size);
-
-// "v1/6;0,1|6;0,1": dtype and dim order of every tensor argument, in the order of
-// the schema and outputs included. Null when it does not fit `buffer`.
-const char* specialisation_key(Value** args, size_t count, char* buffer, size_t size);
 
 enum TensorFlag : uint8_t {
   kConstantTensor = 1,  // its bytes belong to the program

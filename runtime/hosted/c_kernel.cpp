@@ -2,7 +2,8 @@
 #include <string.h>
 
 #include "c_handles.h"
-#include "exec/method_loader.h"
+#include "kernel/key.h"
+#include "kernel/signature.h"
 
 using penlight::ArenaAllocator;
 using penlight::ArrayRef;
@@ -205,36 +206,6 @@ class SizingContext : public KernelContext {
   size_t missing_;
 };
 
-// Whether a value of `tag` can be given for a letter of a signature (boxing.h).
-bool fits(char letter, Tag tag) {
-  const bool optional = letter >= 'a' && letter <= 'z';
-  if (tag == Tag::None) return optional || letter == 'G';
-  switch (optional ? letter - 'a' + 'A' : letter) {
-    case 'T':
-    case 'O':
-      return tag == Tag::Tensor;
-    case 'L':
-      return tag == Tag::TensorList;
-    case 'Q':
-      return tag == Tag::OptionalTensorList;
-    case 'S':
-    case 'F':
-      return tag == Tag::Int || tag == Tag::Double || tag == Tag::Bool;
-    case 'B':
-      return tag == Tag::Bool || tag == Tag::Int;
-    case 'J':
-      return tag == Tag::IntList;
-    case 'D':
-      return tag == Tag::DoubleList;
-    case 'C':
-      return tag == Tag::BoolList;
-    case 'Z':
-      return tag == Tag::String;
-    default:
-      return tag == Tag::Int;
-  }
-}
-
 Status check(const Kernel& kernel, const pl_value* arguments, size_t count, Message& message) {
   const size_t wanted = strlen(kernel.signature);
   if (count != wanted) {
@@ -243,7 +214,7 @@ Status check(const Kernel& kernel, const pl_value* arguments, size_t count, Mess
   }
   for (size_t i = 0; i < count; ++i) {
     const Tag tag = static_cast<Tag>(arguments[i].tag);
-    if (fits(kernel.signature[i], tag)) continue;
+    if (penlight::signature_takes(kernel.signature[i], tag)) continue;
     const char letter[] = {kernel.signature[i], '\0'};
     message.set("{}: argument {} is a {}, its type in the signature is {}", kernel.name, i,
                 penlight::tag_name(tag), letter);
