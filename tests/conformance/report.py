@@ -2,6 +2,7 @@
 
     python tests/conformance/report.py                  every case; a while, on all processors
     python tests/conformance/report.py --samples 2      the first samples of PyTorch's only
+    python tests/conformance/report.py --only float16   samples of one dtype; counted, but not written down
     python tests/conformance/report.py --page           docs/ops.md anew, from the last results
 
 Results go to tests/conformance/results.json: [cases, passed] by operator and dtype of the first tensor.
@@ -100,15 +101,18 @@ def _count_rows(job: tuple[int, int]) -> tuple[Counts, list[str], dict[str, int]
     return counts, failed, {}
 
 
-def count(samples: int | None, jobs: int, tables: bool = True) -> tuple[Counts, list[str], dict[str, int]]:
-    """Run every case."""
+def count(
+    samples: int | None, jobs: int, tables: bool = True, only: list[str] | None = None
+) -> tuple[Counts, list[str], dict[str, int]]:
+    """Run every case, or the samples of the dtypes in `only`."""
     sys.path.insert(0, str(HERE))
-    from opinfo import all_groups
+    from opinfo import DTYPES, all_groups
 
     counts: Counts = {}
     failed: list[str] = []
     untaken: dict[str, int] = {}
-    groups = [(name, dtype, samples) for name, dtype in all_groups()]
+    dtypes = tuple(dtype for dtype in DTYPES if not only or str(dtype).removeprefix("torch.") in only)
+    groups = [(name, dtype, samples) for name, dtype in all_groups(dtypes)]
     with Pool(jobs) as pool:
         parts = 8 * jobs if tables else 0
         results = [pool.imap_unordered(_count_rows, [(i, parts) for i in range(parts)])]
@@ -189,6 +193,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Count the cases of every operator and dtype.")
     parser.add_argument("--samples", type=int, help="of each of PyTorch's lists of samples; all by default")
     parser.add_argument("--no-tables", action="store_true", help="PyTorch's samples alone")
+    parser.add_argument("--only", nargs="+", choices=SHOWN, help="dtypes of samples; writes no page")
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8))
     parser.add_argument("--page", action="store_true", help="write docs/ops.md from the last results")
     parser.add_argument("--failures", type=Path, help="also write what failed, and what is not taken")
@@ -197,15 +202,17 @@ def main(arguments: Iterable[str] | None = None) -> int:
         write_page()
         return 0
     start = time.time()
-    counts, failed, untaken = count(args.samples, args.jobs, not args.no_tables)
-    results = {
-        "samples": args.samples,
-        "tables": not args.no_tables,
-        "operators": {op: counts[op] for op in sorted(counts)},
-    }
-    text = json.dumps(results, separators=(",", ":")).replace('},"', '},\n"')
-    RESULTS.write_text(text + "\n", encoding="utf-8")
-    write_page()
+    counts, failed, untaken = count(args.samples, args.jobs, not args.no_tables, args.only)
+    if not args.only:
+        results = {
+            "samples": args.samples,
+            "tables": not args.no_tables,
+            "untaken": dict(sorted(untaken.items())),
+            "operators": {op: counts[op] for op in sorted(counts)},
+        }
+        text = json.dumps(results, separators=(",", ":")).replace('},"', '},\n"')
+        RESULTS.write_text(text + "\n", encoding="utf-8")
+        write_page()
     print("\n".join(summary(counts)))
     print(f"\n{len(failed)} failed, {sum(untaken.values())} of dtypes not taken; {time.time() - start:.0f} s")
     for line in sorted(failed)[:40]:
