@@ -234,4 +234,13 @@ Tensor& map_small(KernelContext& ctx, const F& functor, Tensor& out, const Tenso
 
 PENLIGHT_BY_DTYPES_END
 
+// What it is given: map(ctx, Convert{}, out, x) converts.
+struct Convert {
+  static constexpr bool kComplex = true;
+  template <class T>
+  T operator()(T x) const {
+    return x;
+  }
+};
+
 }  // namespace penlight

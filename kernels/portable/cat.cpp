@@ -1,4 +1,5 @@
 // Joining and taking apart: cat, stack, split, unbind, repeat, roll, flip.
+#include "kernels/common/elementwise.h"
 #include "kernels/common/reshape.h"
 
 namespace penlight::portable {
@@ -13,6 +14,16 @@ static View part_of(const View& whole, int d, dim_t start, dim_t length) {
 
 // A one-dimensional empty tensor may stand among tensors of any shape.
 static bool is_skipped(const Tensor& tensor) { return tensor.dim() == 1 && tensor.numel() == 0; }
+
+// Into the part of `out` that begins at `start` in dimension `d`, of another element type.
+static void convert_part(KernelContext& ctx, const Tensor& from, const Tensor& out, int d, dim_t start) {
+  TensorImpl part = *out.unsafeGetTensorImpl();
+  part.data = static_cast<char*>(part.data) + start * out.stride(d) * static_cast<dim_t>(out.element_size());
+  part.sizes = from.unsafeGetTensorImpl()->sizes;
+  part.numel = from.numel();
+  Tensor to(&part);
+  map<Domain::Real>(ctx, Convert{}, to, from);
+}
 
 static Tensor& join(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
   if (tensors.empty()) {
@@ -30,7 +41,10 @@ static Tensor& join(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor&
   if (!wrap_dim(ctx, dim, sizes.dim, d)) return out;
   dim_t length = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!check_same_dtype(ctx, tensors[i], out)) return out;
+    if (is_complex(tensors[i].scalar_type()) && !is_complex(out.scalar_type())) {
+      check_same_dtype(ctx, tensors[i], out);
+      return out;
+    }
     if (is_skipped(tensors[i])) continue;
     bool fits = tensors[i].dim() == sizes.dim;
     for (int k = 0; fits && k < sizes.dim; ++k) fits = k == d || tensors[i].size(k) == sizes.sizes[k];
@@ -47,7 +61,11 @@ static Tensor& join(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor&
   dim_t start = 0;
   for (const Tensor& tensor : tensors) {
     if (is_skipped(tensor)) continue;
-    move_view(out.element_size(), view_of(tensor), part_of(whole, d, start, tensor.size(d)));
+    if (tensor.scalar_type() == out.scalar_type()) {
+      move_view(out.element_size(), view_of(tensor), part_of(whole, d, start, tensor.size(d)));
+    } else {
+      convert_part(ctx, tensor, out, d, start);
+    }
     start += tensor.size(d);
   }
   return out;

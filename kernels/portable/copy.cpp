@@ -9,14 +9,6 @@ namespace penlight::portable {
 
 namespace {
 
-struct Same {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T x) const {
-    return x;
-  }
-};
-
 struct Second {
   static constexpr bool kComplex = true;
   template <class T>
@@ -27,7 +19,7 @@ struct Second {
 
 Tensor& copy_to(KernelContext& ctx, const Tensor& from, Tensor& out) {
   if (from.scalar_type() == out.scalar_type()) return move_to_out(ctx, view_of(from), out);
-  return map<Domain::Real>(ctx, Same{}, out, from);
+  return map<Domain::Real>(ctx, Convert{}, out, from);
 }
 
 }  // namespace

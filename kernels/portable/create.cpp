@@ -64,16 +64,23 @@ void fill_sequence(Tensor& out, F value) {
   }
 }
 
+int64_t whole(const Scalar& value) {
+  return value.isIntegral(true) ? value.to<int64_t>() : convert<int64_t>(value.to<double>());
+}
+
 Tensor& arange(KernelContext& ctx, const Scalar& start, const Scalar& end, const Scalar& step, Tensor& out) {
   const double first = start.to<double>(), last = end.to<double>(), by = step.to<double>();
   if (by == 0 || (last - first) / by < 0 || !(last - first < 9e15 && first - last < 9e15)) {
     ctx.fail(Status::InvalidArgument, "arange: the step must lead from start to end");
     return out;
   }
-  const bool integral = start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true);
+  // ATen counts in whole numbers for int64 alone: arange(0, 3.1) has 3 elements there and 4 of int32.
+  const bool integral = out.scalar_type() == ScalarType::Long ||
+                        (start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true));
   dim_t count = static_cast<dim_t>(math::ceil((last - first) / by));
   if (integral) {
-    const int64_t a = start.to<int64_t>(), b = end.to<int64_t>(), s = step.to<int64_t>();
+    const int64_t a = whole(start), b = whole(end), s = whole(step);
+    if (!check(ctx, s != 0, "arange: the step of whole numbers is 0")) return out;
     count = static_cast<dim_t>((b - a + s - (s > 0 ? 1 : -1)) / s);
   }
   const dim_t sizes[] = {count};
@@ -81,10 +88,7 @@ Tensor& arange(KernelContext& ctx, const Scalar& start, const Scalar& end, const
   if (is_floating(out.scalar_type())) {
     fill_sequence<double>(out, [=](dim_t i) { return first + by * static_cast<double>(i); });
   } else {
-    const uint64_t a = static_cast<uint64_t>(convert<int64_t>(start.to<double>()));
-    const uint64_t from = start.isIntegral(true) ? static_cast<uint64_t>(start.to<int64_t>()) : a;
-    const uint64_t s = step.isIntegral(true) ? static_cast<uint64_t>(step.to<int64_t>())
-                                             : static_cast<uint64_t>(convert<int64_t>(by));
+    const uint64_t from = static_cast<uint64_t>(whole(start)), s = static_cast<uint64_t>(whole(step));
     fill_sequence<int64_t>(
         out, [=](dim_t i) { return static_cast<int64_t>(from + s * static_cast<uint64_t>(i)); });
   }
@@ -116,14 +120,15 @@ Tensor& linspace(KernelContext& ctx, const Scalar& start, const Scalar& end, int
   } else if (is_floating(type)) {
     fill_linspace<float>(out, start, end, steps);
   } else {
-    // ATen takes the step in float, and whole numbers for the ends.
-    const int64_t first = convert<int64_t>(start.to<double>()), last = convert<int64_t>(end.to<double>());
-    const float step = steps > 1 ? static_cast<float>(last - first) / static_cast<float>(steps - 1) : 0.0f;
+    // The ends are whole numbers. Products are rounded with their sums, as ATen's are: 28 / 7 is to be 4.
+    const int64_t first = whole(start), last = whole(end);
+    const double low = static_cast<double>(first), high = static_cast<double>(last);
+    const double step = steps > 1 ? (high - low) / static_cast<double>(steps - 1) : 0;
     const dim_t half = static_cast<dim_t>(steps / 2), top = static_cast<dim_t>(steps - 1);
     fill_sequence<int64_t>(out, [=](dim_t i) {
       if (top == 0) return first;
-      return i < half ? convert<int64_t>(static_cast<float>(first) + step * static_cast<float>(i))
-                      : convert<int64_t>(static_cast<float>(last) - step * static_cast<float>(top - i));
+      return convert<int64_t>(i < half ? ::fma(step, static_cast<double>(i), low)
+                                       : ::fma(-step, static_cast<double>(top - i), high));
     });
   }
   return out;

@@ -93,6 +93,18 @@ VIEWS = [
 ]
 
 JOINS = [
+    Op(
+        "aten::cat",
+        [([MAT, In((2, 5), torch.int64), In((1, 5), torch.float16)], 0)],
+        (torch.float32, torch.float64),
+    ),
+    Op("aten::cat", [([IMAGE, In((2, 1, 5, 7), torch.int32), In((0,), torch.float64)], 1)], (torch.float64,)),
+    Op(
+        "aten::cat",
+        [([MAT, In((2, 5), torch.complex64)], 0)],
+        (torch.float32, torch.complex64),
+        special=False,
+    ),
     *moves(
         "aten::cat",
         [

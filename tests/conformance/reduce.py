@@ -230,6 +230,7 @@ SORTS = [
 ]
 
 # Values that are distinct or grouped: places among equals are nobody's promise.
+ROWS = In((5, 3), values=((1, 0, 1), (1, 0, 1), (0, 0, 0), (1, 0, 1), (0, 1, 1)))
 GROUPED = In((9,), values=(3, 3, 1, 5, 5, 5, 1, 2, 2))
 
 DISTINCTION = [
@@ -243,6 +244,9 @@ DISTINCTION = [
     ),
     Op("aten::_unique2", [(GROUPED, True, False, True), (GROUPED, True, True, True)], ALL, special=False),
     Op("aten::unique_consecutive", [(GROUPED, True, True), (GROUPED, False, True)], ALL, special=False),
+    Op("aten::unique_consecutive", [(ROWS, True, True, 0), (ROWS, True, True, -1)], ALL, special=False),
+    Op("aten::unique_dim", [(ROWS, 0, True, True, True), (ROWS, -1, True, True, False)], ALL, special=False),
+    Op("aten::unique_dim", [(In((3, 2, 4), None, 0, 2), 1, True, True, True)], REAL, special=False),
 ]
 
 OPS: list[Op] = [*SUMS, *EXTREMA, *SPREAD, *SCANS, *SORTS, *DISTINCTION]

@@ -306,5 +306,6 @@ def _unbounded(
     return UnboundedShape(
         f"dimension {dim} of a result depends on values and has no upper bound",
         where=f"{describe(node)}, dimension {dim}, size {size.node.expr}",
-        do="bound it in the model: torch._check(n <= ...) on the number it comes from",
+        do="bound it in the model, where it is made: torch._check(result.shape[0] <= 512), "
+        "or torch._check(n <= 512) on the number it comes from",
     )

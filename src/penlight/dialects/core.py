@@ -111,7 +111,37 @@ def _embedding_renorm(weight, indices, max_norm, norm_type):  # type: ignore[no-
 
 
 def _rrelu(x, noise, lower=1 / 8, upper=1 / 3, training=False, generator=None):  # type: ignore[no-untyped-def]
-    return NotImplemented if training else aten.leaky_relu.default(x, (lower + upper) / 2)
+    """`noise` is for a backward pass, which there is none of."""
+    if not training:
+        return aten.leaky_relu.default(x, (lower + upper) / 2)
+    return torch.where(x <= 0, x * (torch.rand_like(x) * (upper - lower) + lower), x)
+
+
+def _rrelu_functional(x, noise, lower=1 / 8, upper=1 / 3, training=False, generator=None):  # type: ignore[no-untyped-def]
+    return _rrelu(x, noise, lower, upper, training), noise  # type: ignore[no-untyped-call]
+
+
+def _addbmm(x, a, b, *, beta=1, alpha=1):  # type: ignore[no-untyped-def]
+    # The batch is summed over as one more part of the rows: a single product.
+    wide = a.permute(1, 0, 2).reshape(a.shape[1], -1)
+    return torch.addmm(x, wide, b.reshape(-1, b.shape[2]), beta=beta, alpha=alpha)
+
+
+def _cholesky(x, upper=False):  # type: ignore[no-untyped-def]
+    return aten.linalg_cholesky_ex.default(x, upper=upper, check_errors=True)[0]
+
+
+def _empty_permuted(size, physical_layout, **options):  # type: ignore[no-untyped-def]
+    return torch.empty(size, dtype=options.get("dtype"))
+
+
+def _triangular_solve(b, a, upper=True, transpose=False, unitriangular=False):  # type: ignore[no-untyped-def]
+    if transpose:
+        a, upper = a.mT, not upper
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
+    solution = aten.linalg_solve_triangular.default(a, b, upper=upper, unitriangular=unitriangular)
+    return solution, a.clone()
 
 
 def _alpha_dropout(x, p, train):  # type: ignore[no-untyped-def]
@@ -126,15 +156,21 @@ def _alpha_dropout(x, p, train):  # type: ignore[no-untyped-def]
 
 # In place of torch's decompositions, which hide what a kernel or a pass wants.
 _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
+    aten._embedding_bag_forward_only.default: aten._embedding_bag.default,
+    aten.addbmm.default: _addbmm,
     aten.alpha_dropout.default: _alpha_dropout,
     aten.batch_norm.default: _batch_norm,
     aten._unsafe_view.default: aten.view.default,
+    aten.cholesky.default: _cholesky,
     aten._trilinear.default: _trilinear,
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.embedding_renorm.default: _embedding_renorm,
+    aten.empty_permuted.default: _empty_permuted,
     aten.lstm.input: unroll_lstm,
     aten.max_pool1d.default: max_pool1d,
     aten.rrelu_with_noise.default: _rrelu,
+    aten.rrelu_with_noise_functional.default: _rrelu_functional,
+    aten.triangular_solve.default: _triangular_solve,
 }
 
 

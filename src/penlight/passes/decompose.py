@@ -22,6 +22,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import rebind_unbacked
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -117,6 +118,9 @@ class _Decomposer(TorchDispatchMode):
         args, kwargs = _plain(map_arg((node.args, node.kwargs), self.value))
         fixed = set(self.fixed_sizes())
         result = self.lower(node.target, args, kwargs)
+        if self.mode is not None and self.mode.shape_env is not None:
+            # Sizes that depend on values got symbols anew: later nodes know them by the old ones.
+            rebind_unbacked(self.mode.shape_env, node, result)
         for symbol in set(self.fixed_sizes()) - fixed:
             raise NotSupported(
                 f"the parts of {node.target} are known only for one size of a dynamic dimension",
