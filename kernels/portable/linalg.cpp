@@ -1,76 +1,44 @@
 // Factorisations of small matrices: LU, Cholesky, and what is solved with them.
 //
 // In double whatever the dtype, matrix by matrix, each copied into scratch.
-#include "dense_copy.h"
-#include "kernels/common/checks.h"
 #include "kernels/common/math.h"
+#include "matrices.h"
 
 namespace penlight::portable {
 
 namespace {
 
-// The last two dimensions of a tensor, and how many such matrices there are.
-class Matrices {
- public:
-  explicit Matrices(const Tensor& tensor)
-      : tensor_(tensor),
-        outer_(tensor, 0, tensor.dim() - 2),
-        inner_(tensor, tensor.dim() - 2, tensor.dim()) {}
-  dim_t count() const { return outer_.count(); }
-  dim_t rows() const { return tensor_.size(-2); }
-  dim_t columns() const { return tensor_.size(-1); }
-  void load(dim_t i, double* to) const { inner_.load(to, tensor_.const_data_ptr(), outer_.offset(i)); }
-  void store(dim_t i, const double* from) const {
-    inner_.store(from, tensor_.mutable_data_ptr(), outer_.offset(i));
+void swap_rows(double* a, dim_t columns, dim_t first, dim_t second) {
+  for (dim_t c = 0; c < columns && first != second; ++c) {
+    const double kept = a[first * columns + c];
+    a[first * columns + c] = a[second * columns + c];
+    a[second * columns + c] = kept;
   }
-
- private:
-  const Tensor& tensor_;
-  Span outer_, inner_;
-};
-
-bool check_square(KernelContext& ctx, const Tensor& a) {
-  return check(ctx, a.dim() >= 2 && a.size(-1) == a.size(-2), "a batch of square matrices is wanted");
-}
-
-bool resize_batch(KernelContext& ctx, const Tensor& a, dim_t dropped, Tensor& out) {
-  return ctx.resize(out, a.sizes().slice(0, static_cast<size_t>(a.dim() - dropped)));
-}
-
-// Item i of a batch of numbers or of vectors.
-template <class T>
-void store_item_of(Tensor& out, dim_t batch_dims, dim_t i, const T* values) {
-  const dim_t at = Span(out, 0, batch_dims).offset(i);
-  Span(out, batch_dims, out.dim()).store(values, out.mutable_data_ptr(), at);
 }
 
 // Factorises `a` in place with the largest pivot of each column; pivots count from 1.
 // `sign` is that of the rows' order. The number of the first pivot that is 0, or 0.
-int64_t factorise(double* a, dim_t n, int64_t* pivots, double& sign) {
+int64_t factorise(double* a, dim_t rows, dim_t columns, int64_t* pivots, double& sign, bool search = true) {
   int64_t info = 0;
   sign = 1;
-  for (dim_t k = 0; k < n; ++k) {
+  for (dim_t k = 0; k < rows && k < columns; ++k) {
     dim_t best = k;
-    for (dim_t i = k + 1; i < n; ++i) {
-      if (math::fabs(a[i * n + k]) > math::fabs(a[best * n + k])) best = i;
+    for (dim_t i = k + 1; i < rows && search; ++i) {
+      if (math::fabs(a[i * columns + k]) > math::fabs(a[best * columns + k])) best = i;
     }
     pivots[k] = best + 1;
     if (best != k) {
       sign = -sign;
-      for (dim_t j = 0; j < n; ++j) {
-        const double kept = a[k * n + j];
-        a[k * n + j] = a[best * n + j];
-        a[best * n + j] = kept;
-      }
+      swap_rows(a, columns, k, best);
     }
-    const double pivot = a[k * n + k];
+    const double pivot = a[k * columns + k];
     if (pivot == 0) {
       if (info == 0) info = k + 1;
       continue;
     }
-    for (dim_t i = k + 1; i < n; ++i) {
-      const double factor = a[i * n + k] /= pivot;
-      for (dim_t j = k + 1; j < n; ++j) a[i * n + j] -= factor * a[k * n + j];
+    for (dim_t i = k + 1; i < rows; ++i) {
+      const double factor = a[i * columns + k] /= pivot;
+      for (dim_t j = k + 1; j < columns; ++j) a[i * columns + j] -= factor * a[k * columns + j];
     }
   }
   return info;
@@ -89,22 +57,9 @@ void solve_triangle(const double* a, dim_t n, bool upper, bool unit, double* x, 
 }
 
 void solve_factorised(const double* lu, dim_t n, const int64_t* pivots, double* x, dim_t columns) {
-  for (dim_t k = 0; k < n; ++k) {
-    const dim_t other = static_cast<dim_t>(pivots[k]) - 1;
-    for (dim_t c = 0; c < columns && other != k; ++c) {
-      const double kept = x[k * columns + c];
-      x[k * columns + c] = x[other * columns + c];
-      x[other * columns + c] = kept;
-    }
-  }
+  for (dim_t k = 0; k < n; ++k) swap_rows(x, columns, k, static_cast<dim_t>(pivots[k]) - 1);
   solve_triangle(lu, n, false, true, x, columns);
   solve_triangle(lu, n, true, false, x, columns);
-}
-
-void transpose(const double* from, dim_t rows, dim_t columns, double* to) {
-  for (dim_t i = 0; i < rows; ++i) {
-    for (dim_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
-  }
 }
 
 struct Workspace {
@@ -125,9 +80,9 @@ struct Workspace {
 void determinants(KernelContext& ctx, const Tensor& a, Tensor* result, Tensor* sign_out, Tensor* log_out,
                   Tensor& lu, Tensor& pivots) {
   Workspace work;
-  if (!check_square(ctx, a) || !ctx.resize(lu, a.sizes()) || !resize_batch(ctx, a, 1, pivots) ||
-      (result && !resize_batch(ctx, a, 2, *result)) || (sign_out && !resize_batch(ctx, a, 2, *sign_out)) ||
-      (log_out && !resize_batch(ctx, a, 2, *log_out)) || !work.prepare(ctx, a.size(-1), 0)) {
+  if (!check_square(ctx, a) || !ctx.resize(lu, a.sizes()) || !resize_batch(ctx, a, a.size(-1), pivots) ||
+      (result && !resize_batch(ctx, a, *result)) || (sign_out && !resize_batch(ctx, a, *sign_out)) ||
+      (log_out && !resize_batch(ctx, a, *log_out)) || !work.prepare(ctx, a.size(-1), 0)) {
     return;
   }
   const Matrices from(a), to(lu);
@@ -137,7 +92,7 @@ void determinants(KernelContext& ctx, const Tensor& a, Tensor* result, Tensor* s
     // ATen factorises rows as if they were columns: the determinant is the same.
     from.load(i, a.is_contiguous() ? work.y : work.a);
     if (a.is_contiguous()) transpose(work.y, n, n, work.a);
-    factorise(work.a, n, work.pivots, sign);
+    factorise(work.a, n, n, work.pivots, sign);
     double product = sign;
     for (dim_t k = 0; k < n; ++k) {
       const double d = work.a[k * n + k];
@@ -174,7 +129,7 @@ void linalg_inv_ex_inverse(KernelContext& ctx, const Tensor& A, bool check_error
                            Tensor& info) {
   Workspace work;
   const dim_t n = A.dim() >= 2 ? A.size(-1) : 0;
-  if (!check_square(ctx, A) || !ctx.resize(inverse, A.sizes()) || !resize_batch(ctx, A, 2, info) ||
+  if (!check_square(ctx, A) || !ctx.resize(inverse, A.sizes()) || !resize_batch(ctx, A, info) ||
       !work.prepare(ctx, n, n)) {
     return;
   }
@@ -182,7 +137,7 @@ void linalg_inv_ex_inverse(KernelContext& ctx, const Tensor& A, bool check_error
   for (dim_t i = 0; i < from.count(); ++i) {
     double sign;
     from.load(i, work.a);
-    const int64_t singular = factorise(work.a, n, work.pivots, sign);
+    const int64_t singular = factorise(work.a, n, n, work.pivots, sign);
     if (!report_singular(ctx, singular, check_errors)) return;
     for (dim_t k = 0; k < n * n; ++k) work.x[k] = k % (n + 1) == 0 ? 1 : 0;
     solve_factorised(work.a, n, work.pivots, work.x, n);
@@ -206,8 +161,9 @@ void linalg_solve_ex_result(KernelContext& ctx, const Tensor& A, const Tensor& B
   for (dim_t d = 0; d < batch; ++d) fits = fits && A.size(d) == B.size(d);
   const dim_t columns = vector ? 1 : left ? B.size(-1) : B.size(-2);
   if (!check(ctx, fits, "the right-hand side does not have the sizes of the matrices") ||
-      !ctx.resize(result, B.sizes()) || !ctx.resize(LU, A.sizes()) || !resize_batch(ctx, A, 1, pivots) ||
-      !resize_batch(ctx, A, 2, info) || !work.prepare(ctx, n, columns)) {
+      !ctx.resize(result, B.sizes()) || !ctx.resize(LU, A.sizes()) ||
+      !resize_batch(ctx, A, A.size(-1), pivots) || !resize_batch(ctx, A, info) ||
+      !work.prepare(ctx, n, columns)) {
     return;
   }
   const Matrices from(A), factors(LU);
@@ -216,7 +172,7 @@ void linalg_solve_ex_result(KernelContext& ctx, const Tensor& A, const Tensor& B
     double sign;
     const dim_t at = Span(B, 0, batch).offset(i);
     from.load(i, work.a);
-    const int64_t singular = factorise(work.a, n, work.pivots, sign);
+    const int64_t singular = factorise(work.a, n, n, work.pivots, sign);
     if (!report_singular(ctx, singular, check_errors)) return;
     factors.store(i, work.a);
     store_item_of(pivots, batch, i, work.pivots);
@@ -226,7 +182,7 @@ void linalg_solve_ex_result(KernelContext& ctx, const Tensor& A, const Tensor& B
       // X A = B is the transposed system, whose factors are the transposed ones.
       from.load(i, work.y);
       transpose(work.y, n, n, work.a);
-      factorise(work.a, n, work.pivots, sign);
+      factorise(work.a, n, n, work.pivots, sign);
       transpose(work.x, columns, n, work.y);
       solve_factorised(work.a, n, work.pivots, work.y, columns);
       transpose(work.y, n, columns, work.x);
@@ -241,7 +197,7 @@ void linalg_cholesky_ex_l(KernelContext& ctx, const Tensor& self, bool upper, bo
                           Tensor& info) {
   Workspace work;
   const dim_t n = self.dim() >= 2 ? self.size(-1) : 0;
-  if (!check_square(ctx, self) || !ctx.resize(L, self.sizes()) || !resize_batch(ctx, self, 2, info) ||
+  if (!check_square(ctx, self) || !ctx.resize(L, self.sizes()) || !resize_batch(ctx, self, info) ||
       !work.prepare(ctx, n, n)) {
     return;
   }
@@ -298,6 +254,114 @@ Tensor& linalg_solve_triangular_out(KernelContext& ctx, const Tensor& self, cons
       transpose(work.x, columns, n, work.y);
       solve_triangle(work.a, n, !upper, unitriangular, work.y, columns);
       transpose(work.y, n, columns, work.x);
+    }
+    to.store(i, work.x);
+  }
+  return out;
+}
+
+void linalg_lu_factor_ex_out(KernelContext& ctx, const Tensor& A, bool pivot, bool check_errors, Tensor& LU,
+                             Tensor& pivots, Tensor& info) {
+  if (!check_matrices(ctx, A)) return;
+  const dim_t m = A.size(-2), n = A.size(-1), k = m < n ? m : n;
+  if (!ctx.resize(LU, A.sizes()) || !resize_batch(ctx, A, k, pivots) || !resize_batch(ctx, A, info)) return;
+  double* a = ctx.allocate_scratch_array<double>(static_cast<size_t>(m * n) + 1);
+  int64_t* order = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(k) + 1);
+  if (!ctx.ok()) return;
+  const Matrices from(A), to(LU);
+  for (dim_t i = 0; i < from.count(); ++i) {
+    double sign;
+    from.load(i, a);
+    const int64_t singular = factorise(a, m, n, order, sign, pivot);
+    if (!report_singular(ctx, singular, check_errors)) return;
+    to.store(i, a);
+    store_item_of(pivots, A.dim() - 2, i, order);
+    store_item_of(info, A.dim() - 2, i, &singular);
+  }
+}
+
+// The rows' order as a matrix, and the two triangles; what is not asked for is empty.
+void lu_unpack_out(KernelContext& ctx, const Tensor& LU_data, const Tensor& LU_pivots, bool unpack_data,
+                   bool unpack_pivots, Tensor& P, Tensor& L, Tensor& U) {
+  if (!check_matrices(ctx, LU_data)) return;
+  const dim_t m = LU_data.size(-2), n = LU_data.size(-1), k = m < n ? m : n, none = 0,
+              batch = LU_data.dim() - 2;
+  const SizesRef nothing(&none, 1);
+  bool fits = LU_pivots.dim() == batch + 1 && LU_pivots.size(-1) == k;
+  for (dim_t d = 0; fits && d < batch; ++d) fits = LU_pivots.size(d) == LU_data.size(d);
+  if (!check(ctx, fits, "there is one pivot for each row or column of the shorter side") ||
+      !(unpack_pivots ? resize_batch(ctx, LU_data, m, m, P) : ctx.resize(P, nothing)) ||
+      !(unpack_data ? resize_batch(ctx, LU_data, m, k, L) : ctx.resize(L, nothing)) ||
+      !(unpack_data ? resize_batch(ctx, LU_data, k, n, U) : ctx.resize(U, nothing))) {
+    return;
+  }
+  double* a = ctx.allocate_scratch_array<double>(static_cast<size_t>(m * n) + 1);
+  double* part = ctx.allocate_scratch_array<double>(static_cast<size_t>(m * m + m * k + k * n) + 1);
+  int64_t* order = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(k) + 1);
+  if (!ctx.ok()) return;
+  const Matrices from(LU_data);
+  for (dim_t i = 0; i < from.count(); ++i) {
+    if (unpack_pivots) {
+      load_item_of(LU_pivots, batch, i, order);
+      set_identity(part, m, m);
+      // Columns of the identity change places in the reverse order of the rows.
+      for (dim_t r = k; r-- > 0;) {
+        if (!check(ctx, order[r] >= 1 && order[r] <= m, "a pivot is not the number of a row")) return;
+        swap_rows(part, m, r, static_cast<dim_t>(order[r]) - 1);
+      }
+      Matrices(P).store(i, part);
+    }
+    if (!unpack_data) continue;
+    from.load(i, a);
+    double *lower = part, *upper = part + m * k;
+    for (dim_t r = 0; r < m; ++r) {
+      for (dim_t c = 0; c < k; ++c) lower[r * k + c] = c < r ? a[r * n + c] : c == r ? 1 : 0;
+    }
+    for (dim_t r = 0; r < k; ++r) {
+      for (dim_t c = 0; c < n; ++c) upper[r * n + c] = c < r ? 0 : a[r * n + c];
+    }
+    Matrices(L).store(i, lower);
+    Matrices(U).store(i, upper);
+  }
+}
+
+// By scaling until the series converges at once, and squaring what comes of it.
+Tensor& linalg_matrix_exp_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  Workspace work;
+  const dim_t n = self.dim() >= 2 ? self.size(-1) : 0;
+  if (!check_square(ctx, self) || !ctx.resize(out, self.sizes()) || !work.prepare(ctx, n, n)) return out;
+  const Matrices from(self), to(out);
+  const auto multiply = [n](const double* a, const double* b, double factor, double* result) {
+    for (dim_t r = 0; r < n; ++r) {
+      for (dim_t c = 0; c < n; ++c) {
+        double sum = 0;
+        for (dim_t k = 0; k < n; ++k) sum += a[r * n + k] * b[k * n + c];
+        result[r * n + c] = sum * factor;
+      }
+    }
+  };
+  double* term = ctx.allocate_scratch_array<double>(static_cast<size_t>(n * n) + 1);
+  if (!ctx.ok()) return out;
+  for (dim_t i = 0; i < from.count(); ++i) {
+    from.load(i, work.a);
+    double norm = 0;
+    for (dim_t r = 0; r < n; ++r) {
+      double row = 0;
+      for (dim_t c = 0; c < n; ++c) row += math::fabs(work.a[r * n + c]);
+      if (row > norm) norm = row;
+    }
+    int squarings = 0;
+    for (; norm > 0.5 && squarings < 1100; norm /= 2) ++squarings;
+    for (dim_t k = 0; k < n * n; ++k) work.a[k] = ::ldexp(work.a[k], -squarings);
+    set_identity(work.x, n, n);
+    set_identity(term, n, n);
+    for (int order = 1; order <= 14; ++order) {
+      multiply(term, work.a, 1.0 / order, work.y);
+      for (dim_t k = 0; k < n * n; ++k) work.x[k] += term[k] = work.y[k];
+    }
+    for (; squarings > 0; --squarings) {
+      multiply(work.x, work.x, 1, work.y);
+      memcpy(work.x, work.y, static_cast<size_t>(n * n) * sizeof(double));
     }
     to.store(i, work.x);
   }

@@ -13,6 +13,8 @@ SHAPES = [((4, 4),), ((1, 1),), ((2, 3, 5, 5),), ((0, 3, 3),), ((3, 0, 0),)]
 # Positive-definite: a square of small numbers, and more on the diagonal than beside it.
 POSITIVE = In((3, 3), values=(4.0, 1.0, -0.5, 1.0, 3.0, 0.25, -0.5, 0.25, 2.0))
 SINGULAR = In((3, 3), values=(1.0, 2.0, 3.0, 2.0, 4.0, 6.0, 1.0, 0.0, 1.0))
+RECTANGLES = [(5, 3), (3, 5), (2, 4, 4), (1, 1), (0, 3, 2), (3, 0), In((3, 3), values=SINGULAR.values)]
+ROW_ORDER = In((4,), torch.int32, values=(3, 3, 4, 4))
 
 OPS = [
     Op("aten::_linalg_det", [*SHAPES, (SINGULAR,)], WIDE, **QUIET),
@@ -59,4 +61,38 @@ OPS = [
         for left in (False, True)
         for unit in (False, True)
     ],
+    Op("aten::linalg_matrix_exp", [(In((3, 4, 4), low=-1, high=1),), ((1, 1),), ((0, 3, 3),)], WIDE, **QUIET),
+    *[
+        Op("aten::linalg_qr", [(shape, mode) for shape in RECTANGLES], WIDE, **QUIET)
+        for mode in ("reduced", "complete", "r")
+    ],
+    Op("aten::geqrf", [(shape,) for shape in RECTANGLES], WIDE, **QUIET),
+    Op(
+        "aten::linalg_householder_product",
+        [((5, 3), In((3,), low=0.5, high=1)), ((2, 4, 4), In((2, 2), low=0.5, high=1)), ((3, 0), (0,))],
+        WIDE,
+        **QUIET,
+    ),
+    *[
+        Op("aten::linalg_lu_factor_ex", [(shape,) for shape in RECTANGLES], WIDE, **QUIET),
+        Op(
+            "aten::lu_unpack",
+            [
+                ((4, 4), ROW_ORDER),
+                ((4, 6), ROW_ORDER),
+                ((4, 4), ROW_ORDER, False, True),
+                ((4, 4), ROW_ORDER, True, False),
+            ],
+            WIDE,
+            **QUIET,
+        ),
+        Op(
+            "aten::lu_unpack",
+            [((2, 6, 3), In((2, 3), torch.int32, values=(4, 3, 3, 1, 6, 5)))],
+            WIDE,
+            **QUIET,
+        ),
+    ],
 ]
+# Vectors are free in sign, and among equal values in direction: test_factorisations.py.
+UNCOMPARED = ("aten::_linalg_svd.U", "aten::_linalg_eigh.eigenvalues")

@@ -154,6 +154,45 @@ def _alpha_dropout(x, p, train):  # type: ignore[no-untyped-def]
     return (x * kept) * scale + (kept - (1 - p)) * (alpha * scale)
 
 
+def _lu(a, *, pivot=True):  # type: ignore[no-untyped-def]
+    factors, pivots, _ = aten.linalg_lu_factor_ex.default(a, pivot=pivot)
+    return aten.lu_unpack.default(factors, pivots)
+
+
+def _lu_solve(lu, pivots, b, *, left=True, adjoint=False):  # type: ignore[no-untyped-def]
+    """P L U x = b, or the adjoint of it."""
+    p, lower, upper = aten.lu_unpack.default(lu, pivots)
+    transposed = left == adjoint  # x A = b is the transposed system
+    b = b if left else b.mT
+    batch = torch.broadcast_shapes(lu.shape[:-2], b.shape[:-2])
+    p, lower, upper, b = (m.expand(*batch, *m.shape[-2:]) for m in (p, lower, upper, b))
+    solve = aten.linalg_solve_triangular.default
+    if transposed:
+        x = p @ solve(lower.mT, solve(upper.mT, b, upper=False), upper=True, unitriangular=True)
+    else:
+        x = solve(upper, solve(lower, p.mT @ b, upper=False, unitriangular=True), upper=True)
+    return x if left else x.mT
+
+
+def _pinv(a, *, atol=None, rtol=None, hermitian=False):  # type: ignore[no-untyped-def]
+    if hermitian:
+        values, vectors = torch.linalg.eigh(a)
+        u, sizes, right = vectors, values.abs(), vectors.mT
+    else:
+        u, values, right = torch.linalg.svd(a, full_matrices=False)
+        sizes = values
+    if rtol is None:
+        rtol = 0.0 if atol is not None else max(a.shape[-2:]) * torch.finfo(a.dtype).eps
+    limits = [
+        limit.unsqueeze(-1) if isinstance(limit, torch.Tensor) else limit
+        for limit in (0.0 if atol is None else atol, rtol)
+    ]
+    largest = sizes.amax(-1, keepdim=True) if sizes.shape[-1] else sizes
+    counts = sizes > torch.maximum(largest * limits[1], torch.zeros_like(largest) + limits[0])
+    inverse = torch.where(counts, 1 / torch.where(counts, values, 1), 0)
+    return (right.mT * inverse.unsqueeze(-2)) @ u.mT
+
+
 # In place of torch's decompositions, which hide what a kernel or a pass wants.
 _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten._embedding_bag_forward_only.default: aten._embedding_bag.default,
@@ -166,6 +205,10 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.embedding_renorm.default: _embedding_renorm,
     aten.empty_permuted.default: _empty_permuted,
+    aten.linalg_lu.default: _lu,
+    aten.linalg_lu_solve.default: _lu_solve,
+    aten.linalg_pinv.atol_rtol_float: _pinv,
+    aten.linalg_pinv.atol_rtol_tensor: _pinv,
     aten.lstm.input: unroll_lstm,
     aten.max_pool1d.default: max_pool1d,
     aten.rrelu_with_noise.default: _rrelu,

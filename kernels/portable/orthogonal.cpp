@@ -1,0 +1,345 @@
+// Factorisations with orthogonal factors: QR by reflections, eigenvalues of
+// symmetric matrices and singular values by Jacobi's rotations.
+//
+// In double whatever the dtype. Jacobi's methods are the shortest that are also
+// accurate to the last digit for small singular values; they need no special cases
+// for matrices of low rank. Signs of vectors are free: QR has LAPACK's, the others
+// may differ from it.
+#include "kernels/common/math.h"
+#include "matrices.h"
+
+namespace penlight::portable {
+
+namespace {
+
+constexpr int kMaxSweeps = 60;  // a handful is usual
+constexpr double kEpsilon = 2.2e-16;
+
+double* scratch(KernelContext& ctx, dim_t rows, dim_t columns) {
+  return ctx.allocate_scratch_array<double>(static_cast<size_t>(rows * columns) + 1);
+}
+
+bool check_finite(KernelContext& ctx, const double* a, dim_t count) {
+  for (dim_t i = 0; i < count; ++i) {
+    if (!(a[i] - a[i] == 0)) {
+      ctx.fail(Status::KernelFailed, "the matrix has elements that are not finite");
+      return false;
+    }
+  }
+  return true;
+}
+
+// a = (I - tau v v^T) a for columns [first, columns) of `a`, with v = (1, rest...)
+// in rows from `row` on; `rest` is strided.
+void reflect(double* a, dim_t columns, dim_t first, dim_t row, dim_t rows, const double* rest, dim_t stride,
+             double tau) {
+  for (dim_t c = first; c < columns; ++c) {
+    double sum = a[row * columns + c];
+    for (dim_t r = row + 1; r < rows; ++r) sum += rest[(r - row - 1) * stride] * a[r * columns + c];
+    sum *= tau;
+    a[row * columns + c] -= sum;
+    for (dim_t r = row + 1; r < rows; ++r) a[r * columns + c] -= sum * rest[(r - row - 1) * stride];
+  }
+}
+
+// R above and on the diagonal of `a`, the reflections' vectors below it.
+void reduce_to_triangle(double* a, dim_t rows, dim_t columns, double* tau) {
+  const dim_t steps = rows < columns ? rows : columns;
+  for (dim_t k = 0; k < steps; ++k) {
+    double below = 0;
+    for (dim_t r = k + 1; r < rows; ++r) below = math::hypot(below, a[r * columns + k]);
+    tau[k] = 0;
+    if (below == 0) continue;
+    const double alpha = a[k * columns + k], length = math::hypot(alpha, below);
+    const double beta = alpha > 0 ? -length : length;
+    tau[k] = (beta - alpha) / beta;
+    for (dim_t r = k + 1; r < rows; ++r) a[r * columns + k] /= alpha - beta;
+    if (k + 1 < columns) reflect(a, columns, k + 1, k, rows, a + (k + 1) * columns + k, columns, tau[k]);
+    a[k * columns + k] = beta;
+  }
+}
+
+// The first `wanted` columns of the product of the reflections below the diagonal of `a`.
+void expand_reflections(const double* a, dim_t rows, dim_t columns, const double* tau, dim_t steps, double* q,
+                        dim_t wanted) {
+  set_identity(q, rows, wanted);
+  for (dim_t k = steps; k-- > 0;) {
+    reflect(q, wanted, 0, k, rows, a + (k + 1) * columns + k, columns, tau[k]);
+  }
+}
+
+double dot(const double* a, const double* b, dim_t count) {
+  double sum = 0;
+  for (dim_t i = 0; i < count; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+void rotate(double* a, double* b, dim_t count, double cosine, double sine) {
+  for (dim_t i = 0; i < count; ++i) {
+    const double kept = a[i];
+    a[i] = cosine * kept - sine * b[i];
+    b[i] = sine * kept + cosine * b[i];
+  }
+}
+
+// The rotation that makes [[alpha, gamma], [gamma, beta]] diagonal.
+void find_rotation(double alpha, double beta, double gamma, double& cosine, double& sine) {
+  const double zeta = (beta - alpha) / (2 * gamma);
+  const double size = math::fabs(zeta);
+  const double tangent = math::copysign(1 / (size + math::hypot(1.0, size)), zeta);
+  cosine = 1 / math::hypot(1.0, tangent);
+  sine = cosine * tangent;
+}
+
+// Rows [0, count) of `vectors` become orthonormal, in place. A row that is no more
+// than rounding errors of those before it becomes another direction.
+void make_orthonormal(double* vectors, dim_t count, dim_t length) {
+  dim_t unit = 0;
+  for (dim_t i = 0; i < count; ++i) {
+    double* v = vectors + i * length;
+    for (;;) {
+      const double before = math::sqrt(dot(v, v, length));
+      for (int pass = 0; pass < 2; ++pass) {
+        for (dim_t j = 0; j < i; ++j) {
+          const double part = dot(v, vectors + j * length, length);
+          for (dim_t k = 0; k < length; ++k) v[k] -= part * vectors[j * length + k];
+        }
+      }
+      const double after = math::sqrt(dot(v, v, length));
+      if ((after > before * 1e-3 || unit == length) && after > 0) {
+        for (dim_t k = 0; k < length; ++k) v[k] /= after;
+        break;
+      }
+      for (dim_t k = 0; k < length; ++k) v[k] = k == unit ? 1 : 0;
+      ++unit;
+    }
+  }
+}
+
+void swap_rows(double* a, double* b, dim_t count) {
+  for (dim_t i = 0; i < count; ++i) {
+    const double kept = a[i];
+    a[i] = b[i];
+    b[i] = kept;
+  }
+}
+
+// Rows of `w` [count, length] become orthogonal, by rotations that `v` [count, count]
+// collects; then sorted by their lengths, the longest first.
+void orthogonalise(double* w, dim_t count, dim_t length, double* v, double* lengths) {
+  set_identity(v, count, count);
+  bool turned = true;
+  for (int sweep = 0; turned && sweep < kMaxSweeps; ++sweep) {
+    turned = false;
+    for (dim_t p = 0; p < count; ++p) {
+      for (dim_t q = p + 1; q < count; ++q) {
+        double *a = w + p * length, *b = w + q * length;
+        const double alpha = dot(a, a, length), beta = dot(b, b, length), gamma = dot(a, b, length);
+        if (math::fabs(gamma) <= kEpsilon * math::sqrt(alpha) * math::sqrt(beta)) continue;
+        turned = true;
+        double cosine, sine;
+        find_rotation(alpha, beta, gamma, cosine, sine);
+        rotate(a, b, length, cosine, sine);
+        rotate(v + p * count, v + q * count, count, cosine, sine);
+      }
+    }
+  }
+  for (dim_t i = 0; i < count; ++i) lengths[i] = math::sqrt(dot(w + i * length, w + i * length, length));
+  for (dim_t i = 0; i < count; ++i) {
+    dim_t best = i;
+    for (dim_t j = i + 1; j < count; ++j) {
+      if (lengths[j] > lengths[best]) best = j;
+    }
+    swap_rows(lengths + i, lengths + best, 1);
+    if (best == i) continue;
+    swap_rows(w + i * length, w + best * length, length);
+    swap_rows(v + i * count, v + best * count, count);
+  }
+}
+
+// Eigenvalues of a symmetric matrix, ascending; its vectors are the rows of `v`.
+void diagonalise(double* a, dim_t n, double* v, double* values) {
+  set_identity(v, n, n);
+  bool turned = true;
+  for (int sweep = 0; turned && sweep < kMaxSweeps; ++sweep) {
+    turned = false;
+    for (dim_t p = 0; p < n; ++p) {
+      for (dim_t q = p + 1; q < n; ++q) {
+        const double gamma = a[p * n + q], alpha = a[p * n + p], beta = a[q * n + q];
+        // What does not change the diagonal in its last digit counts as 0.
+        if (math::fabs(gamma) <= kEpsilon * 0.1 * (math::fabs(alpha) + math::fabs(beta))) continue;
+        turned = true;
+        double cosine, sine;
+        find_rotation(alpha, beta, gamma, cosine, sine);
+        rotate(a + p * n, a + q * n, n, cosine, sine);
+        for (dim_t i = 0; i < n; ++i) rotate(a + i * n + p, a + i * n + q, 1, cosine, sine);
+        rotate(v + p * n, v + q * n, n, cosine, sine);
+      }
+    }
+  }
+  for (dim_t i = 0; i < n; ++i) values[i] = a[i * n + i];
+  for (dim_t i = 0; i < n; ++i) {
+    dim_t least = i;
+    for (dim_t j = i + 1; j < n; ++j) {
+      if (values[j] < values[least]) least = j;
+    }
+    if (least == i) continue;
+    swap_rows(values + i, values + least, 1);
+    swap_rows(v + i * n, v + least * n, n);
+  }
+}
+
+// Divides by the largest element, so that squares neither overflow nor vanish.
+double normalise(double* a, dim_t count) {
+  double largest = 0;
+  for (dim_t i = 0; i < count; ++i) {
+    if (math::fabs(a[i]) > largest) largest = math::fabs(a[i]);
+  }
+  for (dim_t i = 0; i < count && largest > 0; ++i) a[i] /= largest;
+  return largest;
+}
+
+bool is_text(StringView text, const char* other) {
+  return text.size() == strlen(other) && memcmp(text.data(), other, text.size()) == 0;
+}
+
+}  // namespace
+
+void linalg_qr_out(KernelContext& ctx, const Tensor& A, StringView mode, Tensor& Q, Tensor& R) {
+  if (!check_matrices(ctx, A)) return;
+  const bool complete = is_text(mode, "complete"), only_r = is_text(mode, "r");
+  if (!check(ctx, complete || only_r || is_text(mode, "reduced"), "qr: mode is reduced, complete or r"))
+    return;
+  const dim_t m = A.size(-2), n = A.size(-1), k = m < n ? m : n, width = complete ? m : k;
+  const dim_t none = 0;
+  if (!(only_r ? ctx.resize(Q, SizesRef(&none, 1)) : resize_batch(ctx, A, m, width, Q)) ||
+      !resize_batch(ctx, A, width, n, R)) {
+    return;
+  }
+  double *a = scratch(ctx, m, n), *q = scratch(ctx, m, width), *tau = scratch(ctx, k, 1);
+  double* r = scratch(ctx, width, n);
+  if (!ctx.ok()) return;
+  const Matrices from(A);
+  for (dim_t i = 0; i < from.count(); ++i) {
+    from.load(i, a);
+    reduce_to_triangle(a, m, n, tau);
+    for (dim_t row = 0; row < width; ++row) {
+      for (dim_t c = 0; c < n; ++c) r[row * n + c] = c < row ? 0 : a[row * n + c];
+    }
+    Matrices(R).store(i, r);
+    if (only_r) continue;
+    expand_reflections(a, m, n, tau, k, q, width);
+    Matrices(Q).store(i, q);
+  }
+}
+
+void geqrf_a(KernelContext& ctx, const Tensor& self, Tensor& a, Tensor& tau) {
+  if (!check_matrices(ctx, self)) return;
+  const dim_t m = self.size(-2), n = self.size(-1), k = m < n ? m : n;
+  if (!ctx.resize(a, self.sizes()) || !resize_batch(ctx, self, k, tau)) return;
+  double *work = scratch(ctx, m, n), *factors = scratch(ctx, k, 1);
+  if (!ctx.ok()) return;
+  const Matrices from(self), to(a);
+  for (dim_t i = 0; i < from.count(); ++i) {
+    from.load(i, work);
+    reduce_to_triangle(work, m, n, factors);
+    to.store(i, work);
+    store_item_of(tau, self.dim() - 2, i, factors);
+  }
+}
+
+Tensor& linalg_householder_product_out(KernelContext& ctx, const Tensor& input, const Tensor& tau,
+                                       Tensor& out) {
+  if (!check_matrices(ctx, input) || !check_same_dtype(ctx, input, tau)) return out;
+  const dim_t m = input.size(-2), n = input.size(-1);
+  bool fits = m >= n && tau.dim() == input.dim() - 1 && tau.size(-1) <= n;
+  for (dim_t d = 0; fits && d < input.dim() - 2; ++d) fits = tau.size(d) == input.size(d);
+  if (!check(ctx, fits, "tau has at most one number for each column of a matrix that is not wide") ||
+      !ctx.resize(out, input.sizes())) {
+    return out;
+  }
+  const dim_t k = tau.size(-1);
+  double *a = scratch(ctx, m, n), *q = scratch(ctx, m, n), *factors = scratch(ctx, k, 1);
+  if (!ctx.ok()) return out;
+  const Matrices from(input), to(out);
+  for (dim_t i = 0; i < from.count(); ++i) {
+    from.load(i, a);
+    load_item_of(tau, tau.dim() - 1, i, factors);
+    expand_reflections(a, m, n, factors, k, q, n);
+    to.store(i, q);
+  }
+  return out;
+}
+
+void linalg_svd_u(KernelContext& ctx, const Tensor& A, bool full_matrices, bool compute_uv,
+                  const Optional<StringView>&, Tensor& U, Tensor& S, Tensor& Vh) {
+  if (!check_matrices(ctx, A)) return;
+  const dim_t m = A.size(-2), n = A.size(-1), k = m < n ? m : n, none = 0;
+  const dim_t left = full_matrices ? m : k, right = full_matrices ? n : k;
+  const bool sized = compute_uv ? resize_batch(ctx, A, m, left, U) && resize_batch(ctx, A, right, n, Vh)
+                                : ctx.resize(U, SizesRef(&none, 1)) && ctx.resize(Vh, SizesRef(&none, 1));
+  if (!sized || !resize_batch(ctx, A, k, S)) return;
+  // The shorter side is turned: its k vectors as rows of `w`, each as long as the longer side.
+  const dim_t length = m < n ? n : m;
+  const dim_t kept = full_matrices ? length : k;
+  double *a = scratch(ctx, m, n), *w = scratch(ctx, kept, length), *v = scratch(ctx, k, k);
+  double *lengths = scratch(ctx, k, 1), *u = scratch(ctx, m, left);
+  if (!ctx.ok()) return;
+  const Matrices from(A);
+  for (dim_t i = 0; i < from.count(); ++i) {
+    from.load(i, a);
+    if (!check_finite(ctx, a, m * n)) return;
+    const double scale = normalise(a, m * n);
+    if (m < n) {
+      memcpy(w, a, static_cast<size_t>(m * n) * sizeof(double));
+    } else {
+      transpose(a, m, n, w);
+    }
+    orthogonalise(w, k, length, v, lengths);
+    if (compute_uv) {
+      // What has no length has no direction: any that is orthogonal to the others serves.
+      for (dim_t r = k; r < kept; ++r) {
+        for (dim_t c = 0; c < length; ++c) w[r * length + c] = 0;
+      }
+      make_orthonormal(w, kept, length);
+      // `w` has the longer side's vectors as rows, `v` the shorter side's.
+      transpose(m < n ? v : w, m < n ? m : left, m, u);
+      Matrices(U).store(i, u);
+      Matrices(Vh).store(i, m < n ? w : v);
+    }
+    for (dim_t j = 0; j < k; ++j) lengths[j] *= scale;
+    store_item_of(S, A.dim() - 2, i, lengths);
+  }
+}
+
+void linalg_eigh_eigenvalues(KernelContext& ctx, const Tensor& A, StringView UPLO, bool compute_v,
+                             Tensor& eigenvalues, Tensor& eigenvectors) {
+  if (!check_square(ctx, A)) return;
+  const dim_t n = A.size(-1), none = 0;
+  const bool upper = is_text(UPLO, "U") || is_text(UPLO, "u");
+  if (!resize_batch(ctx, A, n, eigenvalues) ||
+      !(compute_v ? ctx.resize(eigenvectors, A.sizes()) : ctx.resize(eigenvectors, SizesRef(&none, 1)))) {
+    return;
+  }
+  double *a = scratch(ctx, n, n), *v = scratch(ctx, n, n), *values = scratch(ctx, n, 1);
+  if (!ctx.ok()) return;
+  const Matrices from(A);
+  for (dim_t i = 0; i < from.count(); ++i) {
+    from.load(i, a);
+    // Only the triangle that is asked for is read.
+    for (dim_t r = 0; r < n; ++r) {
+      for (dim_t c = 0; c < r; ++c)
+        (upper ? a[r * n + c] : a[c * n + r]) = upper ? a[c * n + r] : a[r * n + c];
+    }
+    if (!check_finite(ctx, a, n * n)) return;
+    const double scale = normalise(a, n * n);
+    diagonalise(a, n, v, values);
+    for (dim_t j = 0; j < n; ++j) values[j] *= scale;
+    store_item_of(eigenvalues, A.dim() - 2, i, values);
+    if (!compute_v) continue;
+    transpose(v, n, n, a);
+    Matrices(eigenvectors).store(i, a);
+  }
+}
+
+}  // namespace penlight::portable
