@@ -1,0 +1,481 @@
+// Every routine of the optimized kernels, with every instruction set of this processor,
+// against sums in double (reference.h), over random sizes.
+//
+//   cpp_isas [--isa NAME] [--rounds N] [--seed N]
+//
+// Shapes are as odd as they come, memory is guarded (call.h), and what two or more threads
+// would do must give the same bits. Needs no other file, so that it can be carried to a
+// machine, or an emulator, of which nothing else is known.
+#include <penlight/libraries.h>
+
+#include "check.h"
+#include "reference.h"
+
+using namespace penlight;
+using namespace penlight_test;
+
+namespace {
+
+long rounds = 60;
+const char* only = nullptr;
+uint64_t first_seed = 1;
+
+// xorshift64*: the same numbers everywhere.
+struct Random {
+  uint64_t state;
+  uint32_t next() {
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return static_cast<uint32_t>((state * 2685821657736338717u) >> 32);
+  }
+  dim_t in(dim_t low, dim_t high) {
+    return low + static_cast<dim_t>(next() % static_cast<uint32_t>(high - low + 1));
+  }
+  bool one_in(uint32_t n) { return next() % n == 0; }
+  float real() { return static_cast<float>(static_cast<int32_t>(next())) * (1.0f / 2147483648.0f); }
+};
+
+Random random_of(int test, long round) {
+  Random r{first_seed * 1000003u + static_cast<uint64_t>(test) * 7919u + static_cast<uint64_t>(round) +
+           88172645463325252u};
+  for (int i = 0; i < 8; ++i) r.next();
+  return r;
+}
+
+const uint8_t kChannelsLast[] = {0, 2, 3, 1};
+const uint8_t kHeadsInside[] = {0, 2, 1, 3};
+
+void fill(Array& array, Random& r, bool wild) {
+  float* data = array.data();
+  for (dim_t i = 0; i < array.numel(); ++i) data[i] = r.real();
+  if (array.numel() == 0) return;
+  const float special[] = {0.0f, -0.0f, 1e-40f, NAN, HUGE_VALF, -HUGE_VALF};
+  for (dim_t n = r.in(0, 3); n > 0; --n) data[r.in(0, array.numel() - 1)] = special[r.in(0, wild ? 5 : 2)];
+}
+
+// The first few results that are wrong are described; all are counted.
+struct Judge {
+  const char* what;
+  long round;
+  long wrong = 0;
+
+  void see(float got, Exact want, dim_t place) {
+    double bound = want.bound;
+    if (!(bound < HUGE_VAL)) bound = 1e-6 * (fabs(want.value) < 1 ? 1 : fabs(want.value));
+    const double x = static_cast<double>(got);
+    const bool same = want.value != want.value       ? x != x
+                      : fabs(want.value) == HUGE_VAL ? x == want.value
+                                                     : fabs(x - want.value) <= bound;
+    if (same || ++wrong > 3) return;
+    printf("%s, %s, round %ld, element %ld: %.9g, should be %.9g within %.2g\n", optimized_isa(), what, round,
+           static_cast<long>(place), x, want.value, bound);
+  }
+  void ran(Status status, Call& call, const Array& out) {
+    if (status != Status::Ok) printf("%s, %s, round %ld: %s\n", optimized_isa(), what, round, call.message());
+    CHECK(status == Status::Ok);
+    CHECK(out.intact());
+    CHECK(scratch().intact());
+  }
+  ~Judge() { CHECK_EQ(wrong, 0); }
+};
+
+// What threads would do gives the same bits.
+void check_threads(Call& call, Array& out, Array& again) {
+  if (out.numel() == 0) return;
+  CHECK(call.run(again, 3) == Status::Ok);
+  CHECK(memcmp(out.data(), again.data(), static_cast<size_t>(out.numel()) * sizeof(float)) == 0);
+  CHECK(again.intact() && scratch().intact());
+}
+
+template <class Body>
+void for_each_isa(Body body) {
+  const char* names[] = {"base", "avx2", "avx512"};
+  const char* before = optimized_isa();
+  for (const char* name : names) {
+    if ((!only || same(name, only)) && select_optimized_isa(name)) body();
+  }
+  CHECK(select_optimized_isa(before));
+}
+
+Array x, y, weight, plain, bias, residual, out, again;
+
+void linear(Random r, long round) {
+  const bool deep = r.one_in(6);
+  const dim_t depth = deep ? r.in(380, 900) : r.in(0, 40), outputs = r.one_in(4) ? r.in(41, 80) : r.in(0, 40);
+  const dim_t rows = !deep && r.one_in(5) ? r.in(90, 210) : r.in(0, 40);
+  const int dim = static_cast<int>(r.in(1, 3)), activation = static_cast<int>(r.in(0, kActivationCount - 1));
+  dim_t sizes[3] = {r.in(1, 2), rows, depth};
+  const dim_t* from = sizes + (3 - dim);
+  x.shape(from, dim, nullptr, ScalarType::Float, r.one_in(2));
+  fill(x, r, r.one_in(3));
+  sizes[2] = outputs;
+  const bool added = r.one_in(2), front = r.one_in(2);
+  residual.shape(from, dim, nullptr, ScalarType::Float, r.one_in(2));
+  out.shape(from, dim, nullptr, ScalarType::Float, front);
+  again.shape(from, dim, nullptr, ScalarType::Float, !front);
+  fill(residual, r, r.one_in(8));
+  const dim_t matrix[] = {outputs, depth}, packed[] = {(outputs + 15) / 16 * 16 * (1 + depth)};
+  plain.shape(matrix, 2, nullptr, ScalarType::Float, false);
+  bias.shape(matrix, 1, nullptr, ScalarType::Float, false);
+  weight.shape(packed, 1, nullptr, ScalarType::Float, false);
+  fill(plain, r, false);
+  fill(bias, r, r.one_in(8));
+  pack_panels(plain.data(), bias.data(), outputs, depth, [](dim_t k) { return k; }, weight.data());
+  const double low = -0.5, high = 0.75;
+  Call call(optimized_library, "penlight::linear_packed.out");
+  call.tensor(x).tensor(weight).optional(added ? &residual : nullptr).integer(outputs).integer(activation);
+  call.number(low).number(high);
+  Judge judge{"linear_packed", round};
+  judge.ran(call.run(out), call, out);
+  for (dim_t i = 0; i < out.numel(); ++i) {
+    Sum sum;
+    const float* row = x.data() + i / outputs * depth;
+    sum.add(static_cast<double>(bias.data()[i % outputs]));
+    for (dim_t k = 0; k < depth; ++k) {
+      sum.add(static_cast<double>(row[k]), static_cast<double>(plain.data()[i % outputs * depth + k]));
+    }
+    if (added) sum.add(static_cast<double>(residual.data()[i]));
+    judge.see(out.data()[i], activated(activation, low, high, sum.get()), i);
+  }
+  check_threads(call, out, again);
+}
+
+struct Shape {
+  dim_t batch, channels, height, width, outputs;
+  Geometry g;
+};
+
+// One of the ways that convolutions are computed, on sizes that just reach it.
+Shape any_convolution(Random& r) {
+  Shape s{r.in(1, 2),  r.in(1, 40), r.in(1, 14),
+          r.in(1, 14), r.in(1, 40), {{1, 1}, {1, 1}, {0, 0}, {1, 1}, 1}};
+  Geometry& g = s.g;
+  const dim_t kind = r.in(0, 6);
+  for (int d = 0; d < 2; ++d) {
+    g.taps[d] = kind == 0 ? 1 : r.in(1, 5);
+    g.stride[d] = r.in(1, 3);
+    g.dilation[d] = r.one_in(3) ? r.in(2, 3) : 1;
+    g.pad[d] = r.in(0, g.taps[d]);
+  }
+  if (kind <= 1 && r.one_in(3)) s.channels = r.in(41, 60);
+  if (kind == 0 && r.one_in(2)) s.channels = r.in(380, 420);
+  if (kind == 2) {  // several groups
+    g.groups = r.in(2, 5);
+    s.channels = g.groups * r.in(1, 9);
+    s.outputs = g.groups * r.in(1, 20);
+  }
+  if (kind == 3 || kind == 4) {  // a group for each channel
+    s.outputs = s.channels = g.groups = r.in(2, 40);
+    s.width = r.in(1, 30);
+    for (int d = 0; d < 2 && kind == 4; ++d) {
+      g.taps[d] = r.one_in(2) ? 3 : 5;
+      g.stride[d] = r.in(1, 2);
+      g.dilation[d] = 1;
+    }
+  }
+  if (kind == 5) {  // tiles of transformed products
+    s.channels = r.in(24, 37);
+    s.outputs = r.in(24, 37);
+    s.height = r.in(17, 23);
+    s.width = r.in(17, 27);
+    g = {{3, 3}, {1, 1}, {r.in(0, 2), r.in(0, 2)}, {1, 1}, 1};
+  }
+  if (kind == 6) {  // runs that span the window's width
+    s.channels = r.in(0, 9);
+    s.width = r.in(8, 40);
+    g.taps[1] = r.in(2, 9);
+    g.dilation[1] = 1;
+  }
+  if (r.one_in(20)) s.batch = 0;
+  return s;
+}
+
+dim_t room_of(const Geometry& g, int d, dim_t size) {
+  return size + 2 * g.pad[d] - g.dilation[d] * (g.taps[d] - 1) - 1;
+}
+
+void pack_convolution(const Shape& s) {
+  const dim_t per_group = s.channels / s.g.groups, taps = s.g.taps[0] * s.g.taps[1];
+  const dim_t depth = per_group * taps, outputs = s.outputs / s.g.groups;
+  const bool depthwise = s.g.groups > 1 && per_group == 1 && outputs == 1;
+  const dim_t padded = (s.channels + 15) / 16 * 16, panels = (outputs + 15) / 16 * 16;
+  const dim_t size[] = {depthwise ? (1 + taps) * padded : s.g.groups * panels * (1 + depth)};
+  weight.shape(size, 1, nullptr, ScalarType::Float, false);
+  if (depthwise) {
+    for (dim_t i = 0; i < size[0]; ++i) {
+      const dim_t c = i % padded, t = i / padded - 1;
+      weight.data()[i] = c >= s.channels ? 0 : t < 0 ? bias.data()[c] : plain.data()[c * taps + t];
+    }
+    return;
+  }
+  // Steps of the sum go through the taps, and in each through the channels.
+  const auto order = [&](dim_t k) { return k % per_group * taps + k / per_group; };
+  for (dim_t group = 0; group < s.g.groups; ++group) {
+    pack_panels(plain.data() + group * outputs * depth, bias.data() + group * outputs, outputs, depth, order,
+                weight.data() + group * panels * (1 + depth));
+  }
+}
+
+void convolution(Random r, long round) {
+  const Shape s = any_convolution(r);
+  const Geometry& g = s.g;
+  dim_t sizes[] = {s.batch, s.channels, s.height, s.width};
+  x.shape(sizes, 4, kChannelsLast, ScalarType::Float, r.one_in(2));
+  fill(x, r, r.one_in(3));
+  const dim_t matrix[] = {s.outputs, s.channels / g.groups * g.taps[0] * g.taps[1]};
+  plain.shape(matrix, 2, nullptr, ScalarType::Float, false);
+  bias.shape(matrix, 1, nullptr, ScalarType::Float, false);
+  fill(plain, r, false);
+  fill(bias, r, false);
+  pack_convolution(s);
+  bool fits = true;
+  sizes[1] = s.outputs;
+  for (int d = 0; d < 2; ++d) {
+    const dim_t room = room_of(g, d, sizes[2 + d]);
+    fits &= room >= 0;
+    sizes[2 + d] = room < 0 ? 1 : room / g.stride[d] + 1;
+  }
+  const bool added = r.one_in(2), front = r.one_in(2);
+  residual.shape(sizes, 4, kChannelsLast, ScalarType::Float, r.one_in(2));
+  out.shape(sizes, 4, kChannelsLast, ScalarType::Float, front);
+  again.shape(sizes, 4, kChannelsLast, ScalarType::Float, !front);
+  fill(residual, r, false);
+  const bool depthwise = g.groups > 1 && g.groups == s.channels && s.outputs == s.channels;
+  const int fused[] = {0, 1, 2, 5, 6, 9};
+  const int activation = depthwise ? fused[r.in(0, 5)] : static_cast<int>(r.in(0, kActivationCount - 1));
+  const double low = -0.5, high = 0.75;
+  Call call(optimized_library, "penlight::conv2d_packed.out");
+  call.tensor(x).tensor(weight).optional(added ? &residual : nullptr);
+  call.integers(s.outputs, g.taps[0], g.taps[1]).integers(g.stride[0], g.stride[1]);
+  call.integers(g.pad[0], g.pad[1]).integers(g.dilation[0], g.dilation[1]).integer(g.groups);
+  call.integer(activation).number(low).number(high);
+  Judge judge{"conv2d_packed", round};
+  if (!fits) {
+    CHECK(call.run(out) == Status::InvalidArgument);
+    return;
+  }
+  judge.ran(call.run(out), call, out);
+  // Transformed tiles are off by a share of the range; the widest sum stands for that.
+  const bool tiles = g.taps[0] == 3 && g.taps[1] == 3 && g.groups == 1 && s.channels >= 16;
+  for (dim_t n = 0; n < sizes[0]; ++n) {
+    for (dim_t o = 0; o < sizes[1]; ++o) {
+      for (dim_t h = 0; h < sizes[2]; ++h) {
+        for (dim_t w = 0; w < sizes[3]; ++w) {
+          Exact sum = convolve(x, x.data(), plain.data(), s.outputs, g, n, o, h, w);
+          const dim_t place = out.at(n, o, h, w);
+          Sum rest;
+          rest.add(sum.value);
+          rest.add(static_cast<double>(bias.data()[o]));
+          if (added) rest.add(static_cast<double>(residual.data()[place]));
+          const Exact all{rest.get().value, sum.bound + rest.get().bound + (tiles ? 4e-4 : 0)};
+          judge.see(out.data()[place], activated(activation, low, high, all), place);
+        }
+      }
+    }
+  }
+  check_threads(call, out, again);
+}
+
+void pooling(Random r, long round) {
+  dim_t sizes[] = {r.in(0, 2), r.in(1, 40), r.in(1, 14), r.in(1, 14)};
+  x.shape(sizes, 4, kChannelsLast, ScalarType::Float, r.one_in(2));
+  fill(x, r, true);
+  Geometry g{};
+  const bool ceil_mode = r.one_in(2);
+  bool fits = true;
+  for (int d = 0; d < 2; ++d) {
+    g.taps[d] = r.in(1, 4);
+    g.stride[d] = r.in(1, 3);
+    g.dilation[d] = r.in(1, 2);
+    g.pad[d] = r.in(0, g.taps[d] / 2);
+    const dim_t size = sizes[2 + d], room = room_of(g, d, size);
+    fits &= room >= 0;
+    sizes[2 + d] = (room + (ceil_mode ? g.stride[d] - 1 : 0)) / g.stride[d] + 1;
+    // No window begins in the padding behind the image.
+    if (ceil_mode && (sizes[2 + d] - 1) * g.stride[d] >= size + g.pad[d]) --sizes[2 + d];
+  }
+  if (!fits) return;
+  const bool front = r.one_in(2);
+  out.shape(sizes, 4, kChannelsLast, ScalarType::Float, front);
+  again.shape(sizes, 4, kChannelsLast, ScalarType::Float, !front);
+  Call call(optimized_library, "penlight::max_pool2d.out");
+  call.tensor(x).integers(g.taps[0], g.taps[1]).integers(g.stride[0], g.stride[1]);
+  call.integers(g.pad[0], g.pad[1]).integers(g.dilation[0], g.dilation[1]).flag(ceil_mode);
+  Judge judge{"max_pool2d", round};
+  judge.ran(call.run(out), call, out);
+  for (dim_t n = 0; n < sizes[0]; ++n) {
+    for (dim_t c = 0; c < sizes[1]; ++c) {
+      for (dim_t h = 0; h < sizes[2]; ++h) {
+        for (dim_t w = 0; w < sizes[3]; ++w) {
+          const dim_t place = out.at(n, c, h, w);
+          judge.see(out.data()[place], {largest(x, x.data(), g, n, c, h, w), 0}, place);
+        }
+      }
+    }
+  }
+  check_threads(call, out, again);
+}
+
+void attention(Random r, long round) {
+  const dim_t heads = r.in(1, 4), shared = r.one_in(2) ? 1 : heads;
+  const dim_t queries = r.one_in(3) ? r.in(1, 4) : r.one_in(4) ? r.in(97, 130) : r.in(1, 40);
+  const dim_t keys = r.one_in(4) ? r.in(41, 300) : r.in(1, 40), width = r.in(1, 40), values = r.in(1, 40);
+  const dim_t batch = queries * keys > 4000 ? 1 : r.in(1, 2);
+  const uint8_t* order = r.one_in(2) ? kHeadsInside : nullptr;
+  const dim_t q[] = {batch, heads, queries, width}, k[] = {batch, shared, keys, width},
+              v[] = {batch, shared, keys, values}, o[] = {batch, heads, queries, values};
+  Array &query = x, &key = y, &value = weight, &mask = residual;
+  query.shape(q, 4, order, ScalarType::Float, r.one_in(2));
+  key.shape(k, 4, order, ScalarType::Float, r.one_in(2));
+  value.shape(v, 4, order, ScalarType::Float, r.one_in(2));
+  const bool front = r.one_in(2);
+  out.shape(o, 4, order, ScalarType::Float, front);
+  again.shape(o, 4, order, ScalarType::Float, !front);
+  fill(query, r, false);
+  fill(key, r, false);
+  fill(value, r, false);
+  if (r.one_in(5)) query.data()[r.in(0, query.numel() - 1)] = NAN;
+  if (r.one_in(5)) key.data()[r.in(0, key.numel() - 1)] = NAN;
+  const dim_t kind = r.in(0, 3);  // no mask, causal, of floats, of bools
+  dim_t m[] = {r.one_in(2) ? batch : 1, r.one_in(2) ? heads : 1, r.one_in(2) ? queries : 1,
+               r.one_in(4) ? 1 : keys};
+  mask.shape(m, 4, nullptr, kind == 3 ? ScalarType::Bool : ScalarType::Float, r.one_in(2));
+  for (dim_t i = 0; i < mask.numel(); ++i) {
+    if (kind == 3) {
+      mask.bytes()[i] = !r.one_in(3);
+    } else {
+      mask.data()[i] = r.one_in(6) ? -HUGE_VALF : 3 * r.real();
+    }
+  }
+  const bool own_scale = r.one_in(2);
+  const double scale = own_scale ? 0.3 : 1 / sqrt(static_cast<double>(width));
+  Call call(optimized_library, "penlight::scaled_dot_product_attention.out");
+  call.tensor(query)
+      .tensor(key)
+      .tensor(value)
+      .optional(kind >= 2 ? &mask : nullptr)
+      .number(0)
+      .flag(kind == 1);
+  if (own_scale) {
+    call.number(scale);
+  } else {
+    call.none();
+  }
+  call.flag(shared != heads);
+  Judge judge{"attention", round};
+  judge.ran(call.run(out), call, out);
+  static Attended row;
+  for (dim_t b = 0; b < batch; ++b) {
+    for (dim_t h = 0; h < heads; ++h) {
+      for (dim_t i = 0; i < queries; ++i) {
+        const dim_t seen = kind == 1 && i + 1 < keys ? i + 1 : keys, from = shared == 1 ? 0 : h;
+        double error = 0;
+        for (dim_t j = 0; j < seen; ++j) {
+          Sum sum;
+          for (dim_t c = 0; c < width; ++c) {
+            sum.add(static_cast<double>(query.data()[query.at(b, h, i, c)]),
+                    scale * static_cast<double>(key.data()[key.at(b, from, j, c)]));
+          }
+          const dim_t at = mask.at(m[0] > 1 ? b : 0, m[1] > 1 ? h : 0, m[2] > 1 ? i : 0, m[3] > 1 ? j : 0);
+          if (kind == 2) sum.add(static_cast<double>(mask.data()[at]));
+          row.scores[j] = kind == 3 && !mask.bytes()[at] ? -HUGE_VAL : sum.get().value;
+          if (sum.get().bound < HUGE_VAL && sum.get().bound > error) error = sum.get().bound;
+        }
+        row.soften(seen);
+        for (dim_t c = 0; c < values; ++c) {
+          double total = 0, most = 0;
+          for (dim_t j = 0; j < seen; ++j) {
+            const double one = static_cast<double>(value.data()[value.at(b, from, j, c)]);
+            total += row.scores[j] * one;
+            most = fabs(one) > most ? fabs(one) : most;
+          }
+          // Each exponential is off by its score's error and its own, and so is their sum.
+          const double bound = most * (2 * (error + 4e-7) + static_cast<double>(2 * seen + 8) * 6e-8);
+          const dim_t place = out.at(b, h, i, c);
+          judge.see(out.data()[place], {total * row.factor, bound}, place);
+        }
+      }
+    }
+  }
+  check_threads(call, out, again);
+}
+
+// A matrix that is not packed: linear layers (its columns dense), mm and bmm (its rows).
+void product(Random r, long round) {
+  const bool deep = r.one_in(6), large = r.one_in(12);
+  const dim_t kind = r.in(0, 2), batch = kind == 2 ? r.in(0, 3) : 1;
+  const dim_t rows = r.one_in(3) ? r.in(1, 3) : large ? r.in(90, 130) : r.in(0, 40);
+  const dim_t depth = deep ? r.in(380, 800) : r.in(1, 40), outputs = large ? r.in(129, 300) : r.in(0, 40);
+  const dim_t a[] = {batch, rows, depth}, c[] = {batch, rows, outputs};
+  const dim_t b[] = {batch, kind == 0 ? outputs : depth, kind == 0 ? depth : outputs};
+  const int skip = kind == 2 ? 0 : 1;
+  x.shape(a + skip, 3 - skip, nullptr, ScalarType::Float, r.one_in(2));
+  y.shape(b + skip, 3 - skip, nullptr, ScalarType::Float, r.one_in(2));
+  bias.shape(&outputs, 1, nullptr, ScalarType::Float, r.one_in(2));
+  const bool front = r.one_in(2), added = kind == 0 && r.one_in(2);
+  out.shape(c + skip, 3 - skip, nullptr, ScalarType::Float, front);
+  again.shape(c + skip, 3 - skip, nullptr, ScalarType::Float, !front);
+  fill(x, r, r.one_in(3));
+  fill(y, r, false);
+  fill(bias, r, r.one_in(8));
+  const char* names[] = {"aten::linear.out", "aten::mm.out", "aten::bmm.out"};
+  Call call(optimized_library, names[kind]);
+  call.tensor(x).tensor(y);
+  if (kind == 0) call.optional(added ? &bias : nullptr);
+  Judge judge{names[kind], round};
+  judge.ran(call.run(out), call, out);
+  for (dim_t i = 0; i < out.numel(); ++i) {
+    const dim_t n = i % outputs, m = i / outputs;
+    const float* second = y.data() + (kind == 2 ? m / rows * depth * outputs : 0);
+    Sum sum;
+    for (dim_t k = 0; k < depth; ++k) {
+      sum.add(static_cast<double>(x.data()[m * depth + k]),
+              static_cast<double>(second[kind == 0 ? n * depth + k : k * outputs + n]));
+    }
+    if (added) sum.add(static_cast<double>(bias.data()[n]));
+    judge.see(out.data()[i], sum.get(), i);
+  }
+  check_threads(call, out, again);
+}
+
+void repeat_everywhere(int test, void (*run)(Random, long), long count) {
+  for_each_isa([&] {
+    for (long round = 0; round < count; ++round) run(random_of(test, round), round);
+  });
+}
+
+}  // namespace
+
+TEST(the_widest_instruction_set_is_chosen_and_others_can_be) {
+  const char* widest = optimized_isa();
+  bool below = false;
+  const char *const widest_first[] = {"avx512", "avx2", "base"}, *const unknown[] = {"", "avx", "AVX2",
+                                                                                     "sse9"};
+  for (const char* name : widest_first) {
+    const bool there = select_optimized_isa(name);
+    if (there) CHECK_EQ(optimized_isa(), name);
+    below |= same(name, widest);
+    CHECK(!there || below);
+    printf("%s: %s\n", name, there ? "tested" : "not here");
+  }
+  CHECK(select_optimized_isa("base"));
+  for (const char* name : unknown) CHECK(!select_optimized_isa(name));
+  CHECK_EQ(optimized_isa(), "base");
+  CHECK(select_optimized_isa(widest));
+}
+
+TEST(linear_layers) { repeat_everywhere(1, linear, 4 * rounds); }
+TEST(convolutions) { repeat_everywhere(2, convolution, 4 * rounds); }
+TEST(max_pooling) { repeat_everywhere(3, pooling, 2 * rounds); }
+TEST(attention_heads) { repeat_everywhere(4, attention, 3 * rounds); }
+TEST(products_of_matrices_that_are_not_packed) { repeat_everywhere(5, product, 4 * rounds); }
+
+int main(int argc, char** argv) {
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (same(argv[i], "--isa")) only = argv[i + 1];
+    if (same(argv[i], "--rounds")) rounds = atol(argv[i + 1]);
+    if (same(argv[i], "--seed")) first_seed = strtoull(argv[i + 1], nullptr, 10);
+  }
+  return finish();
+}
