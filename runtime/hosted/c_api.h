@@ -188,12 +188,47 @@ typedef struct pl_torch_operator {
   const char* key;       /* dispatch key, "CPU" */
   uint64_t results;      /* that are allocated; 0 for the out form and what works in place */
   const int32_t* dtypes; /* of those, PyTorch's numbers, negative for that of the first tensor; may be null */
+  const int64_t* rule;   /* sizes of arguments and results (hosted/shape_rule.h), or null */
+  uint64_t rule_size;
+  int32_t raises; /* Python raises its errors, by pl_torch_failed(), once that is connected */
 } pl_torch_operator;
 /* `path` of the libtorch_cpu that is loaded. Once, before the other. */
 PL_API pl_status pl_torch_connect(const char* path, char* error, size_t error_size);
 /* NotSupported for what only a Python function can take (Scalar, Generator). Again: the
  * kernel that the name has now serves it. */
 PL_API pl_status pl_torch_register(const pl_torch_operator* described, char* error, size_t error_size);
+
+/* What such an operator failed of, for the operator of Python's that raises it: the kernel, the status,
+ * its line of text, and for sizes that do not fit the shape rule the call's arguments and results as
+ * `t6:2,3 n i4 j1,2` (a float32 tensor [2, 3], None, 4, [1, 2]). Of this thread; the texts hold until
+ * its next failure. */
+typedef struct pl_torch_failure {
+  const char* kernel;
+  const char* text;
+  const char* arguments; /* empty when not the rule but the kernel refused */
+  pl_status status;
+} pl_torch_failure;
+PL_API void pl_torch_failed(pl_torch_failure* failure);
+
+/* Autograd of such operators, in C++ while no tensor asks for a gradient. With `keys` of a dispatch
+ * key where an operator has a Python function, that is called when one does. What is registered
+ * before pl_torch_autograd_probed is for probes: such an operator tells in `probed` what it is called
+ * with, and calls its Python function; the one called last is what raises errors from then on. */
+enum { PL_TORCH_PROBED = 8 };
+typedef struct pl_torch_probe {
+  uint64_t count;
+  uint64_t payloads[PL_TORCH_PROBED];
+  uint32_t tags[PL_TORCH_PROBED];
+} pl_torch_probe;
+/* `plain` is a tensor's address (its _cdata in Python) without gradients. */
+PL_API pl_status pl_torch_autograd_connect(const char* path, uint64_t keys, const void* plain,
+                                           pl_torch_probe* probed, char* error, size_t error_size);
+/* It was as it should be. */
+PL_API void pl_torch_autograd_probed(uint32_t tag_of_tensor, uint32_t tag_of_none);
+/* The dispatch keys of the call that a Python function was called for, right after it was. */
+PL_API uint64_t pl_torch_autograd_keys(void);
+/* `lists`: are there lists of tensors among the arguments of operator `name`? Once for each. */
+PL_API pl_status pl_torch_autograd_register(const char* name, int32_t lists, char* error, size_t error_size);
 
 /* The instruction set that the optimized kernels compute with: "base", "avx2" or
  * "avx512", the widest that this processor has. Another one can be taken, for all

@@ -6,10 +6,12 @@
 // register a Python function in its place.
 #include <dlfcn.h>
 #include <penlight/library.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "c_handles.h"
+#include "shape_rule.h"
 #include "torch_shim.h"
 
 using penlight::Status;
@@ -25,6 +27,8 @@ const char* TorchShim::connect(const char* path) {
   }
   PENLIGHT_TORCH_FUNCTIONS(PENLIGHT_TORCH_FIND)
 #undef PENLIGHT_TORCH_FIND
+  bump_version = reinterpret_cast<void (*)(const void*)>(
+      dlsym(handle, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE"));
   return nullptr;
 }
 
@@ -46,9 +50,21 @@ struct Slot {
   // Where the kernel stands: its library may get another table (a plug-in built anew).
   const KernelLibrary* library;
   size_t index;
+  ShapeRule rule;
+  bool changes;  // arguments
+  bool raises;   // errors of Python's
 };
 Slot slots[kMaxSlots];
 size_t slot_count = 0;
+
+// What the last call of this thread failed of.
+struct Failure {
+  const Slot* slot;
+  Status status;
+  Message message;
+  char arguments[1024];
+};
+thread_local Failure failure = {};
 
 // Memory for one call: a piece of the stack, then the heap.
 class CallMemory {
@@ -131,6 +147,7 @@ class Call : public KernelContext {
   void make_result(size_t index);
   void call_kernel(Value** args);
   void release();
+  void describe(Value* const* args);
   bool succeeded(int32_t status, const char* doing) {
     if (status) fail(Status::Internal, "{}: {}", doing, torch.last_error ? torch.last_error() : "?");
     return status == 0;
@@ -415,6 +432,10 @@ void Call::run(StableValue* stack, uint64_t argument_count, uint64_t result_coun
       values[i].tag = Tag::Tensor;
     }
   }
+  if (ok() && slot_.rule && !slot_.rule.fits(args, argument_count, 0)) {
+    fail(Status::InvalidArgument, "sizes do not fit the shape rule");
+    describe(args);
+  }
   if (ok()) call_kernel(args);
   for (Operand* operand = operands_; ok() && operand; operand = operand->next) {
     if (operand->allocated && !operand->given) {
@@ -422,6 +443,10 @@ void Call::run(StableValue* stack, uint64_t argument_count, uint64_t result_coun
     } else if (operand->written && operand->dense) {
       succeeded(torch.copy(operand->given, operand->dense, 0), "a result cannot be copied back");
     }
+  }
+  if (ok() && slot_.rule && !slot_.rule.fits(args, argument_count, slot_.results)) {
+    fail(Status::Internal, "the shape rule and the kernel disagree");
+    describe(args);
   }
   // Results are the last tensors that are written to, in their order.
   size_t found = result_count;
@@ -443,19 +468,63 @@ void Call::run(StableValue* stack, uint64_t argument_count, uint64_t result_coun
   }
 }
 
-// False, with the reason in `message`, when the call failed. A function of its own:
-// torch throws for it, and no destructor of ours would run then.
-__attribute__((noinline)) bool run(const Slot& slot, StableValue* stack, uint64_t arguments, uint64_t results,
-                                   Message& message) {
+// The arguments for whoever raises the error, who writes its text from them.
+void Call::describe(Value* const* args) {
+  char* text = failure.arguments;
+  char* const end = text + sizeof failure.arguments;
+  const auto add = [&](const char* format, auto... values) {
+    if (text >= end) return;
+    text += snprintf(text, static_cast<size_t>(end - text), format, values...);
+  };
+  for (size_t i = 0; i < slot_.count; ++i) {
+    const Value& value = *args[i];
+    if (value.tag == Tag::Tensor) {
+      add("t%d:", static_cast<int>(value.as_tensor.scalar_type()));
+      for (dim_t d = 0; d < value.as_tensor.dim(); ++d) {
+        add(d ? ",%lld" : "%lld", static_cast<long long>(value.as_tensor.size(d)));
+      }
+    } else if (value.tag == Tag::Int || value.tag == Tag::Bool) {
+      add(value.tag == Tag::Int ? "i%lld" : "b%lld", static_cast<long long>(value.to_int()));
+    } else if (value.tag == Tag::IntList) {
+      add("j");
+      for (size_t k = 0; k < value.as_int_list->size; ++k) {
+        add(k ? ",%lld" : "%lld", static_cast<long long>(value.as_int_list->items[k]));
+      }
+    } else {
+      add("n");
+    }
+    add(" ");
+  }
+}
+
+// A function of its own: for a failure, of which `message` has the reason, torch throws,
+// and no destructor of ours would run then.
+__attribute__((noinline)) Status run(const Slot& slot, StableValue* stack, uint64_t arguments,
+                                     uint64_t results, Message& message) {
   HeapScratch scratch;
   Call call(slot, scratch.source(), &message);
   call.run(stack, arguments, results);
-  return call.ok();
+  return call.status();
+}
+
+// As torch's own operators do, so that a later backward sees what was changed. Refused,
+// by torch, for tensors of inference mode outside of it.
+void note_changes(const Slot& slot, const StableValue* stack, uint64_t arguments) {
+  for (size_t i = 0; i < arguments && i < slot.count; ++i) {
+    if (slot.letters[i] == 'O') torch.bump_version(reinterpret_cast<const void*>(stack[i]));
+  }
 }
 
 void enter(const Slot& slot, StableValue* stack, uint64_t arguments, uint64_t results) {
   Message message;
-  if (run(slot, stack, arguments, results, message)) return;
+  failure.arguments[0] = '\0';
+  if (slot.changes) note_changes(slot, stack, arguments);
+  const Status status = run(slot, stack, arguments, results, message);
+  if (status == Status::Ok) return;
+  failure.slot = &slot;
+  failure.status = status;
+  failure.message = message;
+  if (slot.raises) raise_in_python();
   message.prepend("{}: ", slot.kernel_name);
   torch.check(false, slot.kernel_name, slot.library->kernels[slot.index].source, 0, message.c_str());
 }
@@ -510,10 +579,23 @@ Status register_operator(const pl_torch_operator& given, Message& message) {
   slot.letters = slot.library->kernels[slot.index].signature;
   slot.count = strlen(slot.letters);
   slot.results = given.results;
+  slot.raises = given.raises != 0;
   if (const char* type = obstacle(slot.letters)) {
     message.set("{} has an argument of type {}, which only a Python implementation can take", given.name,
                 type);
     return Status::NotSupported;
+  }
+  const char* written = strchr(slot.letters, 'O');
+  slot.changes = written && static_cast<size_t>(written - slot.letters) + slot.results < slot.count;
+  if (slot.changes && !torch.bump_version) {
+    message.set("this version of torch counts changes of tensors in another way");
+    return Status::NotSupported;
+  }
+  if (given.rule) {
+    int64_t* codes = static_cast<int64_t*>(malloc(given.rule_size * sizeof(int64_t)));
+    if (!codes) return Status::OutOfMemory;
+    memcpy(codes, given.rule, given.rule_size * sizeof(int64_t));
+    slot.rule = ShapeRule(codes, given.rule_size);
   }
   const char* name = strstr(given.name, "::");
   const size_t space = name ? static_cast<size_t>(name - given.name) : 0;
@@ -585,4 +667,11 @@ pl_status pl_torch_register(const pl_torch_operator* described, char* error, siz
   penlight::Message message;
   const Status status = penlight::hosted::register_operator(*described, message);
   return penlight::hosted::report(status, message.c_str(), error, error_size);
+}
+
+void pl_torch_failed(pl_torch_failure* to) {
+  using penlight::hosted::failure;
+  if (!failure.slot) return;
+  *to = {failure.slot->kernel_name, failure.message.c_str(), failure.arguments,
+         static_cast<pl_status>(failure.status)};
 }

@@ -59,10 +59,14 @@ struct TorchShim {
 #define PENLIGHT_TORCH_MEMBER(member, name, result, ...) result (*member)(__VA_ARGS__);
   PENLIGHT_TORCH_FUNCTIONS(PENLIGHT_TORCH_MEMBER)
 #undef PENLIGHT_TORCH_MEMBER
+  void (*bump_version)(const void* tensor);  // no part of that interface; null where it is missing
 
   // The functions of the library at `path`, which the process has loaded. Gives the
   // name of the first one that is missing, or null when all are there.
   const char* connect(const char* path);
 };
+
+// Lets Python raise what pl_torch_failed() tells; returns where that is not possible.
+void raise_in_python();
 
 }  // namespace penlight::hosted

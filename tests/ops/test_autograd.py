@@ -99,12 +99,6 @@ def test_a_formula_given_after_loading(tmp_path: Path, traced: bool) -> None:
     assert gradient(packet.scale, compiled=True).tolist() == [3, 3, 3]
 
 
-def test_functional_gradients_say_what_they_need(tmp_path: Path) -> None:
-    load(tmp_path, "gradfunc", "@op.backward\ndef _(ctx, grad): return grad * ctx.inputs.k, None\n")
-    with pytest.raises(RuntimeError, match="setup_context"):
-        torch.func.grad(lambda x: torch.ops.gradfunc.scale(x, 3.0).sum())(torch.randn(3))
-
-
 def test_a_fake_function_in_place_of_a_rule(tmp_path: Path) -> None:
     line = 'PENLIGHT_LIBRARY(fakefile, "scale(Tensor x, float k=2.0) -> Tensor", scale_out)'
     source = written(tmp_path, "fakefile.cpp", line, body=SCALE)

@@ -12,27 +12,26 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch._library.autograd import Info, make_autograd_impl
+from torch._functorch import autograd_function as functorch
+from torch._library.autograd import supports_tensorlist
+from torch._library.utils import fill_defaults
 from torch._ops import OpOverload
+from torch.autograd.function import _SingleLevelFunction
 from torch.utils import _pytree as pytree
 
 from penlight.errors import NotSupported
 from penlight.ops.calls import Kernel
 from penlight.ops.declared import Operator
+from penlight.ops.dispatch import register_gradients
 from penlight.ops.signature import Signature
-
-# Others (fake tensors, those of torch.func) are looked at where they are treated.
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def register(library: torch.library.Library, op: OpOverload, kernel: Kernel, said: Operator) -> None:
     """Give `op` the gradients that were declared, or the error.
 
-    This is where torch passes through Python in any case, so sizes are held against the rule here:
-    the kernel is then called without.
+    No Python runs in calls on which no gradient is asked for.
     """
     signature = kernel.signature
-    name = signature.name + (f".{signature.overload}" if signature.overload else "")
     run: Callable[..., Any]
     if said.autograd_function is not None:
         run = _through(op, said.autograd_function)
@@ -41,29 +40,16 @@ def register(library: torch.library.Library, op: OpOverload, kernel: Kernel, sai
     elif said.backward_function is None:
         run = _without_formula(op, signature)
     else:
-        backward, setup = _formula(signature, said)
-        run = make_autograd_impl(op, Info(backward, setup))
-    library.impl(name, _checked(run, kernel), "Autograd", with_keyset=True)
-
-
-def _checked(run: Callable[..., Any], kernel: Kernel) -> Callable[..., Any]:
-    if kernel.rule is None:
-        return run
-    fits, rule = kernel.rule.quick_check(_PLAIN), kernel.rule
-
-    def checked(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if not fits(args):
-            rule.apply(kernel.bind(args, kwargs))
-        return run(keyset, *args, **kwargs)
-
-    return checked
+        run = _by_formula(op, signature, *_formula(signature, said))
+    lists = any("[]" in argument.type for argument in signature.tensors)
+    register_gradients(library, signature.qualified, lists, run)
 
 
 def register_out(library: torch.library.Library, op: OpOverload, signature: Signature) -> None:
     """As for torch's own operators, results that are given take no part in autograd."""
 
     def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.is_grad_enabled() and _any_requires_grad((args, kwargs)):
+        if torch.is_grad_enabled() and _any_asks((args, kwargs)):
             raise NotSupported(
                 f"{signature.kernel_name} writes to tensors it is given, which gradients cannot follow",
                 do=f"call {signature.qualified} without out, or in torch.no_grad()",
@@ -108,22 +94,71 @@ def _formula(signature: Signature, said: Operator) -> tuple[Callable[..., Any], 
         return result
 
     if any(argument.keyword_only for argument in signature.arguments):
-        return backward, lambda ctx, inputs, keyword_only_inputs, output: setup(
-            ctx, inputs, output, keyword_only_inputs
-        )
-    return backward, lambda ctx, inputs, output: setup(ctx, inputs, output)
+        return backward, lambda ctx, inputs, named, output: setup(ctx, inputs, output, named)
+    return backward, setup
 
 
 def _through(op: OpOverload, function: Any) -> Callable[..., Any]:
     def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.is_grad_enabled() and _any_requires_grad((args, kwargs)):
+        if torch.is_grad_enabled() and _any_asks((args, kwargs)):
             return function.apply(*args, *kwargs.values())
         return op.redispatch(keyset & torch._C._after_autograd_keyset, *args, **kwargs)
 
     return run
 
 
-class _NotDifferentiable(torch.autograd.Function):
+class _OneLevel(_SingleLevelFunction):
+    """A node of autograd's graph. The dispatcher has come down to one level of torch.func's transforms
+    here, which is what is differentiated; torch.autograd.Function is for code that is above all of them."""
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        with functorch.enable_single_level_autograd_function():  # type: ignore[attr-defined]
+            return super().apply(*args)  # type: ignore[misc]
+
+
+def _by_formula(
+    op: OpOverload, signature: Signature, backward: Callable[..., Any], setup: Callable[..., Any]
+) -> Callable[..., Any]:
+    keyword_only = [argument.name for argument in signature.arguments if argument.keyword_only]
+
+    def forward(ctx: Any, keyset: Any, kwargs: dict[str, Any], *args: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            result = op.redispatch(keyset & torch._C._after_autograd_keyset, *args, **kwargs)
+        args, kwargs = fill_defaults(op._schema, args, kwargs)
+        if keyword_only:
+            setup(ctx, args, kwargs, result)
+        else:
+            setup(ctx, args, result)
+        return result
+
+    def backwards(ctx: Any, *grads: Any) -> Any:
+        needed = ctx.needs_input_grad
+        ctx.needs_input_grad = needed[2:]
+        try:
+            found = backward(ctx, *grads)
+        finally:
+            ctx.needs_input_grad = needed
+        return (None, None, *found) if isinstance(found, tuple) else (None, None, found)
+
+    made = type(
+        f"BackwardOf{signature.name}",
+        (_OneLevel,),
+        {"forward": staticmethod(forward), "backward": staticmethod(backwards)},
+    )
+    if "[]" in "".join(argument.type for argument in signature.tensors) or signature.out_list:
+        made = supports_tensorlist(made)
+
+    def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        _refuse_forward_mode(signature, (args, kwargs))
+        if torch.is_grad_enabled() and _any_asks(args):
+            return made.apply(keyset, kwargs, *args)  # type: ignore[attr-defined]
+        return op.redispatch(keyset & torch._C._after_autograd_keyset, *args, **kwargs)
+
+    return run
+
+
+class _NotDifferentiable(_OneLevel):
     """The results of a call through which no gradient can go, with an error in backward."""
 
     @staticmethod
@@ -137,26 +172,12 @@ class _NotDifferentiable(torch.autograd.Function):
 
 
 def _without_formula(op: OpOverload, signature: Signature) -> Callable[..., Any]:
-    """Runs in every call outside of inference mode, so it looks at as little as it can."""
-    below, redispatch = torch._C._after_autograd_keyset, op._handle.redispatch_boxed
-    is_enabled, name = torch.is_grad_enabled, signature.qualified
-    single = ("Tensor", "Tensor?")
-    plain = [i for i, a in enumerate(signature.arguments) if a.type in single and not a.keyword_only]
-    simple = len(plain) == len(signature.tensors)
-
     def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if is_enabled():
-            needed = False
-            if simple:
-                for place in plain:
-                    if place < len(args) and args[place] is not None and args[place].requires_grad:
-                        needed = True
-            else:
-                needed = _any_requires_grad((args, kwargs))
-            if needed:
-                call = partial(redispatch, keyset & below, *args, **kwargs)
-                return _NotDifferentiable.apply(name, call, *_tensors((args, kwargs)))  # type: ignore[no-untyped-call]
-        return redispatch(keyset & below, *args, **kwargs)
+        _refuse_forward_mode(signature, (args, kwargs))
+        call = partial(op.redispatch, keyset & torch._C._after_autograd_keyset, *args, **kwargs)
+        if not torch.is_grad_enabled() or not _any_asks((args, kwargs)):
+            return call()
+        return _NotDifferentiable.apply(signature.qualified, call, *_tensors((args, kwargs)))
 
     return run
 
@@ -168,17 +189,17 @@ def _changes_arguments(op: OpOverload, signature: Signature) -> Callable[..., An
         def call() -> Any:
             return op.redispatch(keyset & torch._C._after_autograd_keyset, *args, **kwargs)
 
-        if not torch.is_grad_enabled() or not _any_requires_grad((args, kwargs)):
+        if not torch.is_grad_enabled() or not _any_asks((args, kwargs)):
             return call()
         changed = [args[place] for place in places if place < len(args)]
-        if _any_requires_grad(changed):
+        if _any_asks(changed):
             raise NotSupported(
                 f"{signature.qualified} changes a tensor that requires a gradient",
                 do="call it in torch.no_grad(), or on a detached tensor",
             )
         if not signature.outs:
             return call()
-        return _NotDifferentiable.apply(signature.qualified, call, *_tensors((args, kwargs)))  # type: ignore[no-untyped-call]
+        return _NotDifferentiable.apply(signature.qualified, call, *_tensors((args, kwargs)))
 
     return run
 
@@ -187,14 +208,20 @@ def _tensors(tree: Any) -> Sequence[torch.Tensor]:
     return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
-def _any_requires_grad(tree: Any) -> bool:
-    for item in tree:
-        if isinstance(item, torch.Tensor):
-            if item.requires_grad:
-                return True
-        elif isinstance(item, tuple | list) and item:
-            if _any_requires_grad(item):
-                return True
-        elif isinstance(item, dict) and item and _any_requires_grad(item.values()):
-            return True
-    return False
+def _any_asks(tree: Any) -> bool:
+    """Does a tensor require a gradient, or carry one forward?"""
+    return any(tensor.requires_grad or _is_dual(tensor) for tensor in _tensors(tree))
+
+
+def _refuse_forward_mode(signature: Signature, tree: Any) -> None:
+    if torch.autograd.forward_ad._current_level >= 0 and any(map(_is_dual, _tensors(tree))):
+        raise NotSupported(
+            f"{signature.qualified} has no gradient in forward mode (jvp)",
+            do="differentiate backward, or give a torch.autograd.Function that has a jvp: "
+            f'@penlight.op("{signature.qualified}").function',
+        )
+
+
+def _is_dual(tensor: torch.Tensor) -> bool:
+    level = torch.autograd.forward_ad._current_level
+    return level >= 0 and torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None

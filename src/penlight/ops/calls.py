@@ -127,6 +127,8 @@ class Kernel:
         for value, result in zip(pytree.tree_leaves(given), pytree.tree_leaves(made), strict=True):
             if result is not value:
                 value.copy_(result)
+            else:
+                torch.autograd.graph.increment_version(value)
         if self.signature.out_list:
             return None
         return given[0] if len(given) == 1 else tuple(given)
@@ -184,12 +186,16 @@ class Kernel:
             return
         for out, want, have in zip(self.signature.outs, specs, asked, strict=True):
             if want.sizes != have.sizes:
-                inputs = ", ".join(
-                    f"{argument.name} {list(arguments[argument.name].shape)}"
-                    for argument in self.signature.tensors
-                    if hasattr(arguments[argument.name], "shape")
-                )
-                raise disagreement(self, out.name, f"for {inputs}", want.sizes, have.sizes)
+                raise disagreement(self, out.name, self.inputs_text(arguments), want.sizes, have.sizes)
+
+    def inputs_text(self, arguments: Mapping[str, Any]) -> str:
+        """Sizes of a call's tensors, for messages."""
+        sizes = ", ".join(
+            f"{argument.name} {list(arguments[argument.name].shape)}"
+            for argument in self.signature.tensors
+            if hasattr(arguments[argument.name], "shape")
+        )
+        return f"for {sizes}"
 
     # --- the call ----------------------------------------------------------------------------------
 
@@ -227,6 +233,13 @@ class Kernel:
                     raise disagreement(self, info.name, "in this call", tuple(out.shape), sizes)
         for tensor, changed in back:
             tensor.copy_(changed)
+        self._note_changes(arguments)
+
+    def _note_changes(self, arguments: Mapping[str, Any]) -> None:
+        """As torch's own operators do, so that a later backward sees that a tensor was changed."""
+        for argument in self.signature.written:
+            tensors = [leaf for leaf in pytree.tree_leaves(arguments[argument.name]) if leaf is not None]
+            torch.autograd.graph.increment_version(tensors)
 
     def _fill(
         self,

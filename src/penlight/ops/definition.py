@@ -18,8 +18,8 @@ from penlight.errors import InvalidOperator, InvalidState, NotSupported
 from penlight.ops import autograd
 from penlight.ops.calls import Kernel
 from penlight.ops.declared import Operator, declared
+from penlight.ops.dispatch import register_kernel
 from penlight.ops.shapes import Spec
-from penlight.runtime.torch_bridge import register_torch_operator
 
 
 class Definition:
@@ -64,6 +64,8 @@ class Definition:
             self.out_op = getattr(packet, signature.out_overload)
             torch.library.register_fake(signature.kernel_name, self.fake_out, lib=library)
             autograd.register_out(library, self.out_op, signature)
+        if not signature.written:
+            torch.library.register_vmap(signature.qualified, self.vmap, lib=library)
         autograd.register(library, self.op, self.kernel, self.said)
         self.said.changed = self.renew
 
@@ -72,12 +74,7 @@ class Definition:
         assert self.library is not None
         signature, kernel = self.kernel.signature, self.kernel
         name = signature.functional().partition("(")[0]
-        dtypes = kernel.fixed_dtypes()
-        # With checks on, every call is compared with the rule; a list of results has no form there.
-        possible = not kernel.checks and not signature.out_list and dtypes is not None
-        self.bridged = possible and register_torch_operator(
-            kernel.name, signature.qualified, results=len(dtypes or ()), dtypes=dtypes
-        )
+        self.bridged = register_kernel(kernel)
         if not self.bridged:
             self.library.impl(name, kernel.functional, "CPU")
         if signature.outs:
@@ -126,6 +123,18 @@ class Definition:
             where=self.kernel.source,
             got=f"{signature.functional()}\n{text[:300]}",
         )
+
+    def vmap(self, info: Any, in_dims: Any, *args: Any, **kwargs: Any) -> Any:
+        """torch.func.vmap: a call for each row, the results side by side."""
+        op, rows = self.op, []
+        assert op is not None
+        for row in range(info.batch_size):
+            one = [_row(arg, dim, row) for arg, dim in zip(args, in_dims, strict=True)]
+            rows.append(op(*one, **kwargs))
+        if not rows:
+            raise NotSupported(f"{self.kernel.signature.qualified} cannot be mapped over no rows at all")
+        stacked = pytree.tree_map(lambda *results: torch.stack(results), *rows)
+        return stacked, pytree.tree_map(lambda _: 0, rows[0])
 
     # --- tracing -----------------------------------------------------------------------------------
 
@@ -198,6 +207,14 @@ class Definition:
                     got=f"fake   {list(want.sizes)}\nkernel {list(have.sizes)}",
                     do="correct the function, or the sizes given to ctx.resize()",
                 )
+
+
+def _row(arg: Any, dims: Any, row: int) -> Any:
+    """What one row of a mapped call is called with; `dims` are None, a number, or a list like `arg`."""
+    if isinstance(arg, list | tuple):
+        listed = dims if isinstance(dims, list | tuple) else [dims] * len(arg)
+        return [_row(item, dim, row) for item, dim in zip(arg, listed, strict=True)]
+    return arg.select(dims, row) if isinstance(arg, torch.Tensor) and dims is not None else arg
 
 
 class _Sized:

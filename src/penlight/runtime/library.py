@@ -173,7 +173,22 @@ class TorchOperator(Structure):
         ("key", c_char_p),
         ("results", c_uint64),
         ("dtypes", POINTER(c_int32)),
+        ("rule", POINTER(c_int64)),
+        ("rule_size", c_uint64),
+        ("raises", c_int32),
     )
+
+
+class TorchFailure(Structure):
+    """What the kernel of such an operator failed of."""
+
+    _fields_ = (("kernel", c_char_p), ("text", c_char_p), ("arguments", c_char_p), ("status", c_int32))
+
+
+class TorchProbe(Structure):
+    """What an operator of PyTorch was called with, as it lay on the stack."""
+
+    _fields_ = (("count", c_uint64), ("payloads", c_uint64 * 8), ("tags", ctypes.c_uint32 * 8))
 
 
 OBSERVER = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_char_p, POINTER(Value), c_uint64)
@@ -212,6 +227,15 @@ _FUNCTIONS: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("pl_kernel_call", c_int32, (c_char_p, c_char_p, POINTER(Value), c_uint64, *_ERROR)),
     ("pl_torch_connect", c_int32, (c_char_p, *_ERROR)),
     ("pl_torch_register", c_int32, (POINTER(TorchOperator), *_ERROR)),
+    (
+        "pl_torch_autograd_connect",
+        c_int32,
+        (c_char_p, c_uint64, c_void_p, POINTER(TorchProbe), *_ERROR),
+    ),
+    ("pl_torch_autograd_probed", None, (ctypes.c_uint32, ctypes.c_uint32)),
+    ("pl_torch_autograd_keys", c_uint64, ()),
+    ("pl_torch_failed", None, (POINTER(TorchFailure),)),
+    ("pl_torch_autograd_register", c_int32, (c_char_p, c_int32, *_ERROR)),
     ("pl_isa", c_char_p, ()),
     ("pl_select_isa", c_int32, (c_char_p,)),
     ("pl_kernel_shapes", c_int32, (c_char_p, c_char_p, POINTER(Value), c_uint64, *_ERROR)),

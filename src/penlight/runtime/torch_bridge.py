@@ -17,7 +17,7 @@ from . import library
 
 _NAMES = ("libtorch_cpu.so", "libtorch_cpu.dylib", "torch_cpu.dll")
 # Dimensions are shared with torch, so they must be as wide.
-_IS_POSSIBLE = ctypes.sizeof(ctypes.c_void_p) == 8 and os.name == "posix"
+IS_POSSIBLE = ctypes.sizeof(ctypes.c_void_p) == 8 and os.name == "posix"
 
 
 def register_torch_operator(
@@ -27,6 +27,8 @@ def register_torch_operator(
     key: str = "CPU",
     results: int = 0,
     dtypes: Sequence[int | None] | None = None,
+    rule: Sequence[int] = (),
+    raises: bool = False,
 ) -> bool:
     """Let a kernel serve an operator of torch on one dispatch key.
 
@@ -40,6 +42,8 @@ def register_torch_operator(
         key: dispatch key of tensors whose data lies in this process's memory.
         results: how many are allocated; 0 for out variants and what works in place.
         dtypes: of those, PyTorch's numbers; None for that of the first tensor.
+        rule: that sizes of every call are held against, in numbers (ops/rule_program.py).
+        raises: ops/dispatch.py raises the errors of calls; else they are RuntimeErrors.
 
     Returns: False when only a Python function can serve the operator, because of arguments that
         torch's stable interface does not carry (Scalar, Generator), or because this build of
@@ -48,12 +52,15 @@ def register_torch_operator(
     Raises:
         InvalidState: torch is not imported, or refused; or there is no such kernel.
     """
-    if not _IS_POSSIBLE or not _connect():
+    if not IS_POSSIBLE or not _connect():
         return False
     described = library.TorchOperator(kernel.encode(), name.encode(), key.encode(), results)
     if dtypes is not None:
         numbers = [-1 if one is None else one for one in dtypes]
         described.dtypes = (ctypes.c_int32 * (results + 1))(*numbers)
+    described.raises = raises
+    if rule:
+        described.rule, described.rule_size = (ctypes.c_int64 * len(rule))(*rule), len(rule)
     error = ctypes.create_string_buffer(library.ERROR_SIZE)
     status = library.library().pl_torch_register(described, error, library.ERROR_SIZE)
     if status == 5:
@@ -63,12 +70,21 @@ def register_torch_operator(
     return True
 
 
-def _connect() -> bool:
+def torch_library_path() -> str | None:
+    """The libtorch_cpu of this process.
+
+    Raises:
+        InvalidState: torch is not imported.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         raise InvalidState("torch is not imported in this process", do="import torch first")
     folder = os.path.join(os.path.dirname(str(torch.__file__)), "lib")
-    path = next((path for name in _NAMES if os.path.exists(path := os.path.join(folder, name))), None)
+    return next((path for name in _NAMES if os.path.exists(path := os.path.join(folder, name))), None)
+
+
+def _connect() -> bool:
+    path = torch_library_path()
     if path is None:
         return False
     error = ctypes.create_string_buffer(library.ERROR_SIZE)

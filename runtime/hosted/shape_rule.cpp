@@ -1,0 +1,287 @@
+#include "shape_rule.h"
+
+#include <penlight/tensor.h>
+
+namespace penlight::hosted {
+
+namespace {
+
+// The codes of an expression, in postfix order. rule_program.py has the same list.
+enum Code : int64_t {
+  kConstant,  // and the number
+  kName,      // and its index
+  kArgument,  // and its position: an int or bool
+  kItem,      // and the position of a tensor or int[]; takes an index
+  kLength,    // and that position
+  kAdd,
+  kSubtract,
+  kMultiply,
+  kFloorDivide,
+  kModulo,
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kMin,
+  kMax,
+  kAbs,
+  kNegate,
+  kNot,
+  kChoose,  // of three: if not zero, then, else
+  kSame,    // of two, which must be equal
+};
+// Parts of a result.
+enum Part : int64_t { kSpread, kSpreadList, kExpression, kWhole };
+
+struct Sizes {
+  dim_t items[kMaxDim];
+  size_t count = 0;
+
+  bool add(dim_t size) {
+    if (count == kMaxDim) return false;
+    items[count++] = size;
+    return true;
+  }
+};
+
+// One run of a program over the arguments of a call.
+class Run {
+ public:
+  Run(const int64_t* codes, size_t count, Value* const* args)
+      : at_(codes), end_(codes + count), args_(args) {}
+
+  bool patterns() {
+    const int64_t count = next();
+    for (int64_t i = 0; i < count; ++i) {
+      if (!pattern()) return false;
+    }
+    return at_ <= end_;
+  }
+
+  bool result(Tensor made) {
+    Sizes sizes;
+    const int64_t count = next();
+    for (int64_t i = 0; i < count; ++i) {
+      if (!part(sizes)) return false;
+    }
+    if (static_cast<size_t>(made.dim()) != sizes.count) return false;
+    for (size_t d = 0; d < sizes.count; ++d) {
+      if (made.size(static_cast<dim_t>(d)) != sizes.items[d]) return false;
+    }
+    return true;
+  }
+
+  int64_t next() { return at_ < end_ ? *at_++ : 0; }
+
+ private:
+  bool pattern() {
+    const int64_t position = next(), before = next(), after = next(), spread = next();
+    const int64_t* words = at_;
+    at_ += before + after;
+    const Value& value = *args_[position];
+    if (value.is_none()) return true;  // the schema says where that may be
+    const Tensor tensor = value.as_tensor;
+    const dim_t dim = tensor.dim();
+    if (spread < 0 ? dim != before : dim < before + after) return false;
+    for (int64_t i = 0; i < before; ++i) {
+      if (!word(words[i], tensor.size(i))) return false;
+    }
+    for (int64_t i = 0; i < after; ++i) {
+      if (!word(words[before + i], tensor.size(dim - after + i))) return false;
+    }
+    return spread < 0 ||
+           broadcast(spreads_[spread], tensor.sizes().slice(static_cast<size_t>(before),
+                                                            static_cast<size_t>(dim - before - after)));
+  }
+
+  // A number is 2n + 1, a name 2i, anything -1.
+  bool word(int64_t word, dim_t size) {
+    if (word < 0) return true;
+    if (word & 1) return size == word / 2;
+    const int64_t name = word / 2;
+    if (known_ >> name & 1) return names_[name] == size;
+    known_ |= uint32_t{1} << name;
+    names_[name] = size;
+    return true;
+  }
+
+  static bool broadcast(Sizes& into, SizesRef sizes) {
+    Sizes joined;
+    joined.count = sizes.size() > into.count ? sizes.size() : into.count;
+    for (size_t d = 0; d < joined.count; ++d) {
+      const size_t from_end = joined.count - d;
+      const dim_t a = from_end <= into.count ? into.items[into.count - from_end] : 1;
+      const dim_t b = from_end <= sizes.size() ? sizes[sizes.size() - from_end] : 1;
+      if (a != b && a != 1 && b != 1) return false;
+      joined.items[d] = a == 1 ? b : a;
+    }
+    into = joined;
+    return true;
+  }
+
+  bool part(Sizes& sizes) {
+    const int64_t kind = next(), which = next();
+    switch (kind) {
+      case kSpread:
+        for (size_t i = 0; i < spreads_[which].count; ++i) {
+          if (!sizes.add(spreads_[which].items[i])) return false;
+        }
+        return true;
+      case kSpreadList: {
+        const Value& list = *args_[which];
+        if (list.tag != Tag::IntList) return false;
+        for (size_t i = 0; i < list.as_int_list->size; ++i) {
+          if (!sizes.add(static_cast<dim_t>(list.as_int_list->items[i]))) return false;
+        }
+        return true;
+      }
+      case kWhole: {
+        const Value& value = *args_[which];
+        if (value.tag != Tag::Tensor) return false;
+        for (dim_t d = 0; d < value.as_tensor.dim(); ++d) {
+          if (!sizes.add(value.as_tensor.size(d))) return false;
+        }
+        return true;
+      }
+      default: {
+        int64_t number = 0;
+        return expression(which, number) && number >= 0 && sizes.add(static_cast<dim_t>(number));
+      }
+    }
+  }
+
+  bool expression(int64_t count, int64_t& result) {
+    const int64_t* end = at_ + count;
+    int64_t stack[ShapeRule::kMaxDepth];
+    size_t depth = 0;
+    while (at_ < end) {
+      const int64_t code = next();
+      if (code <= kArgument || code == kLength) {
+        if (depth == ShapeRule::kMaxDepth || !leaf(code, next(), stack[depth])) return false;
+        ++depth;
+      } else if (code == kItem) {
+        if (depth < 1 || !item(next(), stack[depth - 1])) return false;
+      } else if (code == kAbs || code == kNegate || code == kNot) {
+        if (depth < 1) return false;
+        int64_t& top = stack[depth - 1];
+        top = code == kNot ? top == 0 : code == kNegate || top < 0 ? -top : top;
+      } else if (code == kChoose) {
+        if (depth < 3) return false;
+        depth -= 2;
+        stack[depth - 1] = stack[depth - 1] ? stack[depth] : stack[depth + 1];
+      } else {
+        if (depth < 2 || !binary(code, stack[depth - 2], stack[depth - 1])) return false;
+        --depth;
+      }
+    }
+    result = stack[0];
+    return depth == 1;
+  }
+
+  bool leaf(int64_t code, int64_t which, int64_t& number) const {
+    if (code == kConstant) {
+      number = which;
+    } else if (code == kName) {
+      if (!(known_ >> which & 1)) return false;
+      number = names_[which];
+    } else if (code == kLength) {
+      const Value& value = *args_[which];
+      if (value.tag == Tag::Tensor) {
+        number = value.as_tensor.dim();
+      } else if (value.tag == Tag::IntList) {
+        number = static_cast<int64_t>(value.as_int_list->size);
+      } else {
+        return false;
+      }
+    } else {
+      const Value& value = *args_[which];
+      if (value.tag == Tag::Int) {
+        number = value.as_int;
+      } else if (value.tag == Tag::Bool) {
+        number = value.as_bool;
+      } else {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool item(int64_t which, int64_t& index) const {
+    const Value& value = *args_[which];
+    int64_t count = 0;
+    if (!leaf(kLength, which, count)) return false;
+    if (index < 0) index += count;
+    if (index < 0 || index >= count) return false;
+    index = value.tag == Tag::Tensor ? value.as_tensor.size(static_cast<dim_t>(index))
+                                     : value.as_int_list->items[index];
+    return true;
+  }
+
+  // `a` becomes a op b, with Python's rules for negative numbers.
+  static bool binary(int64_t code, int64_t& a, int64_t b) {
+    switch (code) {
+      case kAdd:
+        return !__builtin_add_overflow(a, b, &a);
+      case kSubtract:
+        return !__builtin_sub_overflow(a, b, &a);
+      case kMultiply:
+        return !__builtin_mul_overflow(a, b, &a);
+      case kFloorDivide:
+      case kModulo: {
+        if (b == 0 || (b == -1 && a == INT64_MIN)) return false;
+        const int64_t rest = a % b, fix = rest != 0 && (rest < 0) != (b < 0);
+        a = code == kModulo ? rest + (fix ? b : 0) : a / b - fix;
+        return true;
+      }
+      case kEqual:
+        a = a == b;
+        return true;
+      case kNotEqual:
+        a = a != b;
+        return true;
+      case kLess:
+        a = a < b;
+        return true;
+      case kLessEqual:
+        a = a <= b;
+        return true;
+      case kGreater:
+        a = a > b;
+        return true;
+      case kGreaterEqual:
+        a = a >= b;
+        return true;
+      case kMin:
+        a = a < b ? a : b;
+        return true;
+      case kMax:
+        a = a > b ? a : b;
+        return true;
+      case kSame:
+        return a == b;
+      default:
+        return false;
+    }
+  }
+
+  const int64_t *at_, *end_;
+  Value* const* args_;
+  uint32_t known_ = 0;
+  int64_t names_[ShapeRule::kMaxNames];
+  Sizes spreads_[ShapeRule::kMaxSpreads];
+};
+
+}  // namespace
+
+bool ShapeRule::fits(Value* const* args, size_t first_result, size_t results) const {
+  Run run(codes_, count_, args);
+  if (!run.patterns()) return false;
+  for (size_t i = 0; i < results; ++i) {
+    if (!run.result(args[first_result + i]->as_tensor)) return false;
+  }
+  return true;
+}
+
+}  // namespace penlight::hosted
