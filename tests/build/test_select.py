@@ -19,7 +19,7 @@ from penlight.build.select import (
 )
 from penlight.build.sources import ALL_MASK, SourceTree, mask_of, needed_files
 from penlight.build.toolchain import source_root
-from penlight.errors import InvalidInput, InvalidProgram
+from penlight.errors import InvalidInput, InvalidProgram, InvalidTable
 from penlight.ir.dtypes import DType
 from penlight.program import Contents
 from penlight.program.structs import (
@@ -132,20 +132,26 @@ et_kernel_metadata:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "message", "place"),
     [
-        ("", "names no operators"),
-        ("- {dtypes: float32}", "a row of selected operators is a name"),
-        ("operators: [", "is not YAML"),
-        ("- {op: 'aten::add.out', dtypes: nope}", "unknown dtype or set of dtypes 'nope'"),
-        ("et_kernel_metadata: {'aten::add.out': [what]}", "aten::add.out has a key that cannot be read"),
+        ("", "names no operators", ":1"),
+        ("- aten::add.out\n- {dtypes: float32}", "a row of selected operators is a name", ":2:3"),
+        ("operators: [", "is not YAML", ":2:1"),
+        ("- {op: 'aten::add.out',\n   dtypes: nope}", "unknown dtype or set of dtypes 'nope'", ":2:12"),
+        ("- {op: 'aten::add.out', dtype: float32}", "unknown key 'dtype'; did you mean 'dtypes'", ":1:25"),
+        (
+            "et_kernel_metadata:\n  aten::add.out: [what]",
+            "aten::add.out has a key that cannot be read",
+            ":2:19",
+        ),
     ],
 )
-def test_yaml_that_cannot_be_used(tmp_path: Path, text: str, message: str) -> None:
+def test_yaml_that_cannot_be_used(tmp_path: Path, text: str, message: str, place: str) -> None:
     path = tmp_path / "ops.yaml"
     path.write_text(text)
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidTable, match=message) as caught:
         select_from_yaml(path)
+    assert caught.value.where == f"{path}{place}"
 
 
 def test_a_file_that_is_no_program(tmp_path: Path) -> None:

@@ -22,12 +22,14 @@ from penlight.build import embed, vector
 from penlight.build.embed import EmbeddedModel
 from penlight.build.memory import largest_tensors, memory_needs
 from penlight.build.objects import Unit, compile_units
+from penlight.build.registration import LibraryFiles
 from penlight.build.select import ALL_DTYPES, Selection, select_from_contents
 from penlight.build.size import Root, SizeReport, report_sizes
 from penlight.build.sources import SourceTree, mask_of, needed_files
 from penlight.build.table import LibraryTable, prims_header, tables_for
 from penlight.build.targets import HOST, Target
 from penlight.build.toolchain import Toolchain, find_toolchain, source_root
+from penlight.build.user_libraries import read_user_libraries
 from penlight.errors import FileMissing, InvalidInput, NoKernel, NotSupported, OutOfMemory
 from penlight.ir.dtypes import DType
 from penlight.program import Contents, read
@@ -46,10 +48,11 @@ _CUSTOM = re.compile(r'\b(?:PENLIGHT|EXECUTORCH)_LIBRARY\s*\(\s*(\w+)\s*,\s*"([\
 
 @dataclass
 class BuildOptions:
-    """What to build. Of `models`, `sources` and `operators` one must name something."""
+    """What to build. Of `models`, `sources`, `libraries` and `operators` one must name something."""
 
     models: Sequence[Path] = ()
     sources: Sequence[Path] = ()  # the user's own kernels
+    libraries: Sequence[LibraryFiles] = ()  # of theirs, by YAML; asked before Penlight's
     operators: Selection = field(default_factory=Selection)  # beside what the models need
     without: Sequence[str] = ()  # operators that must not be needed
     target: Target = HOST
@@ -79,6 +82,7 @@ class Built:
     seconds: float
     compiler: str
     target: Target
+    warnings: list[str] = field(default_factory=list)
 
 
 def build(options: BuildOptions) -> Built:
@@ -96,6 +100,9 @@ def build(options: BuildOptions) -> Built:
     for path, contents in programs.items():
         selection.join(select_from_contents(contents, path.name))
     selection.join(options.operators)
+    tree = SourceTree(source_root().resolve())
+    own = read_user_libraries(options.libraries, options.sources, selection, tree.libraries())
+    options = replace(options, sources=[*options.sources, *own.sources])
     if not selection.operators and not options.sources and not programs:
         raise InvalidInput("there is nothing to build", do="give a .pte file, or operators with --ops")
     custom = _custom_operators(options.sources)
@@ -107,12 +114,12 @@ def build(options: BuildOptions) -> Built:
         toolchain_file=options.toolchain_file,
     )
     target = toolchain.target
-    tree = SourceTree(source_root().resolve())
     if target.memory:
         _check_memory(target, programs)
     used = selection if options.select_dtypes else selection.every_dtype()
     small = options.optimize in ("-Os", "-Oz")
-    tables = tables_for(tree, used, set(custom), options.kernel_libraries, small=small)
+    served = {*custom, *own.served}
+    tables = [*own.tables, *tables_for(tree, used, served, options.kernel_libraries, small=small)]
     models = _models(options, programs)
     name = embed.identifier(options.name or (models[0].name if models else "penlight_kernels"))
 
@@ -131,6 +138,7 @@ def build(options: BuildOptions) -> Built:
         seconds=time.perf_counter() - start,
         compiler=toolchain.describe(),
         target=target,
+        warnings=[str(fault) for fault in own.warnings],
     )
 
 
@@ -151,6 +159,7 @@ class _Job:
         self.options, self.toolchain, self.tree, self.tables = options, toolchain, tree, tables
         self.selection, self.models, self.name, self.folder = selection, models, name, folder
         self.masks: dict[Path, frozenset[DType]] = {}
+        self.masks_of_own: dict[Path, frozenset[DType]] = {}  # of files that YAML names
         self.compiled = 0
         self.unstripped = folder / "whole"
         self.defines = (f"PENLIGHT_MESSAGES={int(options.messages)}", "PENLIGHT_TRACE=0")
@@ -253,13 +262,17 @@ class _Job:
         chosen: dict[Path, set[DType]] = {}
         for table in self.tables:
             for path, dtypes in table.files.items():
+                if not path.is_relative_to(self.tree.root / "kernels"):
+                    self.masks_of_own[path] = frozenset(dtypes)
+                    continue
                 chosen.setdefault(path, set()).update(dtypes)
         self.masks = needed_files(self.tree, chosen) if chosen else {}
         kernels = [self._kernel(path, mask) for path, mask in self.masks.items()]
         for library in {path.parent for path in self.masks}:
             kernels += self._vector_routines(library)
         tables = [
-            self._write(f"{table.library}_table.cpp", table.render(self.masks)) for table in self.tables
+            self._write(f"{table.library}_table.cpp", table.render({**self.masks, **self.masks_of_own}))
+            for table in self.tables
         ]
         return [*kernels, *(self._unit(path) for path in tables)]
 
@@ -296,7 +309,8 @@ class _Job:
             for operator in _custom_operators([path])
             if operator in self.selection.operators
         ]
-        dtypes = set().union(*(use.dtypes for use in uses)) if uses else ALL_DTYPES
+        by_table = self.masks_of_own.get(path.resolve(), frozenset())
+        dtypes = by_table.union(*(use.dtypes for use in uses)) or ALL_DTYPES
         return self._unit(source, f"PENLIGHT_DTYPES={mask_of(dtypes):#x}u")
 
     def _unit(self, path: Path, *defines: str) -> Unit:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from penlight.errors import InvalidInput
 from penlight.ir.dtypes import DType
+from penlight.kernels.places import Fault, Faults, Item, Place, nearest, read_root, table_error
 from penlight.kernels.prims import PRIMS
 from penlight.kernels.table import DTYPE_SETS, own_table, parse_dtypes
 from penlight.program import Contents, read
@@ -194,57 +195,83 @@ def select_from_yaml(path: Path) -> Selection:
 
     A list of names or of rows `{op: aten::add.out, dtypes: float32+int64}`, as `penlight build --list`
     prints it; or ExecuTorch's selected_operators.yaml, with `operators` and `et_kernel_metadata`.
-    """
-    import yaml
 
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}", got=error.strerror) from error
-    except yaml.YAMLError as error:
-        raise InvalidInput(f"{path} is not YAML", got=str(error)) from error
-    rows = list(_rows(document)) if isinstance(document, (list, Mapping)) else []
-    if not rows:
-        raise InvalidInput(
-            f"{path} names no operators",
-            got=type(document).__name__,
-            do="write a list of names such as aten::add.out, or of {op: NAME, dtypes: float32}",
-        )
+    Raises:
+        FileMissing: there is no such file.
+        InvalidTable: everything that is wrong in it, with line and column.
+    """
+    faults = Faults()
+    root = read_root(path, faults)
+    faults.check()
     selection = Selection()
-    for operator, dtypes in rows:
-        selection.add(operator, Use(dtypes, activations=None, needed_by=[path.name]))
+    if root is not None and root.kind in ("list", "mapping"):
+        read = _rows_of_list if root.kind == "list" else _rows_of_metadata
+        for operator, dtypes in read(root, faults):
+            selection.add(operator, Use(dtypes, activations=None, needed_by=[path.name]))
+    faults.check()
+    if not selection.operators and not selection.prims:
+        place = root.place if root is not None else Place(str(path), 1)
+        what = "the file names no operators: write a list of names such as aten::add.out, "
+        raise table_error([Fault(place, what + "or of {op: NAME, dtypes: float32}")])
     return selection
 
 
-def _rows(document: Any) -> Iterator[tuple[str, set[DType]]]:
-    if isinstance(document, Mapping):
-        metadata = document.get("et_kernel_metadata") or {}
-        for name in {**(document.get("operators") or {}), **metadata}:
-            keys = metadata.get(name) or ["default"]
-            yield str(name), set().union(*(_dtypes_of_key(str(key), str(name)) for key in keys))
-        return
-    for row in document:
-        if isinstance(row, str):
-            yield row, set(ALL_DTYPES)
-        elif isinstance(row, Mapping) and "op" in row:
-            dtypes = row.get("dtypes", "all")
-            text = "+".join(map(str, dtypes)) if isinstance(dtypes, list) else str(dtypes)
-            yield str(row["op"]), _parse(text, str(row))
-        else:
-            raise InvalidInput(
-                "a row of selected operators is a name or {op: NAME, dtypes: ...}", got=str(row)
-            )
+def _rows_of_list(root: Item, faults: Faults) -> Iterator[tuple[str, set[DType]]]:
+    for row in root.items():
+        if row.kind == "text":
+            yield row.text, set(ALL_DTYPES)
+            continue
+        keys = row.entries(faults) if row.kind == "mapping" else {}
+        if "op" not in keys or keys["op"][1].kind != "text":
+            faults.add(row.place, "a row of selected operators is a name or {op: NAME, dtypes: ...}")
+            continue
+        for name, (key, _) in keys.items():
+            if name not in ("op", "dtypes"):
+                faults.add(key.place, f"unknown key {name!r}{nearest(name, ('op', 'dtypes'))}")
+        given = keys["dtypes"][1] if "dtypes" in keys else None
+        dtypes = set(ALL_DTYPES)
+        if given is not None and given.kind == "mapping":
+            faults.add(given.place, "dtypes are an expression such as float32+int64, or a list")
+        elif given is not None:
+            names = given.texts(faults, "dtypes") if given.kind == "list" else [given]
+            text = "+".join(name.text for name in names)
+            try:
+                dtypes = _parse(text, str(given.place))
+            except InvalidInput as error:
+                faults.add(given.place, error.what + (f": {error.do}" if error.do else ""))
+        yield keys["op"][1].text, dtypes
 
 
-def _dtypes_of_key(key: str, operator: str) -> set[DType]:
-    if key == "default":
+def _rows_of_metadata(root: Item, faults: Faults) -> Iterator[tuple[str, set[DType]]]:
+    """ExecuTorch's selected_operators.yaml: names, and with them keys of dtypes and dim orders."""
+    parts = root.entries(faults)
+    found: dict[str, set[DType]] = {}
+    for part in ("operators", "et_kernel_metadata"):
+        if part not in parts or parts[part][1].kind == "null":
+            continue
+        item = parts[part][1]
+        if item.kind != "mapping":
+            faults.add(item.place, f"`{part}` must be a mapping from operators")
+            continue
+        for name, (_, value) in item.entries(faults).items():
+            if part == "operators":
+                found.setdefault(name, set(ALL_DTYPES))
+                continue
+            dtypes: set[DType] = set()
+            for key in value.texts(faults, f"the keys of {name}") if value.kind != "null" else []:
+                dtypes |= _dtypes_of_key(key, name, faults)
+            found[name] = dtypes or set(ALL_DTYPES)
+    yield from found.items()
+
+
+def _dtypes_of_key(key: Item, operator: str, faults: Faults) -> set[DType]:
+    if key.text == "default":
         return set(ALL_DTYPES)
     try:
-        found = {DType(int(part.partition(";")[0])) for part in key.removeprefix("v1/").split("|")}
+        found = {DType(int(part.partition(";")[0])) for part in key.text.removeprefix("v1/").split("|")}
     except ValueError:
-        raise InvalidInput(
-            f"{operator} has a key that cannot be read", got=key, do="keys look like v1/6;0,1|6;0,1"
-        ) from None
+        faults.add(key.place, f"{operator} has a key that cannot be read: keys look like v1/6;0,1|6;0,1")
+        return set()
     return found | {promote(a, b) for a in found for b in found}
 
 

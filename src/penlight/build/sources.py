@@ -38,7 +38,9 @@ class SourceTree:
 
     @cached_property
     def include_folders(self) -> tuple[Path, ...]:
-        return (self.root / "runtime" / "include", self.root / "runtime", self.root)
+        runtime = self.root / "runtime"
+        # Files written for ExecuTorch find their headers in the last one.
+        return (runtime / "include", runtime, self.root, runtime / "compatible")
 
     def text(self, path: Path) -> str:
         if path not in self._texts:

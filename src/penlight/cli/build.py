@@ -9,6 +9,7 @@ from penlight.cli.console import Json, err, out, print_json, progress, size_text
 
 if TYPE_CHECKING:
     from penlight.build.build import Built
+    from penlight.build.registration import LibraryFiles
     from penlight.build.select import Selection
     from penlight.build.size import Part
     from penlight.build.targets import Target
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 def build(
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Programs (.pte) and kernels of your own (.cpp).")
+        list[Path] | None,
+        typer.Argument(help="Programs (.pte), kernels of your own (.cpp), their tables ([NAME=]FILE.yaml)."),
     ] = None,
     target: Annotated[
         str, typer.Option("--target", "-t", help="What to build for; `penlight build --targets` lists them.")
@@ -73,13 +75,14 @@ def build(
 
     if targets:
         return _show_targets(json)
-    models, sources = _split(files or [])
+    models, sources, own_libraries = _split(files or [])
     selected = _operators(ops or [], ops_yaml or [])
     if list_only:
         return _show_selection(models, selected, json)
     options = BuildOptions(
         models=models,
         sources=sources,
+        libraries=own_libraries,
         operators=selected,
         without=[operator for text in without or [] for operator in text.split(",")],
         target=_target(target, flash, ram),
@@ -100,6 +103,8 @@ def build(
     if json:
         print_json(_as_json(built))
         return None
+    for warning in built.warnings:
+        err.print(f"[yellow]warning[/yellow]: {warning}")
     operators = len(built.selection.operators)
     out.print(f"wrote {built.files[0]}  {size_text(built.sizes.file_bytes)}", markup=False)
     for path in built.files[1:]:
@@ -114,15 +119,19 @@ def build(
     return None
 
 
-def _split(files: list[Path]) -> tuple[list[Path], list[Path]]:
+def _split(files: list[Path]) -> tuple[list[Path], list[Path], list[LibraryFiles]]:
+    from penlight.build.user_libraries import SOURCE_SUFFIXES, is_table, library_files
     from penlight.errors import InvalidInput
 
     models = [path for path in files if path.suffix in (".pte", ".ptd")]
-    sources = [path for path in files if path.suffix in (".cpp", ".cc", ".cxx")]
+    sources = [path for path in files if path.suffix in SOURCE_SUFFIXES]
+    tables = [path for path in files if is_table(path)]
     for path in files:
-        if path not in models and path not in sources:
-            raise InvalidInput(f"{path} is neither a program (.pte) nor a C++ file (.cpp)")
-    return models, sources
+        if path not in models and path not in sources and path not in tables:
+            raise InvalidInput(
+                f"{path} is neither a program (.pte), a C++ file (.cpp), nor a table of kernels (.yaml)"
+            )
+    return models, sources, library_files([str(path) for path in tables])
 
 
 def _operators(names: list[str], files: list[Path]) -> Selection:
@@ -232,6 +241,7 @@ def _as_json(built: Built) -> dict[str, Any]:
         },
         "kernel_files": built.masks,
         "compiled": built.compiled,
+        "warnings": built.warnings,
         "seconds": round(built.seconds, 3),
         "bytes": {"file": sizes.file_bytes, **vars(sizes.sizes)},
         "parts": [vars(part) for part in (*sizes.parts, _headers(built))],

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
     from penlight.kernels.library import Schemas
     from penlight.kernels.merge import Merged
     from penlight.kernels.places import Fault
-
-# Names of files that say nothing of whose kernels they hold; their folder's name does.
-_GENERAL = ("functions", "custom_ops", "custom-ops", "ops", "operators", "kernels")
 
 
 class _Ops(TyperGroup):
@@ -96,9 +92,10 @@ def write_table(
 ) -> None:
     """Write the C++ registration table of kernels named by YAML files."""
     from penlight.build.registration import render, write
+    from penlight.build.user_libraries import is_table
 
     tables, merged, warnings = _read(files, json)
-    names = [file for file in files if _is_yaml(file)]
+    names = [file for file in files if is_table(file)]
     text = render(tables, ", ".join(name.split("=", 1)[-1] for name in names))
     if output is not None:
         write(text, output)
@@ -139,49 +136,27 @@ def _read(files: list[str], json: bool) -> tuple[list[Table], Merged, list[Fault
         raise typer.Exit(1) from None
 
 
-def _is_yaml(name: str) -> bool:
-    return Path(name).suffix in (".yaml", ".yml")
-
-
 def _sort_out(files: list[str]) -> tuple[list[LibraryFiles], list[Path] | None]:
     """Libraries in the order they were first named, and the sources; None where there are none."""
-    from penlight.build.registration import LibraryFiles
+    from penlight.build.user_libraries import is_table, library_files, sources_beside
     from penlight.errors import InvalidInput
 
-    named: dict[str, list[Path]] = {}
-    sources: list[Path] = []
-    for file in files:
-        if not _is_yaml(file):
-            sources.append(Path(file))
-            continue
-        name, _, path = file.rpartition("=")
-        found = Path(path)
-        if not name:
-            name = found.resolve().parent.name if found.stem in _GENERAL else found.stem
-            name = re.sub(r"\W", "_", name)
-        named.setdefault(name, []).append(found)
-    if not named:
+    libraries = library_files([file for file in files if is_table(file)])
+    if not libraries:
         raise InvalidInput("no YAML file is given", got=", ".join(files), do="name a .yaml file first")
-    if not sources:
-        folders = dict.fromkeys(path.parent for paths in named.values() for path in paths)
-        sources = [
-            path
-            for folder in folders
-            for path in sorted(folder.glob("*"))
-            if path.suffix in (".cpp", ".cc", ".cxx")
-        ]
-    return [LibraryFiles(name, tuple(paths)) for name, paths in named.items()], sources or None
+    sources = [Path(file) for file in files if not is_table(file)]
+    return libraries, sources or sources_beside(libraries) or None
 
 
 def _schemas() -> Schemas | None:
-    try:
-        from penlight.kernels.torch_schemas import TorchSchemas
-    except ImportError:
+    from penlight.build.user_libraries import torch_schemas
+
+    found = torch_schemas()
+    if found is None:
         err.print(
             "[yellow]warning[/yellow]: torch is not installed, so arguments of ATen's operators go unchecked"
         )
-        return None
-    return TorchSchemas()
+    return found
 
 
 def _served(merged: Merged, tables: list[Table]) -> list[dict[str, Any]]:

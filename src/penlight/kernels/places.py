@@ -144,8 +144,8 @@ class Item:
         return items
 
 
-def read_list(path: Path, faults: Faults) -> Iterator[Item]:
-    """The entries of a YAML file that holds one list.
+def read_root(path: Path, faults: Faults) -> Item | None:
+    """What a YAML file holds; None when that is nothing, or no YAML.
 
     Raises:
         FileMissing: there is no such file.
@@ -156,17 +156,26 @@ def read_list(path: Path, faults: Faults) -> Iterator[Item]:
         raise FileMissing(f"there is no file {path}") from error
     except (UnicodeDecodeError, IsADirectoryError) as error:
         faults.add(Place(str(path), 1), f"is not a text file: {error}")
-        return
+        return None
     try:
         root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = Place(str(path), mark.line + 1, mark.column + 1) if mark else Place(str(path), 1)
         faults.add(place, f"is not YAML: {getattr(error, 'problem', None) or error}")
+        return None
+    return None if root is None else Item(root, str(path))
+
+
+def read_list(path: Path, faults: Faults) -> Iterator[Item]:
+    """The entries of a YAML file that holds one list.
+
+    Raises:
+        FileMissing: there is no such file.
+    """
+    top = read_root(path, faults)
+    if top is None:
         return
-    if root is None:
-        return
-    top = Item(root, str(path))
     if top.kind != "list":
         faults.add(top.place, f"the file must be a list of operators (`- op: ...`), not a {top.kind}")
         return
