@@ -17,16 +17,6 @@ from penlight.runtime.isa import INSTRUCTION_SETS, instruction_set, select_instr
 
 assert twins(default_table(), ("optimized", "portable"))  # makes penlight::rms_norm known to torch
 
-KERNELS = (
-    "aten::native_layer_norm.out",
-    "penlight::rms_norm.out",
-    "aten::_softmax.out",
-    "aten::_log_softmax.out",
-    "aten::sigmoid.out",
-    "aten::tanh.out",
-    "aten::silu.out",
-    "aten::gelu.out",
-)
 # Rows of every length that a vector may be left with, of several pieces, and of one element.
 COUNTS = (*range(1, 20), 31, 64, 1024, 1025, 5000)
 WILD = torch.tensor([0.0, -0.0, 1e-45, -1e-40, 87.0, 89.0, -88.0, -104.0, 3e38, -3e38, torch.inf, -torch.inf])
