@@ -1,8 +1,8 @@
 // 2-D convolution over channels-last images and weights packed when the program was made.
 //
-// Three layouts of packed weights: panels (vector/product.cpp), one group after the
-// other; panels whose runs span the window's width, for few channels; and, where
-// every channel is a group of its own, taps of all channels (vector/depthwise.cpp).
+// Two layouts of packed weights: panels (vector/product.cpp, vector/few_channels.cpp), one
+// group after the other; and, where every channel is a group of its own, taps of all
+// channels (vector/depthwise.cpp).
 #include "image.h"
 #include "isa.h"
 #include "packed.h"
@@ -15,7 +15,7 @@ namespace penlight::optimized {
 namespace {
 
 // Below this many channels a run of one column is too short to be worth its pointer.
-constexpr dim_t kSpanChannels = 32;
+constexpr dim_t kFewChannels = 32;
 
 // What the arguments say, bounded so that a product of two numbers fits an address.
 struct Convolution {
@@ -72,19 +72,45 @@ void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight
   ctx.parallel(static_cast<size_t>(parts), part);
 }
 
+void run_few_channels(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Convolution& c,
+                      const Epilogue& epilogue, Tensor& out) {
+  FewChannels convolution{};
+  convolution.input = input.const_data_ptr<float>();
+  convolution.packed = weight.const_data_ptr<float>();
+  convolution.output = out.mutable_data_ptr<float>();
+  convolution.channels = input.size(1);
+  convolution.outputs = c.outputs;
+  convolution.planar = !is_channels_last(input);
+  convolution.epilogue = epilogue;
+  convolution.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
+  const dim_t rows = input.size(0) * c.out[0], taps = c.window.taps[0] * c.window.taps[1];
+  const double operations =
+      2.0 * static_cast<double>(out.numel()) * static_cast<double>(taps * convolution.channels);
+  const dim_t parts = parts_of(ctx, operations, rows);
+  PartMemory memory;
+  if (!allocate_parts(ctx, parts, routines().few_channels_scratch(convolution), memory)) return;
+  const auto part = [&](size_t index) {
+    FewChannels mine = convolution;
+    const Range range = range_of(index, parts, rows);
+    mine.first_row = range.first;
+    mine.last_row = range.last;
+    mine.scratch = memory.of(index);
+    routines().few_channels(mine);
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
+}
+
 void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Convolution& c,
-                bool span, const Epilogue& epilogue, Tensor& out) {
+                const Epilogue& epilogue, Tensor& out) {
   const dim_t channels = input.size(1) / c.groups, outputs = c.outputs / c.groups;
   Product product{};
   product.output_pitch = c.outputs;
   product.outputs = outputs;
-  product.channels = span ? channels * c.window.taps[1] : channels;
+  product.channels = channels;
   product.last_row = input.size(0) * c.out[0] * c.out[1];
   product.last_panel = round_to_panel(outputs) / kPanel;
   product.epilogue = epilogue;
   product.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
-  if (span) product.geometry.taps_w = 1;
-  product.span_w = span ? c.window.taps[1] : 1;
   product.pixel = input.size(1);
   float* zeros = ctx.allocate_scratch_array<float>(static_cast<size_t>(product.channels));
   if (!zeros) return;
@@ -109,16 +135,21 @@ Tensor& conv2d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
                           ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
                           int64_t groups, int64_t activation, double low, double high, Tensor& out) {
   if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float ||
-      input.dim() != 4 || !is_channels_last(input)) {
-    ctx.fail(Status::InvalidArgument, "conv2d_packed takes a channels-last float32 image of 4 dimensions");
+      input.dim() != 4) {
+    ctx.fail(Status::InvalidArgument, "conv2d_packed takes a float32 image of 4 dimensions");
     return out;
   }
   Convolution c{};
   if (!read_arguments(ctx, input, window, stride, padding, dilation, groups, c)) return out;
   const dim_t channels = input.size(1) / c.groups, outputs = c.outputs / c.groups;
   const bool depthwise = c.groups > 1 && channels == 1 && outputs == 1;
-  const bool span =
-      c.groups == 1 && channels < kSpanChannels && c.window.taps[1] > 1 && c.window.dilation[1] == 1;
+  const bool few = c.groups == 1 && channels < kFewChannels && c.window.taps[0] * c.window.taps[1] > 1;
+  if (!is_channels_last(input) && !(few && input.is_contiguous())) {
+    ctx.fail(Status::InvalidArgument,
+             "conv2d_packed takes channels-last images, or dense ones of fewer than {} channels",
+             kFewChannels);
+    return out;
+  }
   dim_t taps = 0, depth = 0, size = 0;
   const bool fits = multiply_sizes(c.window.taps[0], c.window.taps[1], taps) &&
                     multiply_sizes(taps, channels, depth) &&
@@ -140,8 +171,10 @@ Tensor& conv2d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
   const Epilogue epilogue = epilogue_of(residual, activation, low, high);
   if (depthwise) {
     run_depthwise(ctx, input, weight, c, epilogue, out);
+  } else if (few) {
+    run_few_channels(ctx, input, weight, c, epilogue, out);
   } else {
-    run_groups(ctx, input, weight, c, span, epilogue, out);
+    run_groups(ctx, input, weight, c, epilogue, out);
   }
   return out;
 }

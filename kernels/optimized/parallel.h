@@ -48,9 +48,10 @@ struct PartMemory {
 // False, with the failure recorded, where there is not so much memory.
 inline bool allocate_parts(KernelContext& ctx, dim_t parts, size_t each, PartMemory& memory) {
   constexpr size_t line = 64;
+  const bool huge = each > SIZE_MAX - line;
   each = (each + line - 1) / line * line;
   size_t total = 0;
-  if (__builtin_mul_overflow(each, static_cast<size_t>(parts), &total)) {
+  if (huge || __builtin_mul_overflow(each, static_cast<size_t>(parts), &total)) {
     ctx.fail(Status::OutOfMemory, "scratch of {} parts does not fit an address", parts);
     return false;
   }

@@ -72,7 +72,7 @@ Tensor& softmax(KernelContext& ctx, const Tensor& self, int64_t dim, bool logari
 }
 
 Tensor& activation(KernelContext& ctx, const Tensor& self, Activation activation, Tensor& out) {
-  if (!is_dense_float(self) || out.scalar_type() != ScalarType::Float) {
+  if (!is_dense_float(self) || out.scalar_type() != ScalarType::Float || !is_compiled(activation)) {
     ctx.decline();
     return out;
   }

@@ -12,9 +12,9 @@ constexpr dim_t kTiles = 64;  // most of a block
 
 bool is_plain_3x3(const Product& p) {
   const Geometry& g = p.geometry;
-  return g.taps_h == 3 && g.taps_w == 3 && p.span_w == 1 && g.stride_h == 1 && g.stride_w == 1 &&
-         g.dilation_h == 1 && g.dilation_w == 1 && p.pixel == p.channels && p.output_pitch == p.outputs &&
-         p.channels >= 16 && p.outputs >= 16;
+  return g.taps_h == 3 && g.taps_w == 3 && g.stride_h == 1 && g.stride_w == 1 && g.dilation_h == 1 &&
+         g.dilation_w == 1 && p.pixel == p.channels && p.output_pitch == p.outputs && p.channels >= 16 &&
+         p.outputs >= 16;
 }
 
 // Products at the speed of a direct convolution: those of the transformed tiles are in

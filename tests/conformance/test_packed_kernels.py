@@ -15,6 +15,7 @@ from penlight.dialects.penlight_ops import twins
 from penlight.errors import NotSupported
 from penlight.ir.tensors import Derived
 from penlight.kernels.table import default_table
+from penlight.passes.channels_last import FEW_CHANNELS
 from penlight.passes.packing import pack_depthwise, pack_panels
 from penlight.runtime.isa import INSTRUCTION_SETS, instruction_set, select_instruction_set
 
@@ -116,6 +117,10 @@ CONVOLUTIONS = [
     ((1, 17, 4, 4), 17, (7, 7), (1, 1), (3, 3), (1, 1), 17),
     ((1, 3, 2, 3), 3, (3, 3), (1, 1), (4, 4), (1, 1), 3),
     ((0, 3, 8, 8), 8, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((2, 3, 33, 45), 17, (4, 4), (4, 4), (0, 0), (1, 1), 1),
+    ((1, 31, 6, 9), 70, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((2, 2, 9, 40), 33, (2, 3), (3, 2), (3, 4), (3, 2), 1),
+    ((3, 3, 5, 1), 16, (5, 1), (1, 1), (2, 0), (1, 1), 1),
 ]
 
 
@@ -136,6 +141,9 @@ def test_convolution(isa: str, case: tuple[object, ...]) -> None:
             numbers = [list(part) for part in ((outputs, *window), stride, padding, dilation)]
             args = [x, packed.tensor(), added, *numbers, groups, activation, -0.5, 0.75]
             close(run_op(op, args, {}, want.float(), "optimized")[0], want, math.prod(weight.shape[1:]))
+            if groups == 1 and sizes[1] < FEW_CHANNELS and math.prod(window) > 1:
+                args[0] = x.contiguous()
+                close(run_op(op, args, {}, want.float(), "optimized")[0], want, math.prod(weight.shape[1:]))
 
 
 # 3x3 layers large enough for tiles of transformed products.

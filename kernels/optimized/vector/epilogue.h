@@ -59,5 +59,60 @@ PENLIGHT_INLINE void with_activation(Activation activation, Body&& body) {
   }
 }
 
+// Where the finished sums of a tile go; its residual begins where its output does.
+struct Finish {
+  float* output;
+  ptrdiff_t pitch, columns;  // elements from row to row; how many columns exist
+  Epilogue epilogue;
+};
+
+// Calls body(row, vector) for the first `stored` rows.
+template <int rows, int vectors, class Body>
+PENLIGHT_INLINE void each_stored(ptrdiff_t stored, Body&& body) {
+  repeat<rows>([&](auto i) __attribute__((always_inline)) {
+    if (i < stored) repeat<vectors>([&](auto v) __attribute__((always_inline)) { body(i, v); });
+  });
+}
+
+// Stores the sums of rows [row, row + stored) as they are.
+template <int rows, int vectors>
+PENLIGHT_INLINE void store_tile(const Finish& f, ptrdiff_t row, ptrdiff_t stored,
+                                Floats (&sums)[rows][vectors]) {
+  float* const output = f.output + row * f.pitch;
+  if (f.columns >= vectors * kLanes && stored == rows) {
+    repeat<rows>([&](auto i) __attribute__((always_inline)) {
+      repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+        store(output + i * f.pitch + v * kLanes, sums[i][v]);
+      });
+    });
+  } else {
+    each_stored<rows, vectors>(stored, [&](auto i, auto v) __attribute__((always_inline)) {
+      store_part(output + i * f.pitch + v * kLanes, sums[i][v], f.columns - v * kLanes);
+    });
+  }
+}
+
+// Adds the residual, applies the activation, stores.
+template <int rows, int vectors>
+PENLIGHT_INLINE void finish_tile(const Finish& f, ptrdiff_t row, ptrdiff_t stored,
+                                 Floats (&sums)[rows][vectors]) {
+  if (f.epilogue.residual) {
+    const float* residual = f.epilogue.residual + row * f.pitch;
+    each_stored<rows, vectors>(stored, [&](auto i, auto v) __attribute__((always_inline)) {
+      sums[i][v] += load_part(residual + i * f.pitch + v * kLanes, f.columns - v * kLanes);
+    });
+  }
+  const Bounds bounds = {splat(f.epilogue.low), splat(f.epilogue.high)};
+  with_activation(f.epilogue.activation, [&](auto which) {
+    constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
+    if constexpr (chosen != Activation::None) {
+      for (int i = 0; i < rows; ++i) {
+        for (int v = 0; v < vectors; ++v) sums[i][v] = activated<chosen>(sums[i][v], bounds);
+      }
+    }
+  });
+  store_tile(f, row, stored, sums);
+}
+
 }  // namespace PENLIGHT_ISA
 }  // namespace penlight::optimized

@@ -3,8 +3,7 @@
 // One register tile is a few rows by one or two panels. Weights are read in the
 // order in which they were packed, the input where it lies: a row of the tile is a
 // pointer for each tap (Dukhan, "The indirect convolution algorithm", 2019), so a
-// convolution builds no matrix of patches. Only windows that reach over the left or
-// right edge of an image are copied, with zeros, when a run spans their columns.
+// convolution builds no matrix of patches.
 //
 // Rows, taps and channels are walked in blocks, so that a block of a panel stays in
 // the first cache while a block of rows, in the second, passes over it. Sums run
@@ -34,16 +33,8 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
     constexpr int per_panel = kPanel / kLanes;
     return base + (v / per_panel) * s.weights_panel + (v % per_panel) * kLanes;
   };
-  const auto each_stored = [&](auto&& body) __attribute__((always_inline)) {
-    repeat<rows>([&](auto i) __attribute__((always_inline)) {
-      if (i < stored) {
-        repeat<vectors>([&](auto v) __attribute__((always_inline)) { body(i, v); });
-      }
-    });
-  };
   const float* const* pointers = s.rows + row / kRows * s.tile_step;
-  float* const output = s.output + row * s.pitch;
-  const bool whole = s.columns >= vectors * kLanes;
+  const Finish& f = s.finish;
   if (s.start) {
     repeat<vectors>([&](auto v) __attribute__((always_inline)) {
       const Floats bias = load(weight(s.start, v));
@@ -53,8 +44,9 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
     repeat<rows>([&](auto i) __attribute__((always_inline)) {
       repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[i][v] = Floats{}; });
     });
-    each_stored([&](auto i, auto v) __attribute__((always_inline)) {
-      sums[i][v] = load_part(output + i * s.pitch + v * kLanes, s.columns - v * kLanes);
+    const float* before = f.output + row * f.pitch;
+    each_stored<rows, vectors>(stored, [&](auto i, auto v) __attribute__((always_inline)) {
+      sums[i][v] = load_part(before + i * f.pitch + v * kLanes, f.columns - v * kLanes);
     });
   }
   for (ptrdiff_t t = 0; t < s.taps; ++t) {
@@ -73,32 +65,9 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
     }
   }
   if (s.last) {
-    if (s.epilogue.residual) {
-      const float* residual = s.epilogue.residual + row * s.pitch;
-      each_stored([&](auto i, auto v) __attribute__((always_inline)) {
-        sums[i][v] += load_part(residual + i * s.pitch + v * kLanes, s.columns - v * kLanes);
-      });
-    }
-    const Bounds bounds = {splat(s.epilogue.low), splat(s.epilogue.high)};
-    with_activation(s.epilogue.activation, [&](auto which) {
-      constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
-      if constexpr (chosen != Activation::None) {
-        for (int i = 0; i < rows; ++i) {
-          for (int v = 0; v < vectors; ++v) sums[i][v] = activated<chosen>(sums[i][v], bounds);
-        }
-      }
-    });
-  }
-  if (whole && stored == rows) {
-    repeat<rows>([&](auto i) __attribute__((always_inline)) {
-      repeat<vectors>([&](auto v) __attribute__((always_inline)) {
-        store(output + i * s.pitch + v * kLanes, sums[i][v]);
-      });
-    });
+    finish_tile(f, row, stored, sums);
   } else {
-    each_stored([&](auto i, auto v) __attribute__((always_inline)) {
-      store_part(output + i * s.pitch + v * kLanes, sums[i][v], s.columns - v * kLanes);
-    });
+    store_tile(f, row, stored, sums);
   }
 }
 
@@ -118,15 +87,13 @@ void multiply_rows(const Strip& s) {
 // Where the runs of a block of rows begin.
 class Rows {
  public:
-  Rows(const Product& product, const float** pointers, float* copies)
-      : product_(product), pointers_(pointers), copies_(copies) {}
+  Rows(const Product& product, const float** pointers) : product_(product), pointers_(pointers) {}
 
   // Fills [tile][tap][row in tile] for `count` rows from `first`. The rows that the last
   // tile has too many are the last once more: what they give is not stored.
   void locate(ptrdiff_t first, ptrdiff_t count) {
     const Product& p = product_;
     const Geometry& g = p.geometry;
-    copied_ = 0;
     const ptrdiff_t positions = g.out_height * g.out_width;
     ptrdiff_t image = first / positions, rest = first % positions;
     ptrdiff_t oh = rest / g.out_width, ow = rest % g.out_width;
@@ -139,7 +106,8 @@ class Rows {
         const ptrdiff_t ih = oh * g.stride_h - g.pad_h + th * g.dilation_h;
         const float* line = ih >= 0 && ih < g.height ? base + ih * g.width * p.pixel : nullptr;
         for (ptrdiff_t tw = 0; tw < g.taps_w; ++tw) {
-          *to = run(line, left + tw * g.dilation_w);
+          const ptrdiff_t iw = left + tw * g.dilation_w;
+          *to = line && iw >= 0 && iw < g.width ? line + iw * p.pixel : p.zeros;
           to += kRows;
         }
       }
@@ -158,30 +126,8 @@ class Rows {
   }
 
  private:
-  const float* run(const float* line, ptrdiff_t column) {
-    const Product& p = product_;
-    const ptrdiff_t width = p.geometry.width;
-    if (!line) return p.zeros;
-    if (column >= 0 && column + p.span_w <= width) return line + column * p.pixel;
-    if (column >= width || column + p.span_w <= 0) return p.zeros;
-    float* copy = copies_ + copied_;
-    copied_ += p.channels;
-    const ptrdiff_t per_column = p.channels / p.span_w;
-    for (ptrdiff_t s = 0; s < p.span_w; ++s) {
-      const ptrdiff_t from = column + s;
-      if (from >= 0 && from < width) {
-        memcpy(copy + s * per_column, line + from * p.pixel, static_cast<size_t>(per_column) * 4);
-      } else {
-        memset(copy + s * per_column, 0, static_cast<size_t>(per_column) * 4);
-      }
-    }
-    return copy;
-  }
-
   const Product& product_;
   const float** pointers_;
-  float* copies_;
-  ptrdiff_t copied_ = 0;
 };
 
 ptrdiff_t rows_of_block(const Product& p) {
@@ -207,7 +153,7 @@ Steps steps_of(const Product& p) {
 }  // namespace
 
 void multiply_strip(const Strip& s) {
-  if (s.columns > kHalfVectors * kLanes) {
+  if (s.finish.columns > kHalfVectors * kLanes) {
     multiply_rows<kVectors>(s);
   } else {
     multiply_rows<kHalfVectors>(s);
@@ -216,8 +162,7 @@ void multiply_strip(const Strip& s) {
 
 size_t product_scratch(const Product& p) {
   const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w, rows = rows_of_block(p);
-  const ptrdiff_t copies = p.span_w > 1 ? rows * p.geometry.taps_h * p.channels : 0;
-  return static_cast<size_t>(rows * taps) * sizeof(float*) + static_cast<size_t>(copies) * sizeof(float);
+  return static_cast<size_t>(rows * taps) * sizeof(float*);
 }
 
 void product(const Product& p) {
@@ -225,7 +170,7 @@ void product(const Product& p) {
   const ptrdiff_t panel_size = (1 + taps * p.channels) * kPanel;
   const ptrdiff_t most = rows_of_block(p);
   const float** pointers = static_cast<const float**>(p.scratch);
-  Rows rows(p, pointers, reinterpret_cast<float*>(pointers + most * taps));
+  Rows rows(p, pointers);
 
   // Blocks of rows of about one size.
   const ptrdiff_t total = p.last_row - p.first_row;
@@ -238,8 +183,7 @@ void product(const Product& p) {
   strip.tile_step = kRows * taps;
   strip.weights_tap = p.channels * kPanel;
   strip.weights_panel = panel_size;
-  strip.pitch = p.output_pitch;
-  strip.epilogue = p.epilogue;
+  strip.finish = {nullptr, p.output_pitch, 0, p.epilogue};
   for (ptrdiff_t row = p.first_row; row < p.last_row; row += block) {
     strip.count = min_of(block, p.last_row - row);
     rows.locate(row, strip.count);
@@ -255,10 +199,10 @@ void product(const Product& p) {
           const float* panel = p.packed + column / kPanel * panel_size + column % kPanel;
           strip.weights = panel + (1 + tap * p.channels + channel) * kPanel;
           strip.start = tap == 0 && channel == 0 ? panel : nullptr;
-          strip.columns = min_of(kStripColumns, last_column - column);
+          strip.finish.columns = min_of(kStripColumns, last_column - column);
           const ptrdiff_t at = row * p.output_pitch + column;
-          strip.output = p.output + at;
-          strip.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + at : nullptr;
+          strip.finish.output = p.output + at;
+          strip.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + at : nullptr;
           multiply_strip(strip);
         }
       }

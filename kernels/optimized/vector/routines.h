@@ -71,11 +71,23 @@ struct Product {
   ptrdiff_t channels;      // elements of a run
   ptrdiff_t first_row, last_row, first_panel, last_panel;
   Epilogue epilogue;
-  Geometry geometry;   // runs that span the window's width count as one tap
+  Geometry geometry;
   ptrdiff_t pixel;     // elements from one column of the input to the next
-  ptrdiff_t span_w;    // columns in one run: the window's width, or 1
   const float* zeros;  // a run of zeros; a matrix needs none
   void* scratch;       // product_scratch() bytes
+};
+
+// A convolution of one group over images of few channels.
+struct FewChannels {
+  const float* input;
+  const float* packed;  // panels, as of Product
+  float* output;
+  ptrdiff_t channels, outputs;
+  bool planar;                    // the input's channels lie one after the other, not pixel by pixel
+  ptrdiff_t first_row, last_row;  // of batch * out_height
+  Epilogue epilogue;
+  Geometry geometry;
+  void* scratch;  // few_channels_scratch() bytes
 };
 
 // A convolution whose every channel has its own window.
@@ -193,7 +205,6 @@ __attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows,
   p.last_panel = (outputs + kPanel - 1) / kPanel;
   p.geometry = {1, rows, 1, rows, 1, 1, 1, 1, 0, 0, 1, 1};
   p.pixel = pitch;
-  p.span_w = 1;
   return p;
 }
 
@@ -202,6 +213,8 @@ struct Routines {
   ptrdiff_t tile_rows;  // of a product; parts of a multiple of these leave no tile unfilled
   size_t (*product_scratch)(const Product&);
   void (*product)(const Product&);
+  size_t (*few_channels_scratch)(const FewChannels&);
+  void (*few_channels)(const FewChannels&);
   void (*depthwise)(const Depthwise&);
   size_t (*attention_scratch)(const Attention&);
   void (*attention)(const Attention&);

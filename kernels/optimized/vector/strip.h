@@ -1,8 +1,7 @@
 // The piece of a matrix product that product.cpp computes at once.
 #pragma once
 
-#include "routines.h"
-#include "simd.h"
+#include "epilogue.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -21,9 +20,7 @@ struct Strip {
   ptrdiff_t weights_panel;  // elements from panel to panel, where a tile spans two
   const float* start;       // biases, or null: the sums so far lie in the output
   bool last;                // the sums are complete
-  float* output;
-  ptrdiff_t pitch, columns;  // columns: how many exist
-  Epilogue epilogue;
+  Finish finish;
 };
 
 // Every row and column of it.

@@ -7,6 +7,8 @@ namespace PENLIGHT_ISA {
 
 size_t product_scratch(const Product& product);
 void product(const Product& product);
+size_t few_channels_scratch(const FewChannels& convolution);
+void few_channels(const FewChannels& convolution);
 void depthwise(const Depthwise& convolution);
 size_t attention_scratch(const Attention& attention);
 void attention(const Attention& attention);
@@ -29,6 +31,10 @@ bool winograd(const Winograd& convolution);
 #if defined(PENLIGHT_WITHOUT_PRODUCT)
 #define product_scratch nullptr
 #define product nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_FEW_CHANNELS)
+#define few_channels_scratch nullptr
+#define few_channels nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_DEPTHWISE)
 #define depthwise nullptr
@@ -67,6 +73,8 @@ const Routines routines = {
     kTileRows,
     product_scratch,
     product,
+    few_channels_scratch,
+    few_channels,
     depthwise,
     attention_scratch,
     attention,

@@ -11,7 +11,6 @@
 // Outputs differ from a direct sum by about 1e-5 of their range. A NaN, an infinity or a
 // sum near the largest float would reach all outputs of its tile: the caller is told,
 // and computes directly.
-#include "epilogue.h"
 #include "strip.h"
 
 namespace penlight::optimized {
@@ -229,7 +228,7 @@ bool winograd(const Winograd& w) {
   strip.channels = w.channels;
   strip.weights_panel = (1 + w.channels) * kPanel;
   strip.last = true;
-  strip.pitch = kGroup * kPanel;
+  strip.finish.pitch = kGroup * kPanel;
   bool tame = true;
   for (ptrdiff_t panel = w.first_panel; panel < w.last_panel; panel += kGroup) {
     const ptrdiff_t panels = min_of(kGroup, w.last_panel - panel);
@@ -242,8 +241,8 @@ bool winograd(const Winograd& w) {
       for (ptrdiff_t column = 0; column < panels * kPanel; column += kStripColumns) {
         strip.start = weights + point * plane + column / kPanel * strip.weights_panel + column % kPanel;
         strip.weights = strip.start + kPanel;
-        strip.output = out + point * output_plane(w) + column;
-        strip.columns = min_of(kStripColumns, panels * kPanel - column);
+        strip.finish.output = out + point * output_plane(w) + column;
+        strip.finish.columns = min_of(kStripColumns, panels * kPanel - column);
         multiply_strip(strip);
       }
     }

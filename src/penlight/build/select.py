@@ -18,6 +18,7 @@ from typing import Any
 
 from penlight.errors import InvalidInput
 from penlight.ir.dtypes import DType
+from penlight.kernels.activations import Activation
 from penlight.kernels.places import Fault, Faults, Item, Place, nearest, read_root, table_error
 from penlight.kernels.prims import PRIMS
 from penlight.kernels.table import DTYPE_SETS, own_table, parse_dtypes
@@ -153,7 +154,18 @@ def _dtypes_of_call(method: Method, call: KernelCall, tensors: list[Tensor]) -> 
     return dtypes
 
 
+# Operators that are an activation themselves, of which the optimized library has one loop for all.
+_ACTIVATIONS = {
+    "aten::sigmoid.out": {Activation.SIGMOID},
+    "aten::tanh.out": {Activation.TANH},
+    "aten::silu.out": {Activation.SILU},
+    "aten::gelu.out": {Activation.GELU, Activation.GELU_TANH},
+}
+
+
 def _activations_of_call(operator: str, method: Method, call: KernelCall) -> set[int] | None:
+    if operator in _ACTIVATIONS:
+        return {int(activation) for activation in _ACTIVATIONS[operator]}
     schema = next((row.schema for row in own_table().rows(operator) if row.schema), None)
     names = re.findall(r"(\w+)(?=[,)=])", schema.partition("->")[0]) if schema else []
     if "activation" not in names:

@@ -12,6 +12,7 @@ from penlight.build.targets import Target
 # Routines of vector/NAME.cpp, and the kernel files that call them.
 _CALLERS = {
     "product": {"linear", "convolution", "attention", "matmul"},
+    "few_channels": {"convolution"},
     "depthwise": {"convolution"},
     "attention": {"attention"},
     "matrix": {"matmul"},

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.nn import functional
 
+from penlight.kernels.activations import Activation
 from penlight.kernels.table import OpTable
 from penlight.passes.packing import PANEL, unpack_panels
 
@@ -53,20 +54,19 @@ def _define(schema: str) -> OpOverload:
     return op
 
 
-# In the order of the numbers in kernels/optimized/vector/routines.h.
-_ACTIVATIONS: tuple[Callable[[Tensor, float, float], Tensor], ...] = (
-    lambda x, low, high: x,
-    lambda x, low, high: x.relu(),
-    lambda x, low, high: x.clamp(low, high),
-    lambda x, low, high: x.sigmoid(),
-    lambda x, low, high: x.tanh(),
-    lambda x, low, high: functional.silu(x),
-    lambda x, low, high: functional.gelu(x),
-    lambda x, low, high: functional.gelu(x, approximate="tanh"),
-    lambda x, low, high: functional.hardsigmoid(x),
-    lambda x, low, high: functional.hardswish(x),
-    lambda x, low, high: functional.leaky_relu(x, low),
-)
+_ACTIVATIONS: dict[int, Callable[[Tensor, float, float], Tensor]] = {
+    Activation.NONE: lambda x, low, high: x,
+    Activation.RELU: lambda x, low, high: x.relu(),
+    Activation.CLAMP: lambda x, low, high: x.clamp(low, high),
+    Activation.SIGMOID: lambda x, low, high: x.sigmoid(),
+    Activation.TANH: lambda x, low, high: x.tanh(),
+    Activation.SILU: lambda x, low, high: functional.silu(x),
+    Activation.GELU: lambda x, low, high: functional.gelu(x),
+    Activation.GELU_TANH: lambda x, low, high: functional.gelu(x, approximate="tanh"),
+    Activation.HARD_SIGMOID: lambda x, low, high: functional.hardsigmoid(x),
+    Activation.HARD_SWISH: lambda x, low, high: functional.hardswish(x),
+    Activation.LEAKY_RELU: lambda x, low, high: functional.leaky_relu(x, low),
+}
 
 
 def _finish(x: Tensor, residual: Tensor | None, activation: int, low: float, high: float) -> Tensor:

@@ -104,6 +104,32 @@ def keep_channels_last(max_pool: OpOverload) -> Callable[[Graph], int]:
     return keep_channels_last
 
 
+# Convolutions with fewer channels read images in either order (kernels/optimized/convolution.cpp).
+FEW_CHANNELS = 32
+
+
+def read_row_major(convolution: OpOverload) -> Callable[[Graph], int]:
+    """The pass that has the first convolutions read a row-major image without a conversion."""
+
+    def read_row_major(graph: Graph) -> int:
+        changed = 0
+        for node in graph.find_nodes(op="call_function", target=convolution):
+            image, window, groups = node.args[0], node.args[3], node.args[7]
+            value = tensor_of(image)
+            if not _is_to_channels_last(image) or groups != 1 or window[1] * window[2] == 1:
+                continue
+            source = image.args[0]
+            before = tensor_of(source)
+            if value is None or before is None or not before.is_contiguous():
+                continue
+            if isinstance(value.shape[1], int) and value.shape[1] < FEW_CHANNELS:
+                node.update_arg(0, source)
+                changed += 1
+        return changed
+
+    return read_row_major
+
+
 def _pool(graph: Graph, node: Node, op: OpOverload) -> int:
     """Pool the image itself, if nobody wants the indices."""
     image, users = _image_behind(node.args[0]), list(node.users)

@@ -18,23 +18,21 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
+from penlight.kernels.activations import Activation
 from penlight.passes.base import tensor_of
 
 aten = torch.ops.aten
 
-_NONE, _RELU, _CLAMP, _SIGMOID, _TANH, _SILU, _GELU, _GELU_TANH, _HARD_SIGMOID, _HARD_SWISH, _LEAKY = range(
-    11
-)
-# Those a depthwise convolution takes.
-_DEPTHWISE = {_RELU, _CLAMP, _SILU, _GELU, _HARD_SWISH}
 _PLAIN = {
-    aten.relu.default: _RELU,
-    aten.sigmoid.default: _SIGMOID,
-    aten.tanh.default: _TANH,
-    aten.silu.default: _SILU,
-    aten.hardsigmoid.default: _HARD_SIGMOID,
-    aten.hardswish.default: _HARD_SWISH,
+    aten.relu.default: Activation.RELU,
+    aten.sigmoid.default: Activation.SIGMOID,
+    aten.tanh.default: Activation.TANH,
+    aten.silu.default: Activation.SILU,
+    aten.hardsigmoid.default: Activation.HARD_SIGMOID,
+    aten.hardswish.default: Activation.HARD_SWISH,
 }
+# Of both operators: where their schemas have what is fused.
+_RESIDUAL, _ACTIVATION = 2, slice(-3, None)  # activation, low, high
 
 
 def fuse_epilogues(linear: OpOverload, convolution: OpOverload) -> Callable[[Graph], int]:
@@ -44,7 +42,7 @@ def fuse_epilogues(linear: OpOverload, convolution: OpOverload) -> Callable[[Gra
         fused = 0
         for node in list(graph.nodes):
             while node.target in (linear, convolution):
-                after = _fuse_next(graph, node, node.target is convolution)
+                after = _fuse_next(graph, node)
                 if after is None:
                     break
                 node = after
@@ -54,9 +52,9 @@ def fuse_epilogues(linear: OpOverload, convolution: OpOverload) -> Callable[[Gra
     return fuse_epilogues
 
 
-def _fuse_next(graph: Graph, node: Node, is_convolution: bool) -> Node | None:
+def _fuse_next(graph: Graph, node: Node) -> Node | None:
     """Take the only user of `node` into it; the node that stands for both."""
-    if len(node.users) != 1 or node.args[-3] != _NONE:
+    if len(node.users) != 1 or node.args[_ACTIVATION][0] != Activation.NONE:
         return None
     (user,) = node.users
     value, result = tensor_of(node), tensor_of(user)
@@ -65,18 +63,16 @@ def _fuse_next(graph: Graph, node: Node, is_convolution: bool) -> Node | None:
     args = list(node.args)
     activation = _activation(user)
     if activation is not None:
-        depthwise = is_convolution and args[7] not in (1,) and args[3][0] == args[7]  # type: ignore[index]
-        if depthwise and activation[0] not in _DEPTHWISE:
-            return None
-        args[-3:] = activation
-    elif user.target is aten.add.Tensor and node.args[2] is None and user.kwargs.get("alpha", 1) == 1:
+        number, low, high = activation
+        args[_ACTIVATION] = (int(number), low, high)  # programs hold numbers, not members
+    elif user.target is aten.add.Tensor and node.args[_RESIDUAL] is None and user.kwargs.get("alpha", 1) == 1:
         other: Any = user.args[1] if user.args[0] is node else user.args[0]
         added = tensor_of(other)
         if other is node or added is None or added.dtype != value.dtype or added.shape != value.shape:
             return None
         if added.stride() != value.stride():
             return None
-        args[2] = other
+        args[_RESIDUAL] = other
     else:
         return None
     with graph.inserting_before(user):
@@ -97,7 +93,7 @@ def _activation(user: Node) -> tuple[int, float, float] | None:
         return _PLAIN[target], 0.0, 0.0
     if target is aten.gelu.default:
         approximate = user.kwargs.get("approximate", "none")
-        return (_GELU_TANH if approximate == "tanh" else _GELU), 0.0, 0.0
+        return (Activation.GELU_TANH if approximate == "tanh" else Activation.GELU), 0.0, 0.0
     if target is aten.leaky_relu.default:
         return _leaky(args[1] if len(args) > 1 else 0.01)
     if target in (aten.hardtanh.default, aten.clamp.default):
@@ -107,9 +103,9 @@ def _activation(user: Node) -> tuple[int, float, float] | None:
             default if bound is None else bound for bound, default in zip(bounds, missing, strict=True)
         )
         if all(isinstance(bound, int | float) and bound == bound for bound in (low, high)):
-            return _CLAMP, float(low), float(high)
+            return Activation.CLAMP, float(low), float(high)
     return None
 
 
 def _leaky(slope: Any) -> tuple[int, float, float] | None:
-    return (_LEAKY, float(slope), 0.0) if isinstance(slope, int | float) else None
+    return (Activation.LEAKY_RELU, float(slope), 0.0) if isinstance(slope, int | float) else None

@@ -9,7 +9,7 @@ from torch._ops import OpOverload
 
 from penlight.passes.assertions import remove_assertions
 from penlight.passes.base import Pass
-from penlight.passes.channels_last import keep_channels_last
+from penlight.passes.channels_last import keep_channels_last, read_row_major
 from penlight.passes.contiguous import resolve_layouts
 from penlight.passes.empties import replace_empty_results
 from penlight.passes.fold_batch_norm import fold_batch_norm
@@ -54,6 +54,7 @@ def packed(
     return (
         pack_weights(linear, convolution, kept),
         keep_channels_last(max_pool),
+        read_row_major(convolution),
         fuse_epilogues(linear, convolution),
         merge_subexpressions,
     )

@@ -1,0 +1,150 @@
+// Convolution of images with few channels, as the first of a network is, in either order.
+//
+// Runs of a window would be short and their pointers many. Instead the lines of the input
+// under a few rows of outputs are copied, with the padding; what one output reads then lies
+// a fixed distance from what its neighbour reads, for every step of the sum.
+#include "strip.h"
+
+namespace penlight::optimized {
+namespace PENLIGHT_ISA {
+
+namespace {
+
+constexpr int kRows = kTileRows, kHalfVectors = kTileVectors / 2;
+
+ptrdiff_t steps_of(const FewChannels& p) { return p.geometry.taps_h * p.geometry.taps_w * p.channels; }
+
+// Rows of outputs at a time: enough outputs to be worth a pass over the weights.
+ptrdiff_t rows_of(const Geometry& g) { return min_of(max_of(4, 64 / g.out_width), g.out_height); }
+
+// Lines of the input that windows of so many rows span.
+ptrdiff_t lines_of(const Geometry& g, ptrdiff_t rows) {
+  return (rows - 1) * g.stride_h + (g.taps_h - 1) * g.dilation_h + 1;
+}
+
+// Columns of a line with its padding, under all outputs that full tiles have.
+ptrdiff_t columns_of(const Geometry& g) {
+  return (round_up(g.out_width, kRows) - 1) * g.stride_w + (g.taps_w - 1) * g.dilation_w + 1;
+}
+
+// One line of the image with its padding, `elements` to a column; zeros if it is not inside.
+void copy_line(const FewChannels& p, const float* line, bool inside, ptrdiff_t elements, float* to) {
+  const Geometry& g = p.geometry;
+  const ptrdiff_t columns = columns_of(g);
+  const ptrdiff_t first = inside ? min_of(g.pad_w, columns) : columns;
+  const ptrdiff_t last = inside ? min_of(g.pad_w + g.width, columns) : columns;
+  memset(to, 0, static_cast<size_t>(first * elements) * sizeof(float));
+  if (last > first) {
+    memcpy(to + first * elements, line, static_cast<size_t>((last - first) * elements) * sizeof(float));
+  }
+  if (columns > last) {
+    memset(to + last * elements, 0, static_cast<size_t>((columns - last) * elements) * sizeof(float));
+  }
+}
+
+struct Tiles {
+  const float* lines;
+  const ptrdiff_t* offsets;  // of each step of the sum, in `lines`
+  ptrdiff_t steps;
+  ptrdiff_t next;           // elements from what one output reads to what the next does
+  const float* weights;     // biases, then a panel's columns for each step
+  ptrdiff_t weights_panel;  // elements from panel to panel, where a tile spans two
+  Finish finish;
+};
+
+template <int vectors>
+void multiply(const Tiles& t, ptrdiff_t outputs) {
+  const auto weight = [&](const float* base, int v) {
+    constexpr int per_panel = kPanel / kLanes;
+    return base + (v / per_panel) * t.weights_panel + (v % per_panel) * kLanes;
+  };
+  for (ptrdiff_t column = 0; column < outputs; column += kRows) {
+    Floats sums[kRows][vectors];
+    repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+      const Floats bias = load(weight(t.weights, v));
+      repeat<kRows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
+    });
+    const float* lines = t.lines + column * t.next;
+    const float* b = t.weights;
+    for (ptrdiff_t k = 0; k < t.steps; ++k) {
+      const float* a = lines + t.offsets[k];
+      b += kPanel;
+      Floats columns[vectors];
+      repeat<vectors>([&](auto v) __attribute__((always_inline)) { columns[v] = load(weight(b, v)); });
+      repeat<kRows>([&](auto i) __attribute__((always_inline)) {
+        const Floats value = splat(a[i * t.next]);
+        repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[i][v] += value * columns[v]; });
+      });
+    }
+    finish_tile<kRows, vectors>(t.finish, column, min_of(kRows, outputs - column), sums);
+  }
+}
+
+}  // namespace
+
+size_t few_channels_scratch(const FewChannels& p) {
+  const Geometry& g = p.geometry;
+  size_t size = static_cast<size_t>(lines_of(g, rows_of(g)));
+  if (__builtin_mul_overflow(size, static_cast<size_t>(columns_of(g)), &size) ||
+      __builtin_mul_overflow(size, static_cast<size_t>(p.channels) * sizeof(float), &size) ||
+      __builtin_add_overflow(size, static_cast<size_t>(steps_of(p)) * sizeof(ptrdiff_t), &size)) {
+    return SIZE_MAX;
+  }
+  return size;
+}
+
+void few_channels(const FewChannels& p) {
+  const Geometry& g = p.geometry;
+  const ptrdiff_t steps = steps_of(p), pitch = columns_of(g), plane = g.height * g.width;
+  ptrdiff_t* offsets = static_cast<ptrdiff_t*>(p.scratch);
+  float* lines = reinterpret_cast<float*>(offsets + steps);
+  // A line: the channels of each pixel side by side, or one channel after the other.
+  const ptrdiff_t line = pitch * p.channels;
+  const ptrdiff_t per_column = p.planar ? 1 : p.channels, per_channel = p.planar ? pitch : 1;
+  ptrdiff_t* offset = offsets;
+  for (ptrdiff_t th = 0; th < g.taps_h; ++th) {
+    for (ptrdiff_t tw = 0; tw < g.taps_w; ++tw) {
+      for (ptrdiff_t c = 0; c < p.channels; ++c) {
+        *offset++ = th * g.dilation_h * line + tw * g.dilation_w * per_column + c * per_channel;
+      }
+    }
+  }
+  Tiles t;
+  t.offsets = offsets;
+  t.steps = steps;
+  t.next = g.stride_w * per_column;
+  t.weights_panel = (1 + steps) * kPanel;
+  ptrdiff_t count = 0;
+  for (ptrdiff_t first = p.first_row; first < p.last_row; first += count) {
+    const ptrdiff_t image = first / g.out_height, oh = first % g.out_height;
+    count = min_of(rows_of(g), min_of(p.last_row - first, g.out_height - oh));
+    const float* input = p.input + image * plane * p.channels;
+    float* to = lines;
+    for (ptrdiff_t i = 0; i < lines_of(g, count); ++i, to += line) {
+      const ptrdiff_t h = oh * g.stride_h - g.pad_h + i;
+      const bool inside = h >= 0 && h < g.height;
+      const float* from = inside ? input + h * g.width * per_column : input;
+      if (!p.planar) copy_line(p, from, inside, p.channels, to);
+      for (ptrdiff_t c = 0; p.planar && c < p.channels; ++c) {
+        copy_line(p, from + c * plane, inside, 1, to + c * pitch);
+      }
+    }
+    for (ptrdiff_t column = 0; column < p.outputs; column += kStripColumns) {
+      t.weights = p.packed + column / kPanel * t.weights_panel + column % kPanel;
+      for (ptrdiff_t r = 0; r < count; ++r) {
+        const ptrdiff_t at = (first + r) * g.out_width * p.outputs + column;
+        t.lines = lines + r * g.stride_h * line;
+        t.finish = {p.output + at, p.outputs, min_of(kStripColumns, p.outputs - column), p.epilogue};
+        if (t.finish.epilogue.residual) t.finish.epilogue.residual += at;
+        if (t.finish.columns > kHalfVectors * kLanes) {
+          multiply<kTileVectors>(t, g.out_width);
+        } else {
+          multiply<kHalfVectors>(t, g.out_width);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace PENLIGHT_ISA
+}  // namespace penlight::optimized
