@@ -62,13 +62,13 @@ void one_column(const Depthwise& p, const Row& row, ptrdiff_t column) {
   }
 }
 
-// kColumns outputs from `column`, whose windows lie within the row.
+// Channels from `channel` on of kColumns outputs from `column`, windows within the image's width.
 template <int taps, int stride>
-void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column) {
+void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column, ptrdiff_t channel) {
   constexpr int inputs = (kColumns - 1) * stride + taps;
   const ptrdiff_t padded = round_up(p.channels, kPanel), line_size = p.geometry.width * p.channels;
   const float* corner = row.input + (column * stride - p.geometry.pad_w) * p.channels + row.top * line_size;
-  for (ptrdiff_t c = 0; c < p.channels; c += kLanes) {
+  for (ptrdiff_t c = channel; c < p.channels; c += kLanes) {
     const ptrdiff_t some = p.channels - c;
     Floats sums[kColumns];
     const Floats bias = load(p.packed + c);
@@ -77,12 +77,8 @@ void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column) {
       const float* line = corner + th * line_size + c;
       const float* weights = p.packed + (1 + th * taps) * padded + c;
       Floats x[inputs];
-      if (some >= kLanes) {
-        repeat<inputs>([&](auto i) __attribute__((always_inline)) { x[i] = load(line + i * p.channels); });
-      } else {
-        repeat<inputs>([&](auto i)
-                           __attribute__((always_inline)) { x[i] = load_some(line + i * p.channels, some); });
-      }
+      repeat<inputs>([&](auto i)
+                         __attribute__((always_inline)) { x[i] = load_part(line + i * p.channels, some); });
       repeat<taps>([&](auto tw) __attribute__((always_inline)) {
         const Floats weight = load(weights + tw * padded);
         repeat<kColumns>([&](auto j)
@@ -91,6 +87,72 @@ void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column) {
     }
     finish<kColumns>(p, row, column * p.channels + c, some, sums);
   }
+}
+
+// The same for `rows` rows at once, square windows wholly within the image, and as many channels
+// as make whole vectors: each line is loaded once for all rows whose windows it lies in, and nothing
+// is asked on the way. Small builds do without.
+#if defined(__OPTIMIZE_SIZE__)
+constexpr bool kInside = false;
+#else
+constexpr bool kInside = true;
+#endif
+
+// As many rows as there are registers for.
+template <int taps>
+constexpr int rows_inside() {
+  return taps == 3 || kLanes == 16 ? 2 : 1;
+}
+
+template <int taps, int stride, int rows>
+void columns_inside(const Depthwise& p, const Row& first, ptrdiff_t column) {
+  constexpr int inputs = (kColumns - 1) * stride + taps, lines = (rows - 1) * stride + taps;
+  const ptrdiff_t padded = round_up(p.channels, kPanel), line_size = p.geometry.width * p.channels;
+  const ptrdiff_t out_size = p.geometry.out_width * p.channels, whole = p.channels / kLanes * kLanes;
+  const float* corner =
+      first.input + (column * stride - p.geometry.pad_w) * p.channels + first.top * line_size;
+  for (ptrdiff_t c = 0; c < whole; c += kLanes) {
+    const float* weights = p.packed + padded + c;
+    Floats sums[rows][kColumns];
+    const Floats bias = load(p.packed + c);
+    repeat<rows>([&](auto r) __attribute__((always_inline)) {
+      repeat<kColumns>([&](auto j) __attribute__((always_inline)) { sums[r][j] = bias; });
+    });
+    repeat<lines>([&](auto i) __attribute__((always_inline)) {
+      const float* line = corner + i * line_size + c;
+      Floats x[inputs];
+      repeat<inputs>([&](auto u) __attribute__((always_inline)) { x[u] = load(line + u * p.channels); });
+      repeat<rows>([&](auto r) __attribute__((always_inline)) {
+        constexpr int th = decltype(i)() - decltype(r)() * stride;
+        if constexpr (th >= 0 && th < taps) {
+          repeat<taps>([&](auto tw) __attribute__((always_inline)) {
+            const Floats weight = load(weights + (th * taps + tw) * padded);
+            repeat<kColumns>(
+                [&](auto j) __attribute__((always_inline)) { sums[r][j] += x[j * stride + tw] * weight; });
+          });
+        }
+      });
+    });
+    repeat<rows>([&](auto r) __attribute__((always_inline)) {
+      finish<kColumns>(p, first, r * out_size + column * p.channels + c, kLanes, sums[r]);
+    });
+  }
+}
+
+Row row_of(const Depthwise& p, ptrdiff_t r) {
+  const Geometry& g = p.geometry;
+  const ptrdiff_t image = r / g.out_height, oh = r % g.out_height, out_row = g.out_width * p.channels;
+  Row row;
+  row.input = p.input + image * g.height * g.width * p.channels;
+  row.output = p.output + r * out_row;
+  row.residual = p.epilogue.residual ? p.epilogue.residual + r * out_row : nullptr;
+  row.top = oh * g.stride_h - g.pad_h;
+  row.first_tap = row.top >= 0 ? 0 : min_of((-row.top + g.dilation_h - 1) / g.dilation_h, g.taps_h);
+  row.last_tap =
+      g.height <= row.top
+          ? row.first_tap
+          : max_of(row.first_tap, min_of((g.height - row.top + g.dilation_h - 1) / g.dilation_h, g.taps_h));
+  return row;
 }
 
 template <int taps, int stride>
@@ -103,25 +165,34 @@ void rows_of(const Depthwise& p) {
     inside = min_of((g.pad_w + g.stride_w - 1) / g.stride_w, g.out_width);
     outside = most < 0 ? inside : max_of(inside, min_of(most / g.stride_w + 1, g.out_width));
   }
-  const ptrdiff_t out_row = g.out_width * p.channels;
-  for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
-    const ptrdiff_t image = r / g.out_height, oh = r % g.out_height;
-    Row row;
-    row.input = p.input + image * g.height * g.width * p.channels;
-    row.output = p.output + r * out_row;
-    row.residual = p.epilogue.residual ? p.epilogue.residual + r * out_row : nullptr;
-    row.top = oh * g.stride_h - g.pad_h;
-    row.first_tap = row.top >= 0 ? 0 : min_of((-row.top + g.dilation_h - 1) / g.dilation_h, g.taps_h);
-    row.last_tap =
-        g.height <= row.top
-            ? row.first_tap
-            : max_of(row.first_tap, min_of((g.height - row.top + g.dilation_h - 1) / g.dilation_h, g.taps_h));
-    ptrdiff_t column = 0;
+  constexpr int together = rows_inside<taps>();
+  // The last few columns are computed with some before them once more, to the same values.
+  const ptrdiff_t groups = kColumns <= outside - inside ? (outside - inside + kColumns - 1) / kColumns : 0;
+  for (ptrdiff_t r = p.first_row; r < p.last_row;) {
+    const Row row = row_of(p, r);
+    ptrdiff_t rows = 1;
     if constexpr (taps > 0) {
-      for (; column < inside; ++column) one_column(p, row, column);
-      for (; column + kColumns <= outside; column += kColumns) some_columns<taps, stride>(p, row, column);
+      const ptrdiff_t below = row.top + (together - 1) * g.stride_h + taps;
+      const bool fits = kInside && g.taps_h == taps && g.stride_h == stride && row.top >= 0 &&
+                        below <= g.height && r + together <= p.last_row &&
+                        r % g.out_height + together <= g.out_height;
+      if (fits) rows = together;
+      for (ptrdiff_t group = 0; group < groups; ++group) {
+        const ptrdiff_t column = min_of(inside + group * kColumns, outside - kColumns);
+        if (fits) columns_inside<taps, stride, together>(p, row, column);
+        const ptrdiff_t channel = fits ? p.channels / kLanes * kLanes : 0;
+        for (ptrdiff_t i = r; channel < p.channels && i < r + rows; ++i) {
+          some_columns<taps, stride>(p, row_of(p, i), column, channel);
+        }
+      }
     }
-    for (; column < g.out_width; ++column) one_column(p, row, column);
+    for (ptrdiff_t i = r; i < r + rows; ++i) {
+      const Row own = row_of(p, i);
+      const ptrdiff_t last = groups ? outside : inside;
+      for (ptrdiff_t column = 0; column < inside; ++column) one_column(p, own, column);
+      for (ptrdiff_t column = last; column < g.out_width; ++column) one_column(p, own, column);
+    }
+    r += rows;
   }
 }
 
