@@ -1,22 +1,19 @@
 // Attention of one head: scores of a block of queries, softmax, weighted values.
 //
 // Keys and values are laid out as panels once for each head, the scale already in
-// the keys, and both products run in product.cpp; only one block of scores exists.
+// the keys, and both products are strips of product.cpp; only one block of scores exists.
 // A few queries, as when a language model writes one token after the other, are not
 // worth the panels: keys and values are read where they lie.
 #include "functions.h"
-#include "routines.h"
+#include "strip.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
-void product(const Product& product);
-size_t product_scratch(const Product& product);
-
 namespace {
 
 constexpr ptrdiff_t kFewQueries = 4;
-constexpr ptrdiff_t kScores = 24576;  // of a block: they stay in the second cache
+constexpr ptrdiff_t kScores = 16384;  // of a block: they stay in the second cache
 
 struct Sizes {
   ptrdiff_t block, pitch, keys, values, panels;
@@ -36,17 +33,20 @@ Sizes sizes_of(const Attention& a) {
 
 // Keys times the scale, as weights of a product whose outputs are the keys.
 void pack_keys(const Attention& a, float* to) {
+  const Floats scales = splat(a.scale);
   for (ptrdiff_t first = 0; first < a.keys; first += kPanel, to += (1 + a.width) * kPanel) {
     const ptrdiff_t count = min_of(kPanel, a.keys - first);
-    memset(to, 0, sizeof(float) * kPanel);
-    for (ptrdiff_t j = 0; j < kPanel; ++j) {
+    memset(to, 0, sizeof(float) * static_cast<size_t>(count < kPanel ? (1 + a.width) * kPanel : kPanel));
+    for (ptrdiff_t j = 0; j < count; ++j) {
       const float* key = a.key + (first + j) * a.key_pitch;
       float* column = to + kPanel + j;
-      if (j < count) {
-        for (ptrdiff_t c = 0; c < a.width; ++c) column[c * kPanel] = key[c] * a.scale;
-      } else {
-        for (ptrdiff_t c = 0; c < a.width; ++c) column[c * kPanel] = 0.0f;
+      ptrdiff_t c = 0;
+      for (; c + kLanes <= a.width; c += kLanes, column += kLanes * kPanel) {
+        float lanes[kLanes];
+        store(lanes, load(key + c) * scales);
+        repeat<kLanes>([&](auto i) __attribute__((always_inline)) { column[i * kPanel] = lanes[i]; });
       }
+      for (; c < a.width; ++c, column += kPanel) *column = key[c] * a.scale;
     }
   }
 }
@@ -59,9 +59,33 @@ void pack_values(const Attention& a, float* to) {
     to += kPanel;
     for (ptrdiff_t k = 0; k < a.keys; ++k, to += kPanel) {
       const float* value = a.value + k * a.value_pitch + first;
-      for (ptrdiff_t j = 0; j < count; ++j) to[j] = value[j];
-      for (ptrdiff_t j = count; j < kPanel; ++j) to[j] = 0.0f;
+      repeat<kPanel / kLanes>([&](auto v) __attribute__((always_inline)) {
+        store(to + v * kLanes, load_part(value + v * kLanes, count - v * kLanes));
+      });
     }
+  }
+}
+
+// `rows` rows from `input`, times the first `outputs` columns that `panels` have; `pointers`
+// has room for them, and for those that the last tile has too many.
+void multiply(const float* input, ptrdiff_t rows, ptrdiff_t pitch, ptrdiff_t depth, const float* panels,
+              ptrdiff_t outputs, float* output, ptrdiff_t output_pitch, const float** pointers) {
+  for (ptrdiff_t i = 0; i < round_up(rows, kTileRows); ++i) pointers[i] = input + min_of(i, rows - 1) * pitch;
+  Strip strip{};
+  strip.rows = pointers;
+  strip.tile_step = kTileRows;
+  strip.count = rows;
+  strip.taps = 1;
+  strip.channels = depth;
+  strip.weights_panel = (1 + depth) * kPanel;
+  strip.last = true;
+  strip.finish.pitch = output_pitch;
+  for (ptrdiff_t column = 0; column < outputs; column += kStripColumns) {
+    strip.start = panels + column / kPanel * strip.weights_panel + column % kPanel;
+    strip.weights = strip.start + kPanel;
+    strip.finish.output = output + column;
+    strip.finish.columns = min_of(kStripColumns, outputs - column);
+    multiply_strip(strip);
   }
 }
 
@@ -75,8 +99,14 @@ void add_mask(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t count) 
   } else if (a.float_mask) {
     for (ptrdiff_t j = 0; j < count; ++j) row[j] += a.float_mask[at + j * a.mask_column];
   } else if (a.bool_mask) {
-    for (ptrdiff_t j = 0; j < count; ++j) {
-      if (!a.bool_mask[at + j * a.mask_column]) row[j] = -__builtin_inff();
+    const uint8_t* mask = a.bool_mask + at;
+    ptrdiff_t j = 0;
+    for (; a.mask_column == 1 && j + kLanes <= count; j += kLanes) {
+      const Ints hidden = load_bytes(mask + j) == Ints{};
+      store(row + j, select(hidden, splat(-__builtin_inff()), load(row + j)));
+    }
+    for (; j < count; ++j) {
+      if (!mask[j * a.mask_column]) row[j] = -__builtin_inff();
     }
   }
 }
@@ -156,19 +186,18 @@ void attend_few(const Attention& a, float* scores, ptrdiff_t pitch) {
 
 size_t attention_scratch(const Attention& a) {
   const Sizes sizes = sizes_of(a);
-  const Product keys = over_matrix(sizes.block, a.width, a.query_pitch, a.keys, sizes.pitch);
-  const ptrdiff_t floats = sizes.panels + sizes.block * (sizes.pitch + 1) + 1;
-  // Both products have one tap, so their scratch is the same.
-  return product_scratch(keys) + static_cast<size_t>(floats) * sizeof(float);
+  const ptrdiff_t floats = sizes.panels + sizes.block * (sizes.pitch + 1);
+  return static_cast<size_t>(round_up(sizes.block, kTileRows)) * sizeof(float*) +
+         static_cast<size_t>(floats) * sizeof(float);
 }
 
 void attention(const Attention& a) {
   const Sizes sizes = sizes_of(a);
-  float* panels = static_cast<float*>(a.scratch);
+  const float** pointers = static_cast<const float**>(a.scratch);
+  float* panels = reinterpret_cast<float*>(pointers + round_up(sizes.block, kTileRows));
   float* scores = panels + sizes.panels;
   if (a.queries < kFewQueries) return attend_few(a, scores, sizes.pitch);
   float* factors = scores + sizes.block * sizes.pitch;
-  void* scratch = factors + sizes.block + (sizes.block & 1);
   if (a.fresh) {
     pack_keys(a, panels);
     pack_values(a, panels + sizes.keys);
@@ -177,24 +206,16 @@ void attention(const Attention& a) {
     const ptrdiff_t count = min_of(sizes.block, a.queries - first);
     // Later keys are hidden from all of these queries.
     const ptrdiff_t seen = a.causal ? min_of(a.keys, first + count) : a.keys;
-    Product p = over_matrix(count, a.width, a.query_pitch, seen, sizes.pitch);
-    p.input = a.query + first * a.query_pitch;
-    p.packed = panels;
-    p.output = scores;
-    p.scratch = scratch;
-    product(p);
+    multiply(a.query + first * a.query_pitch, count, a.query_pitch, a.width, panels, seen, scores,
+             sizes.pitch, pointers);
     for (ptrdiff_t i = 0; i < count; ++i) {
       float* row = scores + i * sizes.pitch;
       for (ptrdiff_t j = seen; j < a.keys; ++j) row[j] = 0.0f;
       factors[i] = soften(a, first + i, row, sizes.pitch);
     }
     float* out = a.output + first * a.output_pitch;
-    p = over_matrix(count, a.keys, sizes.pitch, a.value_width, a.output_pitch);
-    p.input = scores;
-    p.packed = panels + sizes.keys;
-    p.output = out;
-    p.scratch = scratch;
-    product(p);
+    multiply(scores, count, sizes.pitch, a.keys, panels + sizes.keys, a.value_width, out, a.output_pitch,
+             pointers);
     for (ptrdiff_t i = 0; i < count; ++i) scale_row(out + i * a.output_pitch, a.value_width, factors[i]);
   }
 }

@@ -41,6 +41,14 @@ PENLIGHT_INLINE Floats load(const float* from) {
 
 PENLIGHT_INLINE void store(float* to, Floats value) { memcpy(to, &value, sizeof value); }
 
+// One byte to a lane.
+PENLIGHT_INLINE Ints load_bytes(const uint8_t* from) {
+  typedef uint8_t Bytes __attribute__((vector_size(kLanes)));
+  Bytes bytes;
+  memcpy(&bytes, from, sizeof bytes);
+  return __builtin_convertvector(bytes, Ints);
+}
+
 // Subtracting zero, not adding it, keeps the sign of -0.
 PENLIGHT_INLINE Floats splat(float value) { return value - Floats{}; }
 PENLIGHT_INLINE Ints splat_int(int32_t value) { return value - Ints{}; }
