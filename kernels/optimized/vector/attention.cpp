@@ -125,7 +125,7 @@ float soften(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t pitch) {
   const Floats shift = splat(largest == -__builtin_inff() ? 0.0f : largest);
   Floats total{};
   for (ptrdiff_t j = 0; j < end; j += kLanes) {
-    const Floats value = exp_of(load(row + j) - shift);
+    const Floats value = exp_of_score(load(row + j) - shift);
     total += value;
     store(row + j, value);
   }

@@ -11,14 +11,18 @@
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
-PENLIGHT_INLINE Floats exp_of(Floats x) {
-  // Beyond these the result is 0 or infinity by its exponent. A NaN is neither.
-  const Floats kept = at_least(at_most(x, splat(90.0f)), splat(-105.0f));
+// 2^n * p with n an integer, as its bits at the low end of `shifted`; |x - n ln2| <= ln2/2.
+struct Parts {
+  Floats p;
+  Ints n;
+};
+
+PENLIGHT_INLINE Parts parts_of_exp(Floats x) {
   // n = round(x / ln2), by adding and taking away 1.5 * 2^23.
   const Floats magic = splat(12582912.0f);
-  const Floats shifted = kept * splat(1.44269504f) + magic;
+  const Floats shifted = x * splat(1.44269504f) + magic;
   const Floats n = shifted - magic;
-  Floats r = kept - n * splat(0.693145752f);
+  Floats r = x - n * splat(0.693145752f);
   r = r - n * splat(1.42860677e-6f);
   Floats p = splat(1.98756912e-4f);
   p = p * r + splat(1.39819994e-3f);
@@ -26,13 +30,26 @@ PENLIGHT_INLINE Floats exp_of(Floats x) {
   p = p * r + splat(4.16657962e-2f);
   p = p * r + splat(1.66666657e-1f);
   p = p * r + splat(0.5f);
-  p = p * (r * r) + r + splat(1.0f);
-  // 2^n in two factors: n reaches 128 at the top and -150 among subnormals.
-  const Ints exponent = (Ints)shifted - splat_int(0x4b400000);
-  const Ints half = exponent >> 1;
+  return {p * (r * r) + r + splat(1.0f), (Ints)shifted - splat_int(0x4b400000)};
+}
+
+PENLIGHT_INLINE Floats exp_of(Floats x) {
+  // Beyond these the result is 0 or infinity by its exponent. A NaN is neither.
+  const Parts parts = parts_of_exp(at_least(at_most(x, splat(90.0f)), splat(-105.0f)));
+  // 2^n in two factors: n reaches 130 at the top and -151 among subnormals.
+  const Ints half = parts.n >> 1;
   const Floats first = (Floats)((half + splat_int(127)) << 23);
-  const Floats second = (Floats)((exponent - half + splat_int(127)) << 23);
-  return p * first * second;
+  const Floats second = (Floats)((parts.n - half + splat_int(127)) << 23);
+  return parts.p * first * second;
+}
+
+// For what is at most zero, as a score less the largest: what would be subnormal is zero, and
+// costs no more than another.
+PENLIGHT_INLINE Floats exp_of_score(Floats x) {
+  const Floats least = splat(-87.0f);
+  const Parts parts = parts_of_exp(at_least(x, least));
+  const Floats result = parts.p * (Floats)((parts.n + splat_int(127)) << 23);
+  return select(x < least, splat(0.0f), result);
 }
 
 // As ATen has it: 0 where exp(-x) is infinite.

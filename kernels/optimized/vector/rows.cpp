@@ -83,7 +83,7 @@ void softmax_rows(const SoftmaxRows& p) {
     for (; i < p.count; ++i) largest = x[i] > largest ? x[i] : largest;
     const Floats shift = splat(largest);
     if (p.logarithm) {
-      const auto term = [&](Floats v) __attribute__((always_inline)) { return exp_of(v - shift); };
+      const auto term = [&](Floats v) __attribute__((always_inline)) { return exp_of_score(v - shift); };
       const Floats sum = splat(static_cast<float>(__builtin_log(sum_of(x, p.count, term))));
       for (i = 0; i < p.count; i += kLanes) {
         const ptrdiff_t left = p.count - i;
@@ -93,7 +93,7 @@ void softmax_rows(const SoftmaxRows& p) {
     }
     for (i = 0; i < p.count; i += kLanes) {
       const ptrdiff_t left = p.count - i;
-      store_part(out + i, exp_of(load_part(x + i, left) - shift), left);
+      store_part(out + i, exp_of_score(load_part(x + i, left) - shift), left);
     }
     const auto same = [](Floats v) __attribute__((always_inline)) { return v; };
     const Floats factor = splat(static_cast<float>(1.0 / sum_of(out, p.count, same)));
