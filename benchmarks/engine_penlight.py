@@ -43,6 +43,24 @@ def run(name: str, file: str, libraries: str | None = None, threads: int = 1) ->
     return shortest(lambda: program(*args))
 
 
+def error(name: str, file: str) -> float:
+    """Largest difference of the first output from eager, beside the range of it."""
+    import numpy as np
+    import torch
+
+    import penlight
+
+    from .graphs import build
+
+    module, args = build(name)
+    with torch.no_grad():
+        want = module(*args)
+    first = (want[0] if isinstance(want, tuple | list) else want).numpy()
+    found = penlight.load(file)(*(x.numpy() for x in args))
+    got = np.asarray(found[0] if isinstance(found, tuple | list) else found)
+    return float(np.abs(got - first).max() / np.ptp(first))
+
+
 def load(file: str) -> float:
     """Seconds from nothing to a method that can run, file cache warm."""
     import penlight
@@ -65,4 +83,4 @@ def shape(file: str) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    serve(write=write, run=run, load=load, shape=shape)
+    serve(write=write, run=run, error=error, load=load, shape=shape)
