@@ -417,7 +417,7 @@ class MethodFlattener:
             return plain
         asked = node.kwargs.get("memory_format") in (torch.channels_last, torch.channels_last_3d)
         asked |= op.namespace == "penlight"  # one layout each, whatever their arguments have
-        given = any(isinstance(arg, TensorValue) and arg.dim_order == order for arg in args)
+        given = any(tensor.dim_order == order for arg in args for tensor in _tensors_of(arg))
         return order if asked or given else plain
 
     # --- views -----------------------------------------------------------------------------------
@@ -520,3 +520,9 @@ def _static_views(twin: OpOverload, source: TensorValue, outs: list[TensorValue]
         start = int(result.storage_offset()) * out.dtype.itemsize if out.nbytes else 0
         views.append(View(source, out, start))
     return views
+
+
+def _tensors_of(argument: Value) -> Sequence[TensorValue]:
+    if isinstance(argument, TensorList):
+        return [tensor for tensor in argument.items if tensor is not None]
+    return [argument] if isinstance(argument, TensorValue) else []
