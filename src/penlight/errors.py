@@ -3,10 +3,10 @@
 One class per decision a caller can take, not per place that raises it. The
 message has one line for each part that is known::
 
-    NoKernel: aten::fft_rfft.out has no kernel for float32
-      where   node fft_rfft_1, from speech.py:41 in Encoder.forward
-      got     float32 [1, 16000]
-      do      register a kernel (docs/custom-operators.md), or export without this part
+    NoKernel: aten::special_bessel_j0.out has no kernel (float32)
+      where   node special_bessel_j0_default, from waves.py:6 in Drum.forward
+      got     libraries asked: optimized, portable
+      do      register one (docs/how-to/custom-op.md), convert the dtype in the model, or leave this part out
 """
 
 from __future__ import annotations

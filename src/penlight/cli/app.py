@@ -21,6 +21,8 @@ COMMANDS = {
     "inspect": "Show methods, inputs, operators and memory of a program.",
     "size": "Show what is in a program file, by operator and weight.",
     "profile": "Show the time of each instruction of a program.",
+    "bench": "Time programs side by side.",
+    "view": "Draw a program as a page for the browser.",
     "build": "Build a binary with only the kernels that programs use.",
     "op": "Build and test operators of your own.",
     "ops": "List operators that have a kernel; check and register kernels from YAML.",

@@ -73,7 +73,7 @@ def _where(call: KernelCall, method: str, several: bool) -> str:
 
 
 def _raise(missing: dict[str, list[str]], libraries: Sequence[str]) -> None:
-    do = "register one (docs/custom-operators.md), convert the dtype in the model, or leave this part out"
+    do = "register one (docs/how-to/custom-op.md), convert the dtype in the model, or leave this part out"
     if len(missing) == 1:
         ((what, places),) = missing.items()
         raise NoKernel(what, where=_some(places), got=f"libraries asked: {', '.join(libraries)}", do=do)
