@@ -52,6 +52,10 @@ Status check_alone(const Limit& limit, int64_t size, Message* message) {
     return fail(message, Status::InvalidArgument, "input {} is {}, from {} to {} is possible", limit.input,
                 size, limit.least, limit.most);
   }
+  if (size != limit.least && limit.least == limit.most) {
+    return fail(message, Status::InvalidArgument, "input {} has size {} in dimension {}, {} is needed",
+                limit.input, size, limit.dim, limit.least);
+  }
   if (size < limit.least) {
     return fail(message, Status::InvalidArgument,
                 "input {} is too small in dimension {}: {}, at least {} is needed", limit.input, limit.dim,

@@ -86,6 +86,21 @@ def weights_beside() -> Contents:
     return Contents(methods=[method], external={"w": stored, "b": stored})
 
 
+def shared_sizes() -> Contents:
+    """Inputs that have a dimension in common, and a number with a range: records of limits."""
+    import torch
+
+    class Pair(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor, n: int) -> torch.Tensor:
+            pairs = x.reshape(-1, 2, x.shape[1]).sum(1)
+            return (pairs + y if y.shape[0] > 2 else pairs - y) * n
+
+    rows = torch.export.Dim("rows", min=3, max=8)
+    args = (torch.ones(8, 2), torch.ones(4, 2), 3)
+    shapes = ({0: 2 * rows}, {0: rows}, torch.export.Dim.AUTO(min=2, max=5))
+    return penlight.compile(Pair(), args, dynamic_shapes=shapes, target="portable").contents
+
+
 def compiled(name: str) -> Contents:
     import programs
 
@@ -97,7 +112,7 @@ def compiled(name: str) -> Contents:
 
 def main() -> None:
     made = {name: compiled(name) for name in COMPILED}
-    made |= {"delegate": delegate(), "weights_beside": weights_beside()}
+    made |= {"delegate": delegate(), "shared_sizes": shared_sizes(), "weights_beside": weights_beside()}
     for name, contents in made.items():
         path = penlight.Program(contents).save(HERE / "seeds" / f"{name}.pte")
         print(f"{path.stat().st_size:7} {path.name}")

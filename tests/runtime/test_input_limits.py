@@ -47,8 +47,8 @@ WRONG = [
 ]
 
 
-def rows(count: int) -> np.ndarray[Any, Any]:
-    return np.arange(2 * count, dtype=np.float32).reshape(count, 2)
+def rows(count: int, width: int = 2) -> np.ndarray[Any, Any]:
+    return np.arange(width * count, dtype=np.float32).reshape(count, width)
 
 
 def command(program: Path, first: int, second: int, tmp_path: Path, *start: str) -> list[str]:
@@ -89,6 +89,14 @@ def test_runner(program: Path, first: int, second: int, message: str, tmp_path: 
     )
     assert done.returncode == 2
     assert message.format(x=0, y=1) in done.stderr
+
+
+def test_fixed_size_beside_a_dynamic_one(program: Path) -> None:
+    """In the file it is a bound like the other."""
+    with pytest.raises(InvalidInput, match="input x has size 1 in dimension 1, 2 is needed"):
+        penlight.load(program)(rows(8, 1), rows(4))
+    with pytest.raises(InvalidInput, match="input y has size 0 in dimension 1, 2 is needed"):
+        penlight.load(program)(rows(8), rows(4, 0))
 
 
 # Words of the first record: input, dimension, least, most, factor, offset, an earlier record.

@@ -1,8 +1,8 @@
 """What the memory plan does not see of a method's inputs: sizes that are wrong though within their bounds.
 
 A branch of Python on a size was taken when the model was traced, so smaller ones may not follow; a size
-can be a multiple of something; and where inputs share a dimension, theirs must agree. The runtime checks
-it before each run.
+can be a multiple of something, or fixed beside a dynamic one; and where inputs share a dimension, theirs
+must agree. The runtime checks it before each run.
 """
 
 from __future__ import annotations
@@ -27,17 +27,13 @@ def input_limits(examples: Sequence[Any], bounds: Bounds) -> list[Limit]:
         if isinstance(example, torch.SymInt):
             if (known := bounds.range(example)) is not None:
                 found.append((Limit(index, None, *known), _symbol_of(example)[2]))
-        elif isinstance(example, torch.Tensor):
-            found += [
-                _of_size(index, dim, size, bounds)
-                for dim, size in enumerate(example.shape)
-                if isinstance(size, torch.SymInt)
-            ]
+        elif any(isinstance(size, torch.SymInt) for size in getattr(example, "shape", ())):
+            found += [_of_size(index, dim, size, bounds) for dim, size in enumerate(example.shape)]
     shared = [symbol for _, symbol in found if symbol is not None]
     kept: list[Limit] = []
     first: dict[sympy.Symbol, int] = {}
     for limit, symbol in found:
-        alone = limit.dim is not None and limit.least == 0 and limit.factor == 1
+        alone = limit.dim is not None and limit.least == 0 < limit.most and limit.factor == 1
         if alone and (symbol is None or shared.count(symbol) == 1):
             continue
         if symbol is not None:
@@ -48,6 +44,8 @@ def input_limits(examples: Sequence[Any], bounds: Bounds) -> list[Limit]:
 
 
 def _of_size(index: int, dim: int, size: Any, bounds: Bounds) -> tuple[Limit, sympy.Symbol | None]:
+    if isinstance(size, int):  # in the file, all sizes of a tensor are bounds if one of them is
+        return Limit(index, dim, size, size), None
     least = bounds.least(size)
     factor, offset, symbol = _symbol_of(size)
     most = bounds.upper(size, f"dimension {dim} of input {index}")
