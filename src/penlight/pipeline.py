@@ -85,7 +85,10 @@ def compile(
     exported = export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     report.add("torch export", 0, 0, start)
     edge = to_edge(exported, target=target, passes=passes, report=report)
-    edge.constant_methods.update(constant_methods or {})
+    for name, value in (constant_methods or {}).items():
+        if name in edge.methods:
+            raise InvalidInput(f"'{name}' is a method of the model and a constant method", do="rename one")
+        edge.constant_methods[name] = value
     planned = plan_memory(
         edge,
         algorithm=algorithm,
@@ -161,6 +164,8 @@ def export(
     """
     if not isinstance(model, Mapping):
         return capture(model, args, kwargs, dynamic_shapes)
+    if not model:
+        raise InvalidInput("there is no method to compile", got="{}", do='give {"forward": (model, args)}')
     shapes = dynamic_shapes or {}
     methods = {}
     for name, entry in model.items():

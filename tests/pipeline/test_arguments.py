@@ -174,6 +174,23 @@ def test_derived_sizes_are_checked() -> None:
         model(torch.ones(1, 2, 7, 4))
 
 
+class Builtin(nn.Module):
+    """torch's own layers call their argument `input`, which is a name of Python's too."""
+
+    def forward(self, input: torch.Tensor, id: torch.Tensor) -> torch.Tensor:
+        return input - id
+
+
+def test_arguments_keep_their_names() -> None:
+    model = run(Builtin(), (X, X + 1))
+    compare(model(input=X, id=X + 1), torch.full_like(X, -1))
+    compare(model(X, id=X), torch.zeros_like(X))
+    with pytest.raises(InvalidInput, match="input id has another dtype"):
+        model(X, X.double())
+    with pytest.raises(InvalidInput, match="input input is on the meta device"):
+        model(X.to("meta"), X)
+
+
 class Sum(nn.Module):
     def forward(self, x: torch.Tensor, y: torch.Tensor, n: int) -> torch.Tensor:
         return x + y[: x.shape[0]] * n

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import pytest
@@ -71,6 +72,25 @@ def test_batch_norm_disappears(target: str, clones: int) -> None:
     assert not [name for name in names if "batch_norm" in name]
     assert names.count("aten.clone.default") == clones == len([name for name in names if "clone" in name])
     assert not [name for name in edge.tensors if "running" in name], "dead constants stay"
+
+
+def test_an_edge_program_is_readable() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            self.count.add_(1)
+            return input * self.count
+
+    text = str(pipeline.to_edge(pipeline.export(Counter(), (torch.ones(3, 2),))))
+    assert "method forward" in text
+    assert re.search(r"%\w+:float32\[2\] = state count\n", text)
+    assert re.search(r"%\w+:float32\[3, 2\] = user input\n", text)
+    assert re.search(
+        r"(%\w+):float32\[3, 2\] = aten\.mul\.Tensor\(\w+, (\w+)\)\n  mutation count = \2\n", text
+    )
 
 
 @pytest.mark.parametrize("module", [nn.LSTM, nn.GRU])

@@ -26,6 +26,13 @@ class Holder(nn.Module):
         return self.use(x, self.held)
 
 
+def test_method_names_that_cannot_be() -> None:
+    with pytest.raises(InvalidInput, match="there is no method to compile"):
+        pipeline.compile({})
+    with pytest.raises(InvalidInput, match="'forward' is a method of the model and a constant method"):
+        pipeline.compile(nn.Linear(4, 2), (X,), constant_methods={"forward": 3})
+
+
 class Plain(nn.Module):
     """A tensor that is no buffer."""
 

@@ -189,7 +189,8 @@ def _with_specs(
     names: dict[str, str] = {}
     for spec, node in zip(signature.input_specs, placeholders, strict=True):
         if spec.kind is TorchInput.USER_INPUT:
-            inputs.append(InputSpec(InputKind.USER, node.name))
+            parameter = getattr(spec.arg, "name", None) or node.name
+            inputs.append(InputSpec(InputKind.USER, node.name, parameter=parameter))
             continue
         if spec.kind in (TorchInput.CUSTOM_OBJ, TorchInput.TOKEN) or spec.target is None:
             raise NotSupported(

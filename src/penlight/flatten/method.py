@@ -103,7 +103,7 @@ class MethodFlattener:
                     texts[len(inputs)] = text
                 examples.append(node.meta.get("val"))
                 inputs.append(value)
-                names.append(spec.name)
+                names.append(spec.parameter or spec.name)
                 by_name[node.name] = by_name[spec.name] = value
             else:
                 assert spec.target is not None

@@ -35,11 +35,15 @@ class OutputKind(Enum):
 
 @dataclass
 class InputSpec:
-    """One placeholder. `target` is a key of `EdgeProgram.tensors`, None for user inputs."""
+    """One placeholder. `target` is a key of `EdgeProgram.tensors`, None for user inputs.
+
+    `name` is that of the node; `parameter`, of a user input, what the user's function calls it.
+    """
 
     kind: InputKind
     name: str
     target: str | None = None
+    parameter: str | None = None
 
 
 @dataclass
@@ -93,3 +97,30 @@ class EdgeProgram:
     tensors: Tensors
     target: str = "cpu"
     constant_methods: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Each method as its inputs, one line a node with dtype and shape, and its outputs."""
+        return "\n\n".join(_method_text(method) for method in self.methods.values())
+
+
+def _method_text(method: EdgeMethod) -> str:
+    lines = [f"method {method.name}"]
+    for spec, node in method.placeholders():
+        stands_for = spec.parameter if spec.kind is InputKind.USER else spec.target
+        lines.append(f"  %{node.name}{_shape_text(node)} = {spec.kind.value} {stands_for or spec.name}")
+    for node in method.graph.nodes:
+        if node.op == "call_function":
+            arguments = [str(arg) for arg in node.args]
+            arguments += [f"{name}={value}" for name, value in node.kwargs.items()]
+            lines.append(f"  %{node.name}{_shape_text(node)} = {node.target}({', '.join(arguments)})")
+    results = method.graph.output_node().args[0]
+    for output, node in zip(method.outputs, results, strict=True):  # type: ignore[arg-type]
+        lines.append(f"  {output.kind.value} {f'{output.target} = ' if output.target else ''}{node}")
+    return "\n".join(lines)
+
+
+def _shape_text(node: Node) -> str:
+    value: Any = node.meta.get("val")
+    if not hasattr(value, "dtype"):
+        return ""
+    return f":{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"

@@ -79,8 +79,8 @@ def plan_memory(
         OutOfMemory: a region's capacity is exceeded; says at which step and by how much.
         InvalidPlan: the algorithm let two live buffers share bytes.
     """
-    if alignment <= 0 or alignment & (alignment - 1):
-        raise InvalidInput(f"alignment is {alignment}, expected a power of two")
+    if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
+        raise InvalidInput(f"alignment is {alignment!r}, expected a power of two")
     in_place = [share_memory(plan) for plan in program.plans]
     lives = [lifetimes(plan) for plan in program.plans]
     for found in lives:

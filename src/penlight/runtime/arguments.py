@@ -147,6 +147,8 @@ class TensorArgument:
     def _from_torch(self, given: Any, torch: Any) -> np.ndarray[Any, Any]:
         if given.layout is not torch.strided:
             raise self._error("is not a dense tensor", str(given.layout), "call .to_dense()")
+        if given.is_meta:
+            raise self._error("is on the meta device, where tensors have no values", "torch.device('meta')")
         tensor = given.detach().resolve_conj().resolve_neg().cpu()
         if tensor.dtype is not self._torch_dtype:
             got = f"{str(tensor.dtype).removeprefix('torch.')}, {self.spec.dtype} is needed"
