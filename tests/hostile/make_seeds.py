@@ -98,7 +98,7 @@ def shared_sizes() -> Contents:
     rows = torch.export.Dim("rows", min=3, max=8)
     args = (torch.ones(8, 2), torch.ones(4, 2), 3)
     shapes = ({0: 2 * rows}, {0: rows}, torch.export.Dim.AUTO(min=2, max=5))
-    return penlight.compile(Pair(), args, dynamic_shapes=shapes, target="portable").contents
+    return penlight.compile(Pair(), args, dynamic_shapes=shapes, target="portable", debug=False).contents
 
 
 def compiled(name: str) -> Contents:

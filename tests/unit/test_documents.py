@@ -55,15 +55,6 @@ def test_every_document_that_a_message_names_exists() -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
-def test_links_between_documents() -> None:
-    broken = []
-    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "schema").glob("*.md")]:
-        for target in re.findall(r"\]\((?!https?:)([^)#\s]+[./][^)#\s]*)", path.read_text()):
-            if not (path.parent / target).exists():
-                broken.append(f"{path.relative_to(ROOT)}: {target}")
-    assert broken == []
-
-
 def test_every_make_target_in_the_documents_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set()
