@@ -351,6 +351,90 @@ SPECIAL = [
     Op("aten::i0", [(LONG,)], (torch.float64,), domain=(-80, 80)),
     Op("aten::gcd", [(MAT, MAT), (MAT, (5,)), (EMPTY, EMPTY)], INTS, special=False),
     Op("aten::lcm", [(MAT, MAT), (MAT, (5,)), (EMPTY, EMPTY)], INTS, special=False),
+    *[
+        Op(
+            f"aten::special_{name}",
+            [(MAT,), (LONG,)],
+            (torch.float64, torch.float32, torch.int64),
+            tol=3e-6,
+            domain=(-40, 40),
+        )
+        for name in (
+            *("bessel_j0", "bessel_j1", "spherical_bessel_j0", "i0e", "i1e"),
+            *("modified_bessel_i0", "modified_bessel_i1", "i1"),
+        )
+    ],
+    *[
+        Op(
+            f"aten::special_{name}",
+            [(MAT,), (LONG,)],
+            (torch.float64, torch.float32),
+            tol=3e-6,
+            domain=(0, 40),
+        )
+        for name in (
+            *("bessel_y0", "bessel_y1", "modified_bessel_k0", "modified_bessel_k1"),
+            *("scaled_modified_bessel_k0", "scaled_modified_bessel_k1"),
+        )
+    ],
+    Op(
+        "aten::special_erfcx",
+        [(MAT,), (LONG,)],
+        (torch.float64, torch.float32, torch.int64),
+        tol=1e-5,
+        domain=(-9, 60),
+    ),
+    Op("aten::special_ndtri", [(MAT,), (LONG,)], (torch.float64, torch.float32), domain=(0, 1)),
+    *[
+        Op(
+            "aten::polygamma",
+            [(n, MAT), (n, LONG)],
+            (torch.float64, torch.float32),
+            tol=3e-5,
+            domain=(0.05, 40),
+            special=False,
+        )
+        for n in range(5)
+    ],
+    Op(
+        "aten::special_zeta",
+        [(In(LONG, None, 1, 9), In(LONG, None, 0.1, 30))],
+        (torch.float64, torch.float32),
+        tol=1e-5,
+    ),
+    Op(
+        "aten::special_zeta", [(In((40,), None, 2, 6), In((40,), None, -9, 0))], (torch.int64,), special=False
+    ),
+    # At the largest numbers ATen has NaN, where the functions are 0 and 1.
+    *[
+        Op(
+            f"aten::{name}",
+            [(LONG, LONG), (MAT, (5,))],
+            (torch.float64, torch.float32),
+            special=False,
+            domain=(0.01, 90),
+            tol=2e-5,
+        )
+        for name in ("igamma", "igammac")
+    ],
+    *[
+        Op(
+            f"aten::special_{name}",
+            [(In(LONG, None, -1, 1), In(LONG, None, 0, 9)), (In(MAT, None, -3, 3), In((5,), None, -2, 6))],
+            (torch.float64, torch.float32),
+            tol=3e-5,
+        )
+        for name in (
+            *(f"chebyshev_polynomial_{kind}" for kind in "tuvw"),
+            *(f"shifted_chebyshev_polynomial_{kind}" for kind in "tuvw"),
+            *(
+                "hermite_polynomial_h",
+                "hermite_polynomial_he",
+                "laguerre_polynomial_l",
+                "legendre_polynomial_p",
+            ),
+        )
+    ],
     Op("aten::nextafter", [(MAT, MAT), (MAT, (5,))], (torch.float32, torch.float64), exact=True),
 ]
 OPS += SPECIAL

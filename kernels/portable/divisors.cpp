@@ -1,0 +1,54 @@
+// Functions of two numbers as their bits are: neighbours, divisors.
+#include "kernels/common/elementwise.h"
+
+namespace penlight::portable {
+
+namespace {
+
+struct NextAfter {
+  float operator()(float x, float y) const { return ::nextafterf(x, y); }
+  double operator()(double x, double y) const { return ::nextafter(x, y); }
+};
+
+struct Gcd {
+  template <class T>
+  T operator()(T x, T y) const {
+    uint64_t a = static_cast<uint64_t>(x), b = static_cast<uint64_t>(y);
+    if (x < 0) a = -a;
+    if (y < 0) b = -b;
+    while (b != 0) {
+      const uint64_t rest = a % b;
+      a = b;
+      b = rest;
+    }
+    return static_cast<T>(a);
+  }
+};
+
+// Wraps like a product of integers.
+struct Lcm {
+  template <class T>
+  T operator()(T x, T y) const {
+    const uint64_t divisor = static_cast<uint64_t>(Gcd{}(x, y));
+    if (divisor == 0) return 0;
+    const T product =
+        static_cast<T>(static_cast<uint64_t>(x / static_cast<T>(divisor)) * static_cast<uint64_t>(y));
+    return product < 0 ? static_cast<T>(-static_cast<uint64_t>(product)) : product;
+  }
+};
+
+}  // namespace
+
+Tensor& nextafter_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  return map<Domain::Floating>(ctx, NextAfter{}, out, self, other);
+}
+
+Tensor& gcd_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  return map<Domain::Integral>(ctx, Gcd{}, out, self, other);
+}
+
+Tensor& lcm_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  return map<Domain::Integral>(ctx, Lcm{}, out, self, other);
+}
+
+}  // namespace penlight::portable

@@ -1,0 +1,111 @@
+// Orthogonal polynomials, by the recurrence that each family has.
+#include "kernels/common/elementwise.h"
+#include "kernels/common/math.h"
+
+namespace penlight::portable {
+
+namespace {
+
+enum class Family : uint8_t { Chebyshev, Hermite, HermiteOfProbability, Laguerre, Legendre };
+
+// The polynomial of degree n at x, rounded down; 0 below degree 0.
+struct Polynomial {
+  Family family;
+  double first_slope, first_offset;  // of the polynomial of degree 1
+  bool shifted;                      // from [0, 1] to [-1, 1]
+
+  template <class T>
+  T operator()(T x_, T degree) const {
+    const double x = shifted ? 2 * static_cast<double>(x_) - 1 : static_cast<double>(x_);
+    const int64_t n = convert<int64_t>(static_cast<double>(degree));
+    if (n < 0 || x != x) return n < 0 ? T(0) : x_;
+    constexpr int64_t kMost = 1 << 20;  // so that a wild number does not run for years
+    double before = 0, value = 1;
+    for (int64_t k = 0; k < n; ++k) {
+      const double next =
+          k == 0 ? first_slope * x + first_offset : step(x, static_cast<double>(k), value, before);
+      before = value;
+      value = next;
+      if (k > kMost || value != value) return static_cast<T>(__builtin_nan(""));
+    }
+    return static_cast<T>(value);
+  }
+
+ private:
+  // From degrees k and k - 1 to k + 1.
+  double step(double x, double k, double value, double before) const {
+    switch (family) {
+      case Family::Chebyshev:
+        return 2 * x * value - before;
+      case Family::Hermite:
+        return 2 * x * value - 2 * k * before;
+      case Family::HermiteOfProbability:
+        return x * value - k * before;
+      case Family::Laguerre:
+        return ((2 * k + 1 - x) * value - k * before) / (k + 1);
+      case Family::Legendre:
+        return ((2 * k + 1) * x * value - k * before) / (k + 1);
+    }
+    return 0;
+  }
+};
+
+}  // namespace
+
+Tensor& special_chebyshev_polynomial_t_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
+                                           Tensor& out) {
+  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 1, 0, false}, out, x, n);
+}
+
+Tensor& special_chebyshev_polynomial_u_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
+                                           Tensor& out) {
+  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 2, 0, false}, out, x, n);
+}
+
+Tensor& special_chebyshev_polynomial_v_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
+                                           Tensor& out) {
+  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 2, -1, false}, out, x, n);
+}
+
+Tensor& special_chebyshev_polynomial_w_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
+                                           Tensor& out) {
+  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 2, 1, false}, out, x, n);
+}
+
+Tensor& special_hermite_polynomial_h_out(KernelContext& ctx, const Tensor& x, const Tensor& n, Tensor& out) {
+  return map<Domain::Floating>(ctx, Polynomial{Family::Hermite, 2, 0, false}, out, x, n);
+}
+
+Tensor& special_hermite_polynomial_he_out(KernelContext& ctx, const Tensor& x, const Tensor& n, Tensor& out) {
+  return map<Domain::Floating>(ctx, Polynomial{Family::HermiteOfProbability, 1, 0, false}, out, x, n);
+}
+
+Tensor& special_laguerre_polynomial_l_out(KernelContext& ctx, const Tensor& x, const Tensor& n, Tensor& out) {
+  return map<Domain::Floating>(ctx, Polynomial{Family::Laguerre, -1, 1, false}, out, x, n);
+}
+
+Tensor& special_legendre_polynomial_p_out(KernelContext& ctx, const Tensor& x, const Tensor& n, Tensor& out) {
+  return map<Domain::Floating>(ctx, Polynomial{Family::Legendre, 1, 0, false}, out, x, n);
+}
+
+Tensor& special_shifted_chebyshev_polynomial_t_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
+                                                   Tensor& out) {
+  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 1, 0, true}, out, x, n);
+}
+
+Tensor& special_shifted_chebyshev_polynomial_u_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
+                                                   Tensor& out) {
+  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 2, 0, true}, out, x, n);
+}
+
+Tensor& special_shifted_chebyshev_polynomial_v_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
+                                                   Tensor& out) {
+  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 2, -1, true}, out, x, n);
+}
+
+Tensor& special_shifted_chebyshev_polynomial_w_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
+                                                   Tensor& out) {
+  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 2, 1, true}, out, x, n);
+}
+
+}  // namespace penlight::portable
