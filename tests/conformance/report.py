@@ -16,7 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from multiprocessing import Pool
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +113,11 @@ def count(
     untaken: dict[str, int] = {}
     dtypes = tuple(dtype for dtype in DTYPES if not only or str(dtype).removeprefix("torch.") in only)
     groups = [(name, dtype, samples) for name, dtype in all_groups(dtypes)]
-    with Pool(jobs) as pool:
+    # An executor says so when a worker dies, of a sanitizer's finding for one; a Pool waits for ever.
+    with ProcessPoolExecutor(jobs) as pool:
         parts = 8 * jobs if tables else 0
-        results = [pool.imap_unordered(_count_rows, [(i, parts) for i in range(parts)])]
-        results.append(pool.imap_unordered(_count_samples, groups, chunksize=4))
+        results = [pool.map(_count_rows, [(i, parts) for i in range(parts)])]
+        results.append(pool.map(_count_samples, groups, chunksize=4))
         for number, (found, wrong, not_taken) in enumerate(part for many in results for part in many):
             for op, dtypes in found.items():
                 for dtype, (cases, passed) in dtypes.items():
@@ -196,6 +197,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=SHOWN, help="dtypes of samples; writes no page")
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8))
     parser.add_argument("--page", action="store_true", help="write docs/ops.md from the last results")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where counts go; elsewhere: no page")
     parser.add_argument("--failures", type=Path, help="also write what failed, and what is not taken")
     args = parser.parse_args(arguments)
     if args.page:
@@ -203,7 +205,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         return 0
     start = time.time()
     counts, failed, untaken = count(args.samples, args.jobs, not args.no_tables, args.only)
-    if not args.only:
+    if not args.only or args.results != RESULTS:
         results = {
             "samples": args.samples,
             "tables": not args.no_tables,
@@ -211,8 +213,9 @@ def main(arguments: Iterable[str] | None = None) -> int:
             "operators": {op: counts[op] for op in sorted(counts)},
         }
         text = json.dumps(results, separators=(",", ":")).replace('},"', '},\n"')
-        RESULTS.write_text(text + "\n", encoding="utf-8")
-        write_page()
+        args.results.write_text(text + "\n", encoding="utf-8")
+        if args.results == RESULTS:
+            write_page()
     print("\n".join(summary(counts)))
     print(f"\n{len(failed)} failed, {sum(untaken.values())} of dtypes not taken; {time.time() - start:.0f} s")
     for line in sorted(failed)[:40]:
