@@ -32,6 +32,20 @@ SHOWN = (
     "complex64",
 )
 
+# Why cases of an operator differ, or why dtypes that ATen has are not taken.
+REASONS = {
+    "aten::convolution.out": "sums of products in float32 in another order, or without fused multiplication: "
+    "some units in the last place; whose result is nearer to the true value changes from case to case",
+    "aten::_to_copy.out": "to complex numbers of 16-bit floats, which programs do not have",
+    "aten::complex.out": "from 16-bit floats, to complex numbers that programs do not have",
+    "aten::gather.out": "an empty index of uint8; indices are int32 and int64",
+    "aten::nextafter.out": "16-bit floats",
+}
+COMPLEX_REASON = (
+    "complex numbers are taken by arithmetic, products, sums, Fourier transforms and what moves elements"
+)
+UINT8_REASON = "interpolation of bytes goes through float32: convert, and round afterwards"
+
 Counts = dict[str, dict[str, list[int]]]  # operator -> dtype -> [cases, passed]
 
 
@@ -164,6 +178,7 @@ def page(table: OpTable, results: dict[str, Any]) -> str:
         "",
         *summary(counts),
         "",
+        "Each of PyTorch's 193 core operators is computed: by a kernel below, or by the compiler (views).",
         "A number is the cases that passed, or passed/cases where some did not; `+` is taken without a case",
         "of its own; an empty cell is a dtype that the operator does not take. The dtype is that of a call's",
         "first tensor.",
@@ -183,7 +198,35 @@ def page(table: OpTable, results: dict[str, Any]) -> str:
                 (str(passed) if passed == cases else f"{passed}/{cases}") if cases else "+" if taken else ""
             )
         lines.append(f"| `{op}` | {libraries} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_exceptions(counts, results.get("untaken", {}))]) + "\n"
+
+
+def _exceptions(counts: Counts, untaken: dict[str, int]) -> list[str]:
+    """What differs from ATen, and the dtypes that ATen's kernels take and Penlight's do not."""
+    failed = {
+        op: sum(cases - passed for cases, passed in dtypes.values())
+        for op, dtypes in counts.items()
+        if dtypes
+    }
+    lines = ["", "## Cases that differ", ""]
+    lines += [
+        f"- `{op}`: {number} of the cases. {_reason(op, '')}" for op, number in failed.items() if number
+    ] or ["None."]
+    lines += ["", "## Dtypes that are not taken", "", "An error tells of each when a model is compiled.", ""]
+    by_reason: dict[str, list[str]] = {}
+    for key in untaken:
+        op, dtype = key.split(" ")
+        by_reason.setdefault(_reason(op, dtype), []).append(f"`{op}` {dtype}")
+    lines += [f"- {', '.join(pairs)}: {reason}." for reason, pairs in by_reason.items()] or ["None."]
+    return lines
+
+
+def _reason(op: str, dtype: str) -> str:
+    if op in REASONS:
+        return REASONS[op]
+    if dtype == "complex64" or op == "aten::linspace.out":
+        return COMPLEX_REASON
+    return UINT8_REASON if dtype == "uint8" and "upsample" in op else "not taken yet"
 
 
 def write_page() -> None:

@@ -1,0 +1,50 @@
+// How often each whole number occurs, or the sum of the weights that come with it.
+#include "kernels/common/checks.h"
+#include "span.h"
+
+namespace penlight::portable {
+
+Tensor& bincount_out(KernelContext& ctx, const Tensor& self, const Optional<Tensor>& weights,
+                     int64_t minlength, Tensor& out) {
+  const dim_t count = self.numel();
+  if (!check(ctx, self.dim() == 1 || count == 0, "bincount takes a tensor of one dimension") ||
+      !check(ctx, minlength >= 0, "bincount: the least length is below 0") ||
+      !check(ctx, !weights || (weights.value().dim() == 1 && weights.value().numel() == count),
+             "bincount takes as many weights as numbers")) {
+    return out;
+  }
+  int64_t* numbers = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(count) + 1);
+  double* shares = weights ? ctx.allocate_scratch_array<double>(static_cast<size_t>(count) + 1) : nullptr;
+  if (!ctx.ok()) return out;
+  Span(self, 0, self.dim()).load(numbers, self.const_data_ptr(), 0);
+  if (weights) Span(weights.value(), 0, 1).load(shares, weights.value().const_data_ptr(), 0);
+  constexpr int64_t kMost = INTPTR_MAX / 8;  // so that sizes in bytes do not overflow
+  if (!check(ctx, minlength < kMost, "bincount: the least length is too large")) return out;
+  int64_t length = minlength;
+  for (dim_t i = 0; i < count; ++i) {
+    if (numbers[i] < 0 || numbers[i] >= kMost) {
+      ctx.fail(Status::KernelFailed, "bincount: {} cannot be counted", numbers[i]);
+      return out;
+    }
+    if (numbers[i] >= length) length = numbers[i] + 1;
+  }
+  const dim_t size = static_cast<dim_t>(length);
+  if (!ctx.resize(out, SizesRef(&size, 1))) return out;
+  const Span bins(out, 0, 1);
+  if (is_floating(out.scalar_type())) {
+    double* sums = ctx.allocate_scratch_array<double>(static_cast<size_t>(size) + 1);
+    if (!sums) return out;
+    for (dim_t i = 0; i < size; ++i) sums[i] = 0;
+    for (dim_t i = 0; i < count; ++i) sums[numbers[i]] += shares ? shares[i] : 1;
+    bins.store(sums, out.mutable_data_ptr(), 0);
+  } else {
+    int64_t* sums = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(size) + 1);
+    if (!sums) return out;
+    for (dim_t i = 0; i < size; ++i) sums[i] = 0;
+    for (dim_t i = 0; i < count; ++i) ++sums[numbers[i]];
+    bins.store(sums, out.mutable_data_ptr(), 0);
+  }
+  return out;
+}
+
+}  // namespace penlight::portable
