@@ -352,7 +352,8 @@ Tensor& linalg_matrix_exp_out(KernelContext& ctx, const Tensor& self, Tensor& ou
     }
     int squarings = 0;
     for (; norm > 0.5 && squarings < 1100; norm /= 2) ++squarings;
-    for (dim_t k = 0; k < n * n; ++k) work.a[k] = ::ldexp(work.a[k], -squarings);
+    const double scale = math::exp2(static_cast<double>(-squarings));
+    for (dim_t k = 0; k < n * n; ++k) work.a[k] *= scale;
     set_identity(work.x, n, n);
     set_identity(term, n, n);
     for (int order = 1; order <= 14; ++order) {
