@@ -7,9 +7,9 @@ namespace penlight {
 
 namespace {
 
-// Elements converted at a time: large enough to hide the calls, small enough for
-// four buffers on a microcontroller's stack (4 KB). Of complex numbers half as many.
-constexpr dim_t kBlock = 128;
+// Elements converted at a time: large enough to hide the calls. Where code is to be small,
+// so is the stack that up to six such buffers lie on. Of complex numbers half as many.
+constexpr dim_t kBlock = kSmallCode ? 16 : 128;
 
 // Compute types, as indices of ElementwiseOp::loops.
 enum ComputeType { kFloat, kDouble, kInt, kComplex };
@@ -363,7 +363,7 @@ static bool run_plain(const ElementwiseOp& op, const void* functor, const Operan
 
 Tensor& run_elementwise(KernelContext& ctx, const ElementwiseOp& op, const void* functor,
                         const Operand* operands, Tensor& out) {
-  if (run_plain(op, functor, operands, *out.unsafeGetTensorImpl())) return out;
+  if (!kSmallCode && run_plain(op, functor, operands, *out.unsafeGetTensorImpl())) return out;
   return run_general(ctx, op, functor, operands, out);
 }
 

@@ -40,20 +40,25 @@ inline Vector<float> exp_nonpositive(Vector<float> x) {
 inline float exp_row(float* values, dim_t count, float shift) {
   const Vector<float> shifts = splat(shift);
   Vector<float> sums{};
-  dim_t i = 0;
-  for (; i + 4 <= count; i += 4) {
-    const Vector<float> e = exp_nonpositive(load_vector(values + i) - shifts);
+  // One place that calls the function above, which is large where there are no vectors.
+  for (dim_t i = 0; i < count; i += 4) {
+    const dim_t some = count - i;
+    float rest[4] = {shift, shift, shift, shift};
+    const float* from = values + i;
+    if (some < 4) {
+      for (dim_t j = 0; j < some; ++j) rest[j] = from[j];
+      from = rest;
+    }
+    const Vector<float> e = exp_nonpositive(load_vector(from) - shifts);
+    if (some < 4) {
+      float sum = sum_lanes<float>(sums);
+      for (dim_t j = 0; j < some; ++j) sum += values[i + j] = e[j];
+      return sum;
+    }
     store_vector(values + i, e);
     sums += e;
   }
-  float sum = sum_lanes<float>(sums);
-  if (i < count) {
-    float rest[4] = {shift, shift, shift, shift};
-    for (dim_t j = i; j < count; ++j) rest[j - i] = values[j];
-    const Vector<float> e = exp_nonpositive(load_vector(rest) - shifts);
-    for (dim_t j = i; j < count; ++j) sum += values[j] = e[j - i];
-  }
-  return sum;
+  return sum_lanes<float>(sums);
 }
 
 inline double exp_row(double* values, dim_t count, double shift) {
