@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 
 from penlight.build import toolchain as toolchains
 from penlight.build.bare import linker_script
-from penlight.build.image import read_sections, read_sizes
+from penlight.build.image import read_sections, read_sizes, read_symbols
+from penlight.build.strip import strip_elf
 from penlight.build.targets import TARGETS, find_target
 from penlight.build.toolchain import find_toolchain, zig_command
 from penlight.errors import BuildFailed, FileMissing, InvalidInput, NoToolchain, NotSupported, TargetNotFound
@@ -130,6 +132,34 @@ def test_every_target_compiles(target: object, source: Path, tmp_path: Path) -> 
     compiler.compile(source, tmp_path / "answer.o")
     sections = read_sections(tmp_path / "answer.o")
     assert any(section.kind == "text" and section.size for section in sections)
+
+
+@pytest.mark.parametrize("name", ["host", "cortex-m3"])
+def test_a_program_without_its_names(name: str, tmp_path: Path) -> None:
+    """As the linker's -s has it: the same in memory, no symbols, no larger."""
+    target = find_target(name)
+    if target.format != "elf" or (target.triple and zig_command() is None):
+        pytest.skip("no ELF linker here")
+    compiler = find_toolchain(target)
+    source, output = tmp_path / "main.c", tmp_path / "main.o"
+    source.write_text(
+        "int table[9] = {1}; int zeros[50];\nint answer(int i) { return table[i] + zeros[i]; }\n"
+        "int main(void) { return answer(0) + 41; }\n"
+    )
+    compiler.compile(source, output, flags=("-ffreestanding",))
+    flags = ("-Wl,-e,main",) if target.triple else ()
+    whole, linked, stripped = tmp_path / "whole", tmp_path / "linked", tmp_path / "stripped"
+    compiler.link([output], whole, flags=flags, strip=False)
+    compiler.link([output], linked, flags=flags)
+    stripped.write_bytes(strip_elf(whole.read_bytes()))
+    assert "main" in {symbol.name for symbol in read_symbols(whole)} and not read_symbols(stripped)
+    loaded = [section for section in read_sections(whole) if section.kind != "other"]
+    assert [section for section in read_sections(stripped) if section.kind != "other"] == loaded
+    assert read_sizes(stripped) == read_sizes(whole)
+    assert stripped.stat().st_size <= linked.stat().st_size
+    if not target.triple:
+        stripped.chmod(0o755)
+        assert subprocess.run([stripped], check=False).returncode == 42
 
 
 def test_toolchain_file_that_is_not_there(tmp_path: Path) -> None:

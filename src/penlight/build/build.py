@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from penlight.build import embed, vector
 from penlight.build.embed import EmbeddedModel
@@ -26,6 +27,7 @@ from penlight.build.registration import LibraryFiles
 from penlight.build.select import ALL_DTYPES, Selection, select_from_contents
 from penlight.build.size import Root, SizeReport, report_sizes
 from penlight.build.sources import SourceTree, mask_of, needed_files
+from penlight.build.strip import strip_elf
 from penlight.build.table import LibraryTable, prims_header, tables_for
 from penlight.build.targets import HOST, Target
 from penlight.build.toolchain import Toolchain, find_toolchain, source_root
@@ -184,12 +186,21 @@ class _Job:
         path = output / f"{self.options.name or self.name}{target.program_suffix}"
         output.mkdir(parents=True, exist_ok=True)
         flags = _COMPACT if self._has_gnu_linker() else ()
-        for to, strip in ((path, True), (self.unstripped, False)):
-            self.toolchain.link(list(objects), to, flags=flags, script=script, exports=exports, strip=strip)
+        self._link(list(objects), path, flags=flags, script=script, exports=exports)
         files = [path]
         if not self.options.embed:
             files += [_copy(model, output) for model in self.options.models]
         return files, objects
+
+    def _link(self, objects: list[Path], path: Path, **more: Any) -> None:
+        """Links once; the names of an ELF program are for the report alone."""
+        is_elf = self.toolchain.target.format == "elf"
+        self.toolchain.link(objects, path, strip=not is_elf, **more)
+        if is_elf:
+            shutil.copyfile(path, self.unstripped)
+            path.write_bytes(strip_elf(path.read_bytes()))
+        else:
+            self.unstripped = path
 
     def _has_gnu_linker(self) -> bool:
         return self.toolchain.style == "gcc" and _is_linux(self.toolchain.target)
