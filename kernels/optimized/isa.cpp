@@ -3,6 +3,10 @@
 #include <penlight/libraries.h>
 #include <string.h>
 
+#if defined(PENLIGHT_WITH_AVX2) || defined(PENLIGHT_WITH_AVX512)
+#include <cpuid.h>
+#endif
+
 namespace penlight {
 
 namespace optimized {
@@ -23,19 +27,40 @@ extern const Routines routines;
 
 namespace {
 
-// The widest first. Compilers' own check of processor and operating system.
+#if defined(PENLIGHT_WITH_AVX2) || defined(PENLIGHT_WITH_AVX512)
+// What processor and system have, by number. Not __builtin_cpu_supports(): that calls into
+// the compiler's own library, and zig's has no such part.
+struct Processor {
+  unsigned basic = 0, extended = 0;  // CPUID 1, ECX; CPUID 7, EBX
+  unsigned saved = 0;                // registers that the system saves: XCR0
+
+  Processor() {
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return;
+    basic = c;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) extended = b;
+    if (basic & 1u << 27) __asm__ volatile("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
+  }
+  // FMA, AVX, F16C; AVX2; XMM and YMM.
+  bool has_avx2() const { return has(basic, 0x30001000u) && has(extended, 1u << 5) && has(saved, 0x6u); }
+  // F, DQ, BW, VL; masks and ZMM.
+  bool has_avx512() const { return has_avx2() && has(extended, 0xc0030000u) && has(saved, 0xe6u); }
+
+ private:
+  static bool has(unsigned all, unsigned bits) { return (all & bits) == bits; }
+};
+#endif
+
+// The widest first.
 const Routines* usable(size_t index) {
   switch (index) {
 #if defined(PENLIGHT_WITH_AVX512)
     case 0:
-      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")
-                 ? &avx512::routines
-                 : nullptr;
+      return Processor().has_avx512() ? &avx512::routines : nullptr;
 #endif
 #if defined(PENLIGHT_WITH_AVX2)
     case 1:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &avx2::routines : nullptr;
+      return Processor().has_avx2() ? &avx2::routines : nullptr;
 #endif
     case 2:
       return &base::routines;
