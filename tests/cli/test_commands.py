@@ -10,6 +10,7 @@ import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -41,10 +42,10 @@ def missing():
     return torch.fft.rfft, ()
 
 def cells():
-    class Sort(torch.nn.Module):
+    class Eigen(torch.nn.Module):
         def forward(self, x):
             return torch.linalg.eig(x)
-    return Sort(), (torch.randn(3, 3),)
+    return Eigen(), (torch.randn(3, 3),)
 """
 
 
@@ -217,6 +218,43 @@ def test_profile(folder: Path) -> None:
     assert "slowest instructions" in penlight("profile", f"{folder}/net.pte", "-n", "2").stdout
     report = as_json("profile", f"{folder}/net.pte", "-n", "2")
     assert any("net.py" in step["where"] for step in report["instructions"])
+
+
+def test_bench(folder: Path) -> None:
+    programs = [f"{folder}/net.pte", f"{folder}/net.pte"]
+    text = penlight("bench", *programs, "-n", "3", "--threads", "1").stdout
+    assert "median ms" in text and text.count("forward") == 2
+    for row in as_json("bench", *programs, "-n", "3"):
+        assert row["repeats"] == 3 and 0 < row["min_ms"] <= row["median_ms"] <= row["p90_ms"]
+        assert row["load_ms"] > 0 and row["first_ms"] > 0 and row["arena_bytes"] > 0
+    (row,) = as_json("bench", f"{folder}/dynamic.pte", "--seconds", "0.01", "--sizes", "0=3,8")
+    assert row["repeats"] >= 1
+    assert "no such file" in penlight("bench", "missing.pte", code=1).stderr
+
+
+def test_view(folder: Path, tmp_path: Path) -> None:
+    assert penlight("view", f"{folder}/net.pte", cwd=tmp_path).stdout.strip() == "net.html"
+    text = (tmp_path / "net.html").read_text()
+    report = as_json("inspect", f"{folder}/net.pte")["methods"][0]
+    assert text.count("<tr id=") == len(report["instructions"])
+    assert text.count("<title>%") == sum(buffer["nbytes"] > 0 for buffer in report["buffers"])
+    assert "net.py:" in text and "float32 [2, 8]" in text
+    # A value leads to the instruction that made it.
+    assert '<a href="#m0i0">' in text and 'id="m0i0"' in text
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+
+    penlight("view", f"{folder}/net.pte", "-o", "memory.svg", cwd=tmp_path)
+    drawn = ElementTree.parse(tmp_path / "memory.svg").getroot()
+    boxes = [[float(box.get(side, 0)) for side in ("x", "y", "width", "height")] for box in drawn.iter()
+             if len(box) and box.tag.endswith("rect")]  # fmt: skip
+    assert len(boxes) == text.count("<title>%")
+    width, height = float(drawn.get("width", 0)), float(drawn.get("height", 0))
+    assert all(x + w <= width + 0.1 and y + h <= height + 0.1 for x, y, w, h in boxes)
+
+    assert "did you mean" in penlight("view", f"{folder}/net.pte", "-m", "forwrd", code=2).stderr
+    lost = penlight("view", f"{folder}/net.pte", "-o", "no/such/page.html", cwd=tmp_path, code=1)
+    assert "cannot write" in lost.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["memory.svg", "net.html"]
 
 
 def test_ops() -> None:
