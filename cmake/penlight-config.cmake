@@ -13,7 +13,8 @@
 #   penlight::portable  every operator in plain C++; a program hands its table to a registry
 #   penlight::core      the runtime alone: no heap, no kernels
 #
-# Options: PENLIGHT_MESSAGES, PENLIGHT_TRACE (both ON).
+# Options: PENLIGHT_MESSAGES, PENLIGHT_TRACE (both ON); PENLIGHT_BUILT, a folder where the
+# libraries have been built already, as several projects may share (PenlightBuilt.cmake).
 
 if(CMAKE_VERSION VERSION_LESS 3.18)
   set(penlight_FOUND FALSE)

@@ -17,6 +17,7 @@ import torch
 import penlight
 
 ROOT = Path(__file__).parents[1]
+NATIVE = ROOT / "build" / "native"
 BUILD = ROOT / "build" / "examples" / "cpp"
 
 
@@ -27,6 +28,8 @@ def build() -> Path:
     if cmake is None:
         raise SystemExit("needs CMake: pip install cmake")
     configure = [cmake, "-S", ROOT / "examples" / "cpp", "-B", BUILD, "-DCMAKE_BUILD_TYPE=Release"]
+    if (NATIVE / "CMakeCache.txt").exists():  # `make build` made the libraries already
+        configure.append(f"-DPENLIGHT_BUILT={NATIVE}")
     for command in (
         [*configure, f"-DPython_EXECUTABLE={sys.executable}"],
         [cmake, "--build", BUILD, "--target", "classify", "--parallel", "2"],

@@ -19,6 +19,7 @@ import penlight
 import penlight.ops
 
 ROOT = Path(__file__).parents[1]
+NATIVE = ROOT / "build" / "native"
 PROJECT = ROOT / "examples" / "cmake_project"
 BUILD = ROOT / "build" / "examples" / "cmake_project"
 
@@ -46,6 +47,8 @@ def main() -> None:
 
     package = run(sys.executable, "-m", "penlight", "--cmake-dir").strip()
     options = [f"-Dpenlight_DIR={package}", f"-DMODEL={model}", "-DCMAKE_BUILD_TYPE=Release"]
+    if (NATIVE / "CMakeCache.txt").exists():  # `make build` made the libraries already
+        options.append(f"-DPENLIGHT_BUILT={NATIVE}")
     run(cmake, "-S", PROJECT, "-B", BUILD, *options)
     run(cmake, "--build", BUILD, "--parallel", "2")
     printed = run(BUILD / "app", model)

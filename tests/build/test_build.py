@@ -14,8 +14,8 @@ import torch
 from tests.build.models import MODELS, Make, assert_same_bits, expected, run_program
 
 import penlight
+from penlight.build.cache import cache_folder
 from penlight.build.image import read_symbols
-from penlight.build.objects import cache_folder
 from penlight.build.select import select_from_list
 
 Programs = Callable[[str], Path]

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from penlight.build.cache import cache_folder, drop_unused, looking, mark_used
 from penlight.build.sources import SourceTree
 from penlight.build.toolchain import Toolchain
 
-_LIMIT = 512 << 20  # bytes; the oldest objects beyond it are dropped
+_LIMIT = 512 << 20  # bytes; what is unused for longest beyond it is dropped
 _FORMAT = "1"  # a change of what is stored forgets what was
 
 
@@ -55,7 +55,9 @@ def compile_units(
     store = _store()
     digests: dict[Path, bytes] = {}
     paths = [store / f"{_key(toolchain, tree, unit, digests)}.o" for unit in units]
-    missing = {path: unit for path, unit in zip(paths, units, strict=True) if not path.exists()}
+    with looking(store):
+        missing = {path: unit for path, unit in zip(paths, units, strict=True) if not path.exists()}
+        mark_used(path for path in paths if path not in missing)
     if missing:
         with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
             waiting = [pool.submit(_compile, toolchain, unit, path) for path, unit in missing.items()]
@@ -65,10 +67,7 @@ def compile_units(
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-        _drop_oldest(store)
-    now = time.time()
-    for path in paths:
-        os.utime(path, (now, now))
+        drop_unused(store, _LIMIT)
     return Compiled(paths, len(missing))
 
 
@@ -86,14 +85,6 @@ def _compile(toolchain: Toolchain, unit: Unit, path: Path) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def cache_folder() -> Path:
-    """Penlight's folder for what can be made again."""
-    given = os.environ.get("PENLIGHT_CACHE")
-    if given:
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penlight"
 
 
 def _store() -> Path:
@@ -117,19 +108,3 @@ def _key(toolchain: Toolchain, tree: SourceTree, unit: Unit, digests: dict[Path,
             name = path.name
         key.update(f"\0{name}\0".encode() + digests[path])
     return key.hexdigest()
-
-
-def _drop_oldest(store: Path) -> None:
-    files = []
-    for path in store.glob("*.o"):
-        try:
-            status = path.stat()
-        except FileNotFoundError:
-            continue  # another build's
-        files.append((status.st_mtime, status.st_size, path))
-    total = sum(size for _, size, _ in files)
-    for _, size, path in sorted(files)[: -1 if files else None]:
-        if total <= _LIMIT:
-            break
-        path.unlink(missing_ok=True)
-        total -= size

@@ -7,7 +7,8 @@ process that loads it.
 A build is looked up twice. First by the request: a small record lists every file that the
 compiler read then, with size and time of change, and nothing is read when all are as they were.
 Then by content: what the files hold, the flags and the compiler name the result, so that a file
-that was merely touched, or changed back, is not compiled again.
+that was merely touched, or changed back, is not compiled again. What was not used for longest
+goes when all of it is larger than 256 MiB.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from penlight.build import diagnostics
-from penlight.build.objects import cache_folder
+from penlight.build.cache import cache_folder, drop_unused, looking, mark_used
 from penlight.build.toolchain import Toolchain, find_toolchain, source_root
 from penlight.errors import FileMissing, NoToolchain
 
+_LIMIT = 256 << 20  # bytes; what is unused for longest beyond it is dropped
 _FORMAT = "1"  # of records and results; changes when either does
 _COMPILE = (
     "-std=c++17",
@@ -68,10 +70,25 @@ def build_plugin(source: Path | str, *, flags: Sequence[str] = (), compiler: str
     root = source_root()
     request = _digest([_FORMAT, str(source), str(root), *flags, "\0", compiler or os.environ.get("CXX", "")])
     record = _folder() / f"{source.stem}-{request[:16]}.json"
-    known = _read(record)
-    if known is not None and _unchanged(known):
+    found = _find(record)
+    if found is not None:
+        return found
+    made = _build(source, root, tuple(flags), compiler, record)
+    drop_unused(_folder(), _LIMIT)
+    return made
+
+
+def _find(record: Path) -> Path | None:
+    """What an earlier build made of the same, if it is still there."""
+    with looking(record.parent):
+        known = _read(record)
+        if known is None or not _unchanged(known):
+            return None
+        try:
+            mark_used([record, Path(known["output"])])
+        except FileNotFoundError:
+            return None
         return Path(known["output"])
-    return _build(source, root, tuple(flags), compiler, record)
 
 
 def _build(
@@ -96,7 +113,7 @@ def _build(
                 [*command, "-MD", "-MF", str(depfile), "-c", str(source), "-o", str(object_file)], toolchain
             )
         ]
-        if not support.exists():
+        if not _is_there(support):
             core = [*command, f"-I{root / 'runtime'}", "-c", str(support_source), "-o", str(support_part)]
             jobs.append(_start(core, toolchain))
         said = [job.communicate()[1] for job in jobs]
@@ -111,7 +128,7 @@ def _build(
             return _build(source, root, flags, compiler, record, again=False)
         name = _digest([*identity, str(source), *_contents(read), support.name])
         output = _folder() / f"{source.stem}-{name[:24]}{_SUFFIX}"
-        if not output.exists():
+        if not _is_there(output):
             _link(toolchain, [object_file, support], made, source, root)
             made.replace(output)
     finally:
@@ -174,6 +191,15 @@ def _core_files(root: Path) -> list[Path]:
     runtime = root / "runtime"
     folders = (runtime / "core", runtime / "plugin", runtime / "include" / "penlight")
     return sorted(path for folder in folders for path in folder.iterdir() if path.suffix in (".cpp", ".h"))
+
+
+def _is_there(path: Path) -> bool:
+    with looking(path.parent):
+        try:
+            mark_used([path])
+        except FileNotFoundError:
+            return False
+        return True
 
 
 def _dependencies(depfile: Path) -> list[Path]:
