@@ -102,3 +102,20 @@ def test_the_command_fails_with_its_checks(tmp_path: Path) -> None:
 def test_the_command_says_what_does_not_compile(tmp_path: Path) -> None:
     done = run(str(written(tmp_path, "broken.cpp", "int broken() { return nothing; }")))
     assert done.returncode == 1 and "BuildFailed" in done.stderr and "nothing" in done.stderr
+
+
+def test_a_kernel_that_takes_every_dtype_for_float64(tmp_path: Path) -> None:
+    """It would write over other memory in a call; the check finds that between fences."""
+    body = """
+#include <penlight/kernel.h>
+using namespace penlight;
+Tensor& zero_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
+  if (!ctx.resize(out, x.sizes())) return out;
+  for (dim_t i = 0; i < out.numel(); ++i) static_cast<double*>(out.mutable_data_ptr())[i] = 0;
+  return out;
+}
+"""
+    text = 'PENLIGHT_LIBRARY(checkwide, "zero(Tensor x) -> Tensor", zero_out, shapes("[...] -> [...]"))'
+    found = failures(penlight.ops.load(written(tmp_path, "checkwide.cpp", text, body=body)))
+    assert "writes outside of its tensors" in found["eager"].detail
+    assert 'penlight.op("checkwide::zero").dtypes' in found["eager"].detail

@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from penlight.errors import InvalidOperator, PenlightError
 from penlight.kernels.table import parse_dtypes
 from penlight.ops.definition import Definition
+from penlight.ops.fences import WroteOutside, call_between_fences
 from penlight.ops.loading import Library
 from penlight.ops.samples import DTYPES, Sample, of_dtype, samples
 
@@ -102,6 +103,7 @@ class _Tester:
     def eager(self) -> str:
         taken = []
         for sample in samples(self.kernel, self.said):
+            self.stays_within(sample)
             try:
                 first, second = self.call(sample), self.call(sample)
             except InvalidOperator:  # eager calls hold what the kernel makes against the rule
@@ -119,6 +121,20 @@ class _Tester:
             )
         told = f"{len(taken)} cases"
         return told + (f"; refused: {', '.join(self.refused)}" if self.refused else "")
+
+    def stays_within(self, sample: Sample) -> None:
+        """A call between fences, before one that may write over memory of others."""
+        args = sample.fresh()
+        try:
+            call_between_fences(self.kernel, self.kernel.bind(self._positional(args), self._named(args)))
+        except WroteOutside:
+            raise _Failed(
+                f"{sample.name}: the kernel writes outside of its tensors; let it refuse dtypes that it is "
+                "not for, as dispatch<>() does, or say "
+                f'penlight.op("{self.signature.qualified}").dtypes("float32")'
+            ) from None
+        except (PenlightError, RuntimeError):
+            return  # refused, which the real call will tell
 
     def rule(self) -> str:
         if not self.signature.outs:
@@ -167,6 +183,7 @@ class _Tester:
             if allowed is not None and str(dtype).removeprefix("torch.") not in {d.name for d in allowed}:
                 continue
             sample = of_dtype(self.kernel, dtype, plain)
+            self.stays_within(sample)
             try:
                 first, second = self.call(sample), self.call(sample)
             except (PenlightError, RuntimeError):

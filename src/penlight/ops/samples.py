@@ -16,6 +16,7 @@ import torch
 from penlight.errors import PenlightError
 from penlight.ops.calls import Kernel
 from penlight.ops.declared import Operator
+from penlight.ops.fences import WroteOutside, call_between_fences
 from penlight.ops.shapes import Pattern
 from penlight.ops.signature import Argument
 
@@ -106,9 +107,10 @@ def of_dtype(kernel: Kernel, dtype: torch.dtype, unknown: tuple[int, ...] = (2, 
 
 def _takes(kernel: Kernel, dtype: torch.dtype, unknown: tuple[int, ...] = (2, 3)) -> bool:
     sample = of_dtype(kernel, dtype, unknown)
+    names = (argument.name for argument in kernel.signature.arguments)
     try:
-        kernel.functional(*sample.fresh())
-    except (PenlightError, RuntimeError):
+        call_between_fences(kernel, dict(zip(names, sample.args, strict=True)))
+    except (PenlightError, RuntimeError, WroteOutside):
         return False
     return True
 
