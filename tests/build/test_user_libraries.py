@@ -12,6 +12,7 @@ import torch
 from tests.build.models import Make, run_program
 
 import penlight
+from penlight.build.select import select_from_list
 from penlight.build.user_libraries import library_files
 from penlight.errors import InvalidInput, InvalidTable
 from penlight.kernels.library import read_library
@@ -186,3 +187,9 @@ def test_the_command(library: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and "rows.yaml:1:58" in done.stderr, done.stderr
     assert "unknown dtype or set of dtypes 'flaot32'" in done.stderr
+
+
+def test_a_plug_in_written_for_executorch(make: Make) -> None:
+    source = Path(__file__).parents[1] / "plugins" / "executorch_kernels.cpp"
+    built = make(sources=[source], operators=select_from_list(["etop::custom_linear.out=float32"]))
+    assert any(name.endswith("executorch_kernels.cpp") for name in built.sources) and built.masks == {}

@@ -7,18 +7,11 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "seeds.h"
 
 using namespace penlight;
 
 namespace {
-
-const char* seed(const char* name) {
-  static char path[4096];
-  const char* slash = strrchr(__FILE__, '/');
-  const int folder = slash ? static_cast<int>(slash - __FILE__) : 1;
-  snprintf(path, sizeof path, "%.*s/../hostile/seeds/%s.pte", folder, slash ? __FILE__ : ".", name);
-  return path;
-}
 
 bool contains(const char* text, const char* part) { return strstr(text, part) != nullptr; }
 

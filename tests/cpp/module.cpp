@@ -5,19 +5,11 @@
 
 #include "check.h"
 #include "hosted/linked_libraries.h"
+#include "seeds.h"
 
 using namespace penlight;
 
 namespace {
-
-// A file of tests/hostile/seeds, found from this file.
-const char* seed(const char* name) {
-  static char path[4096];
-  const char* slash = strrchr(__FILE__, '/');
-  const int folder = slash ? static_cast<int>(slash - __FILE__) : 1;
-  snprintf(path, sizeof path, "%.*s/../hostile/seeds/%s.pte", folder, slash ? __FILE__ : ".", name);
-  return path;
-}
 
 struct Kernels {
   hosted::LibrarySelection libraries;

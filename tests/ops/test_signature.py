@@ -70,15 +70,20 @@ def test_an_operator_without_results_is_its_own_kernel() -> None:
     "text, message",
     [
         ("f(Tensor x) -> int", "the return type 'int' is not supported"),
-        ("f(Tensor x", "the parenthesis of the arguments is not closed"),
-        ("f(Tensor x)", "a schema ends with '-> Tensor'"),
+        ("f(Tensor x", "expected ',' or ')' after an argument, got the end"),
+        ("f(Tensor x)", "expected '->' and what is returned, got the end"),
         ("f.out(Tensor x) -> Tensor", "'f.out' has no out argument"),
         ("f(Tensr x) -> Tensor", "the type 'Tensr' of argument 'x' is not supported"),
         ("f(Tensor(a) x) -> Tensor(a)", "may not share the memory"),
         ("f(Tensor x) -> ()", "returns nothing and changes none"),
-        ("f(Tensor x, Tensor x) -> Tensor", "two arguments are called 'x'"),
+        ("f(Tensor x, Tensor x) -> Tensor", "argument 'x' is given twice"),
         ("f(Tensor out) -> Tensor", "an argument and a result are both called 'out'"),
         ("f(int(a!) x) -> Tensor", "only tensors can be changed"),
+        (
+            "f(Tensor(a!) x) -> (Tensor(a!), Tensor)",
+            "a result that is an argument, Tensor(a!), is the only one",
+        ),
+        ("f(Tensor x, ) -> Tensor", "expected a type, got"),
         ("other::f(Tensor x) -> Tensor", "namespace other, its library of ns"),
     ],
 )

@@ -9,30 +9,16 @@ using namespace penlight;
 
 namespace {
 
-// The element that `count - 1 - rank` others are not less than; reorders `values`.
+// Sorts by insertion; gives the lower of two medians.
 template <class T>
-T select(T* values, dim_t count, dim_t rank) {
-  dim_t low = 0, high = count - 1;
-  while (low < high) {
-    const T pivot = values[low + (high - low) / 2];
-    dim_t left = low, right = high;
-    while (left <= right) {
-      while (values[left] < pivot) ++left;
-      while (pivot < values[right]) --right;
-      if (left > right) break;
-      const T swapped = values[left];
-      values[left++] = values[right];
-      values[right--] = swapped;
-    }
-    if (rank <= right) {
-      high = right;
-    } else if (rank >= left) {
-      low = left;
-    } else {
-      break;
-    }
+T median(T* values, dim_t count) {
+  for (dim_t i = 1; i < count; ++i) {
+    const T value = values[i];
+    dim_t at = i;
+    for (; at > 0 && value < values[at - 1]; --at) values[at] = values[at - 1];
+    values[at] = value;
   }
-  return values[rank];
+  return values[(count - 1) / 2];
 }
 
 }  // namespace
@@ -50,7 +36,7 @@ Tensor& row_median_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
     if (!row) return;
     for (dim_t r = 0; r < rows; ++r) {
       memcpy(row, x.const_data_ptr<T>() + r * columns, columns * sizeof(T));
-      out.mutable_data_ptr<T>()[r] = select(row, columns, (columns - 1) / 2);
+      out.mutable_data_ptr<T>()[r] = median(row, columns);
     }
   });
   return out;

@@ -75,6 +75,8 @@ class Argument:
     keyword_only: bool
     default: str | None
     letter: str  # "" for a type that no kernel can take
+    length: str = ""  # of int[2]: torch lets a single number stand for the list
+    aliased: bool = False  # marked (a): shares memory with a result
 
     @property
     def is_out(self) -> bool:
@@ -96,6 +98,8 @@ class Schema:
     arguments: tuple[Argument, ...]
     returns: tuple[str, ...]
     text: str
+    return_names: tuple[str, ...] = ()  # "" for those without
+    returns_written: bool = False  # one of them is marked (a!)
 
     @property
     def op(self) -> str:
@@ -161,14 +165,15 @@ class _Reader:
                 self.at,
             )
         arguments = self.arguments()
-        returns = self.returns()
+        returns, return_names, written = self.returns()
         if self.text[self.at :].strip():
             raise SchemaError(f"did not expect {self.rest()} after the returns", self.at)
         names = [argument.name for argument in arguments]
         for argument in names:
             if names.count(argument) > 1:
                 raise SchemaError(f"argument {argument!r} is given twice", self.text.rfind(argument))
-        return Schema(name[1] or "", name[2], name[3] or "", arguments, returns, " ".join(self.text.split()))
+        text = " ".join(self.text.split())
+        return Schema(name[1] or "", name[2], name[3] or "", arguments, returns, text, return_names, written)
 
     def next(self) -> str:
         while self.at < len(self.text) and self.text[self.at].isspace():
@@ -202,12 +207,16 @@ class _Reader:
                 return tuple(found)
 
     def argument(self, keyword_only: bool) -> Argument:
-        type_, written, start = self.type()
+        type_, mark, length, start = self.type()
         name = self.name()
         if not name:
             raise SchemaError(f"argument of type {type_} has no name", start)
         default = self.default() if self.next() == "=" else None
-        return Argument(name, type_, written, keyword_only, default, letter_of(type_, written=written))
+        written = "!" in mark
+        letter = letter_of(type_, written=written)
+        return Argument(
+            name, type_, written, keyword_only, default, letter, length, bool(mark) and not written
+        )
 
     def name(self) -> str:
         """The name that stands here, if one does."""
@@ -216,22 +225,25 @@ class _Reader:
         self.at = word.end()
         return word[1] or ""
 
-    def type(self) -> tuple[str, bool, int]:
+    def type(self) -> tuple[str, str, str, int]:
+        """A type without its mark of aliasing; the mark, the length of a list, and where it stands."""
         match = _TYPE.match(self.text, self.at)
         if match is None:
             raise SchemaError(f"expected a type, got {self.rest()}", self.at)
         start = match.start(1)
         self.at = match.end()
         base = {"SymInt": "int", "SymBool": "bool", "SymFloat": "float"}.get(match[1], match[1])
-        suffix, written = "", False
+        suffix, mark, length = "", "", ""
         for part in _SUFFIX.findall(match[2]):
-            if part == "(?)":  # as documents about custom operators have it
+            if part.replace(" ", "") == "(?)":  # as documents about custom operators have it
                 suffix += "?"
             elif part.startswith("("):
-                written = written or "!" in part
+                mark += part
+            elif part.startswith("["):
+                suffix, length = suffix + "[]", part[1:-1]
             else:
-                suffix += "[]" if part.startswith("[") else part
-        return base + suffix, written, start
+                suffix += part
+        return base + suffix, mark, length, start
 
     def default(self) -> str:
         self.at += 1
@@ -256,21 +268,25 @@ class _Reader:
             raise SchemaError("a default value is missing after '='", start)
         return default
 
-    def returns(self) -> tuple[str, ...]:
+    def returns(self) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+        """Types and names of what is returned, and whether any of it is marked (a!)."""
         if self.next() != "-" or self.text[self.at : self.at + 2] != "->":
             raise SchemaError(f"expected '->' and what is returned, got {self.rest()}", self.at)
         self.at += 2
-        if self.next() != "(":
-            found = [self.type()[0]]
-            self.name()
-            return tuple(found)
-        self.at += 1
-        found = []
-        while self.next() != ")":
-            found.append(self.type()[0])
-            self.name()
+        types: list[str] = []
+        names: list[str] = []
+        marks = ""
+        several = self.next() == "("
+        self.at += several
+        while not several or self.next() != ")":
+            type_, mark, _, _ = self.type()
+            types.append(type_)
+            names.append(self.name())
+            marks += mark
+            if not several:
+                return tuple(types), tuple(names), "!" in marks
             if self.next() not in (",", ")"):
                 raise SchemaError(f"expected ',' or ')' in the returns, got {self.rest()}", self.at)
             self.at += self.next() == ","
         self.at += 1
-        return tuple(found)
+        return tuple(types), tuple(names), "!" in marks

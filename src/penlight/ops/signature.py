@@ -13,16 +13,16 @@ in both. Text only: needs no torch.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from penlight.errors import InvalidOperator
+from penlight.kernels import schema as kernels_schema
+from penlight.kernels.schema import SchemaError, parse_schema
 
 _TYPES = (
     *("Tensor", "Tensor[]", "Tensor?[]", "Scalar", "int", "SymInt", "float", "bool", "str"),
     *("int[]", "SymInt[]", "float[]", "bool[]", "ScalarType", "Layout", "MemoryFormat", "Device"),
 )
-_SCHEMA = re.compile(r"^\s*(?:(?P<ns>\w+)::)?(?P<name>\w+)(?:\.(?P<overload>\w+))?\s*\(", re.S)
 
 
 @dataclass(frozen=True)
@@ -127,18 +127,15 @@ def parse(text: str, namespace: str = "") -> Signature:
     Raises:
         InvalidOperator: what is wrong with it, and how it should be written.
     """
-    match = _SCHEMA.match(text)
-    if match is None:
-        raise _wrong("a schema begins with the operator's name and a parenthesis", text)
-    if match["ns"] and namespace and match["ns"] != namespace:
-        raise _wrong(f"the schema is of namespace {match['ns']}, its library of {namespace}", text)
-    body, rest = _closing(text, match.end())
-    arrow = re.match(r"\s*->\s*(.*?)\s*;?\s*$", rest, re.S)
-    if arrow is None:
-        raise _wrong("a schema ends with '-> Tensor', or whatever it returns", text)
-    arguments = _arguments(body, text)
-    returns, names = _returns(arrow[1])
-    overload = match["overload"] or ""
+    try:
+        schema = parse_schema(text.strip().removesuffix(";"))
+    except SchemaError as error:
+        raise _wrong(str(error), text) from None
+    if schema.namespace and namespace and schema.namespace != namespace:
+        raise _wrong(f"the schema is of namespace {schema.namespace}, its library of {namespace}", text)
+    arguments = tuple(_argument(argument, text) for argument in schema.arguments)
+    returns, names = list(schema.returns), schema.return_names
+    overload = schema.overload
     returns_written = False
     if overload == "out" or overload.endswith("_out"):
         outs = tuple(argument for argument in arguments if argument.written and argument.keyword_only)
@@ -146,7 +143,7 @@ def parse(text: str, namespace: str = "") -> Signature:
             outs = arguments[-1:]  # some write it without the star
         if not outs:
             raise _wrong(
-                f"'{match['name']}.{overload}' has no out argument",
+                f"'{schema.name}.{overload}' has no out argument",
                 text,
                 "end its arguments with '*, Tensor(a!) out', or name it without '.out'",
             )
@@ -156,7 +153,11 @@ def parse(text: str, namespace: str = "") -> Signature:
     else:
         own = arguments
         changed = [argument for argument in own if argument.written]
-        returns_written = len(changed) == len(returns) == 1 and "!" in returns[0]
+        returns_written = len(changed) == len(returns) == 1 and schema.returns_written
+        if schema.returns_written and not returns_written:
+            raise _wrong(
+                "a result that is an argument, Tensor(a!), is the only one, of the only one changed", text
+            )
         returns = [] if returns_written else returns
         is_list = returns == ["Tensor[]"]
         for returned in returns:
@@ -179,103 +180,25 @@ def parse(text: str, namespace: str = "") -> Signature:
             f"an argument and a result are both called '{min(taken & {o.name for o in outs})}'", text
         )
     return Signature(
-        namespace or match["ns"] or "", match["name"], overload, own, outs, is_list, returns_written
+        namespace or schema.namespace, schema.name, overload, own, outs, is_list, returns_written
     )
 
 
 # --- text ------------------------------------------------------------------------------------------
 
 
-def _arguments(body: str, text: str) -> tuple[Argument, ...]:
-    found: list[Argument] = []
-    keyword_only = False
-    for part in _split(body):
-        if part == "*":
-            keyword_only = True
-            continue
-        found.append(_argument(part, keyword_only, text))
-    names = [argument.name for argument in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise _wrong(f"two arguments are called '{name}'", text)
-    return tuple(found)
-
-
-def _argument(part: str, keyword_only: bool, text: str) -> Argument:
-    declared, equals, default = part.partition("=")
-    # "Tensor(?) bias" is what notes about schemas often say.
-    declared = re.sub(r"\(\s*\?\s*\)", "?", declared)
-    match = re.match(
-        r"^\s*(?P<type>\w+)\s*(?P<alias>\([^)]*\))?\s*(?P<rest>[\[\]?\d\s]*?)\s+(?P<name>\w+)\s*$", declared
-    )
-    if match is None:
-        raise _wrong(f"'{part}' is no argument", text, "write a type and a name, such as 'Tensor? bias'")
-    rest = re.sub(r"\s", "", match["rest"])
-    length = re.search(r"\[(\d+)\]", rest)
-    type_ = match["type"] + re.sub(r"\[\d+\]", "[]", rest)
-    alias = match["alias"] or ""
-    if alias and "!" not in alias:
-        raise _wrong(f"'{part}': a result may not share the memory of an argument", text,
+def _argument(given: kernels_schema.Argument, text: str) -> Argument:
+    if given.aliased:
+        raise _wrong(f"argument '{given.name}': a result may not share the memory of an argument", text,
                      "leave out the annotation; '(a!)' marks an argument that is changed")  # fmt: skip
-    base = type_.removesuffix("?") if type_ not in _TYPES else type_
-    if base not in _TYPES:
+    if (given.type if given.type in _TYPES else given.type.removesuffix("?")) not in _TYPES:
         raise _wrong(
-            f"the type '{type_}' of argument '{match['name']}' is not supported", text,
+            f"the type '{given.type}' of argument '{given.name}' is not supported", text,
             f"use {', '.join(_TYPES)}, or one of them followed by ?",
         )  # fmt: skip
-    if alias and not type_.startswith("Tensor"):
-        raise _wrong(f"'{part}': only tensors can be changed", text)
-    return Argument(
-        match["name"],
-        type_,
-        default.strip() if equals else None,
-        bool(alias),
-        keyword_only,
-        length[1] if length else "",
-    )
-
-
-def _closing(text: str, start: int) -> tuple[str, str]:
-    """What is inside the parenthesis that was opened before `start`, and what follows it."""
-    depth, quoted = 1, ""
-    for i in range(start, len(text)):
-        char = text[i]
-        if quoted:
-            quoted = "" if char == quoted else quoted
-        elif char in "\"'":
-            quoted = char
-        elif char in "([":
-            depth += 1
-        elif char in ")]":
-            depth -= 1
-            if depth == 0:
-                return text[start:i], text[i + 1 :]
-    raise _wrong("the parenthesis of the arguments is not closed", text)
-
-
-def _split(text: str) -> list[str]:
-    """Parts between commas that are in no bracket and no string."""
-    parts, depth, quoted, current = [], 0, "", ""
-    for char in text:
-        if quoted:
-            quoted = "" if char == quoted else quoted
-        elif char in "\"'":
-            quoted = char
-        depth += (char in "([") - (char in ")]") if not quoted else 0
-        if char == "," and depth == 0 and not quoted:
-            parts.append(current.strip())
-            current = ""
-        else:
-            current += char
-    return [part for part in (*parts, current.strip()) if part]
-
-
-def _returns(text: str) -> tuple[list[str], list[str]]:
-    """Types and names of what is returned; "" for those without a name."""
-    text = text.strip()
-    parts = _split(text[1:].removesuffix(")")) if text.startswith("(") else [text]
-    words = [part.split() for part in parts]
-    return [w[0] for w in words], [w[1] if len(w) == 2 else "" for w in words]
+    if given.written and not given.type.startswith("Tensor"):
+        raise _wrong(f"argument '{given.name}' is {given.type}: only tensors can be changed", text)
+    return Argument(given.name, given.type, given.default, given.written, given.keyword_only, given.length)
 
 
 def _aliases(arguments: tuple[Argument, ...]) -> dict[str, str]:

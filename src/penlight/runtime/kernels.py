@@ -57,16 +57,7 @@ def call_kernel(
     keep: list[Any] = []
     for index, (argument, letter) in enumerate(zip(arguments, letters, strict=True)):
         _fill(values[index], argument, letter, keep, f"argument {index} of {name}")
-    error = ctypes.create_string_buffer(library.ERROR_SIZE)
-    status = library.library().pl_kernel_call(
-        name.encode(),
-        libraries.encode() if libraries else None,
-        values,
-        len(arguments),
-        error,
-        library.ERROR_SIZE,
-    )
-    library.check(status, error, f"operator {name}")
+    _run(library.library().pl_kernel_call, name, libraries, values, len(letters))
     return [tuple(value.sizes[: value.dim]) for value in values if value.tag == library.TENSOR]
 
 
@@ -102,17 +93,15 @@ def kernel_shapes(
     numbers = [_number_of(dtype) for dtype in dtypes_of_results or ()] or [first] * results
     for value, number in zip(values[-results:], numbers, strict=True):
         value.tag, value.dtype, value.dim = library.TENSOR, number, library.UNKNOWN_DIM
-    error = ctypes.create_string_buffer(library.ERROR_SIZE)
-    status = library.library().pl_kernel_shapes(
-        name.encode(),
-        libraries.encode() if libraries else None,
-        values,
-        len(letters),
-        error,
-        library.ERROR_SIZE,
-    )
-    library.check(status, error, f"operator {name}")
+    _run(library.library().pl_kernel_shapes, name, libraries, values, len(letters))
     return [tuple(value.sizes[: value.dim]) for value in values[-results:]]
+
+
+def _run(function: Any, name: str, libraries: str | None, values: Any, count: int) -> None:
+    error = ctypes.create_string_buffer(library.ERROR_SIZE)
+    chosen = libraries.encode() if libraries else None
+    status = function(name.encode(), chosen, values, count, error, library.ERROR_SIZE)
+    library.check(status, error, f"operator {name}")
 
 
 def _fill(value: Value, given: Any, letter: str, keep: list[Any], where: str) -> None:
