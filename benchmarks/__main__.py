@@ -177,9 +177,11 @@ def operators(bench: Bench) -> list[Line]:
     beside = "torch.library.custom_op {python:.2f}, aten.add {aten:.2f}".format(**found)
     text = "torch.library.custom_op {python_inference:.2f}, aten.add {aten_inference:.2f}"
     inference = text.format(**found)
+    plain = "torch.library.custom_op {python_grad:.2f}, aten.add {aten_grad:.2f}".format(**found)
     return [
         Line("build an operator's plug-in, first time", "s", found["cold"], 2),
         Line("build an operator's plug-in, cached", "ms", 1e3 * found["cached"], 20),
+        Line("call it on 16 elements, plain eager", "us", found["call_grad"], 5, note=plain),
         Line("call it on 16 elements, no_grad", "us", found["call"], 5, note=beside),
         Line("call it on 16 elements, inference mode", "us", found["call_inference"], 5, note=inference),
     ]
