@@ -117,6 +117,11 @@ class Call {
     next(Tag::Bool).as_bool = value;
     return *this;
   }
+  Call& string(const char* text) {
+    text_ = {text, strlen(text)};
+    next(Tag::String).as_string = &text_;
+    return *this;
+  }
   Call& none() {
     next(Tag::None);
     return *this;
@@ -161,6 +166,7 @@ class Call {
   const Kernel* kernel_;
   Value values_[kMost];
   int used_ = 0;
+  StringView text_;
   ListStorage<int64_t> lists_[6];
   int lists_used_ = 0;
   int64_t numbers_[24];

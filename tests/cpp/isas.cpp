@@ -440,6 +440,70 @@ void product(Random r, long round) {
   check_threads(call, out, again);
 }
 
+// What is done to rows: softmax and its logarithm, RMS and layer norms, activations.
+void rows(Random r, long round) {
+  const dim_t kind = r.in(0, 8), count = r.one_in(4) ? r.in(41, 1100) : r.in(1, 40);
+  const dim_t sizes[] = {r.one_in(6) ? r.in(300, 400) : r.in(0, 7), count}, ones[] = {sizes[0], 1};
+  x.shape(sizes, 2, nullptr, ScalarType::Float, r.one_in(2));
+  weight.shape(&count, 1, nullptr, ScalarType::Float, r.one_in(2));
+  bias.shape(&count, 1, nullptr, ScalarType::Float, r.one_in(2));
+  const bool scaled = r.one_in(2), shifted = kind == 3 && r.one_in(2), front = r.one_in(2);
+  out.shape(kind == 3 ? ones : sizes, 2, nullptr, ScalarType::Float, front);
+  again.shape(kind == 3 ? ones : sizes, 2, nullptr, ScalarType::Float, !front);
+  y.shape(sizes, 2, nullptr, ScalarType::Float, front);  // of a layer norm, before means and deviations
+  plain.shape(ones, 2, nullptr, ScalarType::Float, front);
+  fill(x, r, false);
+  for (dim_t i = 0; i < x.numel(); ++i) x.data()[i] *= 20;
+  if (x.numel() && r.one_in(4)) x.data()[r.in(0, x.numel() - 1)] = kind < 2 ? -HUGE_VALF : NAN;
+  fill(weight, r, false);
+  fill(bias, r, false);
+  const char* names[] = {
+      "aten::_softmax.out", "aten::_log_softmax.out", "penlight::rms_norm.out", "aten::native_layer_norm.out",
+      "aten::sigmoid.out",  "aten::tanh.out",         "aten::silu.out",         "aten::gelu.out",
+      "aten::gelu.out"};
+  Call call(optimized_library, names[kind]);
+  call.tensor(x);
+  if (kind < 2) call.integer(-1).flag(false);
+  if (kind == 2 || kind == 3) call.integers(count).optional(scaled ? &weight : nullptr);
+  if (kind == 3) call.optional(shifted ? &bias : nullptr);
+  if (kind == 2 || kind == 3) call.number(1e-5);
+  if (kind == 3) call.tensor(y).tensor(plain);
+  if (kind >= 7) call.string(kind == 7 ? "none" : "tanh");
+  Judge judge{names[kind], round};
+  judge.ran(call.run(out), call, out);
+  const float* result = kind == 3 ? y.data() : out.data();
+  const int activations[] = {3, 4, 5, 6, 7};
+  double most = 0, sum = 0, mean = 0, square = 0;
+  for (dim_t i = 0; i < x.numel(); ++i) {
+    const double value = static_cast<double>(x.data()[i]);
+    if (kind >= 4) {
+      judge.see(result[i], activated(activations[kind - 4], 0, 0, {value, 0}), i);
+      continue;
+    }
+    if (i % count == 0) {
+      const float* row = x.data() + i;
+      const double n = static_cast<double>(count);
+      most = -HUGE_VAL;
+      sum = mean = square = 0;
+      for (dim_t k = 0; k < count; ++k) most = fmax(most, static_cast<double>(row[k]));
+      for (dim_t k = 0; k < count; ++k) sum += exp(static_cast<double>(row[k]) - most);
+      for (dim_t k = 0; kind == 3 && k < count; ++k) mean += static_cast<double>(row[k]) / n;
+      for (dim_t k = 0; k < count; ++k) square += pow(static_cast<double>(row[k]) - mean, 2) / n;
+    }
+    const double rstd = 1 / sqrt(square + 1e-5);
+    double want = kind == 0   ? exp(value - most) / sum
+                  : kind == 1 ? value - most - log(sum)
+                              : (value - mean) * rstd;
+    double bound = kind < 2 ? 1e-5 * (1 + fabs(want)) : 1e-4 * (1 + fabs(want));
+    if (kind >= 2 && scaled) want *= static_cast<double>(weight.data()[i % count]);
+    if (shifted) want += static_cast<double>(bias.data()[i % count]);
+    // A single element, or equal ones, less their mean is rounding times a large factor.
+    if (kind == 3 && rstd > 1) bound *= rstd;
+    judge.see(result[i], {want, bound}, i);
+  }
+  if (kind != 3) check_threads(call, out, again);
+}
+
 void repeat_everywhere(int test, void (*run)(Random, long), long count) {
   for_each_isa([&] {
     for (long round = 0; round < count; ++round) run(random_of(test, round), round);
@@ -470,6 +534,8 @@ TEST(convolutions) { repeat_everywhere(2, convolution, 4 * rounds); }
 TEST(max_pooling) { repeat_everywhere(3, pooling, 2 * rounds); }
 TEST(attention_heads) { repeat_everywhere(4, attention, 3 * rounds); }
 TEST(products_of_matrices_that_are_not_packed) { repeat_everywhere(5, product, 4 * rounds); }
+
+TEST(rows_of_matrices) { repeat_everywhere(6, rows, 4 * rounds); }
 
 int main(int argc, char** argv) {
   int i = 1;
