@@ -192,16 +192,16 @@ Tensor& special_modified_bessel_k1_out(KernelContext& ctx, const Tensor& self, T
   return map<Domain::Floating>(ctx, Bessel{bessel_k, 1}, out, self);
 }
 
-Tensor& special_scaled_modified_bessel_k0_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{scaled_k, 0}, out, self);
+Tensor& special_scaled_modified_bessel_k0_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
+  return map<Domain::Floating>(ctx, Bessel{scaled_k, 0}, out, x);
 }
 
-Tensor& special_scaled_modified_bessel_k1_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{scaled_k, 1}, out, self);
+Tensor& special_scaled_modified_bessel_k1_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
+  return map<Domain::Floating>(ctx, Bessel{scaled_k, 1}, out, x);
 }
 
-Tensor& special_spherical_bessel_j0_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{spherical_j0, 0}, out, self);
+Tensor& special_spherical_bessel_j0_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
+  return map<Domain::Floating>(ctx, Bessel{spherical_j0, 0}, out, x);
 }
 
 }  // namespace penlight::portable

@@ -90,7 +90,7 @@ CASES: dict[str, tuple[Callable[[bool], list[np.ndarray]], float, float]] = {
     "asin": (lambda f: [np.r_[sizes(-40, -1), span(-1, 1)]], 3, 0.51),
     "acos": (lambda f: [span(-1, 1)], 3, 0.51),
     "atan2": (lambda f: [sizes(-20, 20), sizes(-20, 20)], 3, 0.51),
-    "erf": (lambda f: [np.r_[sizes(-40, 0), span(-6.5, 6.5)]], 8, 0.51),
+    "erf": (lambda f: [np.r_[sizes(-40, 0), span(-6.5, 6.5)]], 3, 0.51),
     "erfc": (lambda f: [span(-6, 9 if f else 26)], 24, 0.51),
     "pow": (lambda f: [np.abs(sizes(-10, 10)), span(-12, 12) if f else span(-80, 80)], 1, 0.51),
     "hypot": (lambda f: [sizes(-30, 30), sizes(-30, 30)], 2, 0.51),

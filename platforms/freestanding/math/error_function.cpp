@@ -14,16 +14,16 @@ double exp_minus_square(double x) {
   return exp(-high * high) * exp(-(x - high) * (x + high));
 }
 
-// 2/sqrt(pi) exp(-x^2) sum of 2^n x^(2n+1) / (1 3 5 ... (2n+1)): no term is negative (Abramowitz and
-// Stegun 7.1.6). x >= 0.
+// 2/sqrt(pi) sum of (-1)^n x^(2n+1) / (n! (2n+1)) (Abramowitz and Stegun 7.1.5). Below 1 the
+// terms that are taken away are small beside the first.
 double series(double x) {
-  const double twice_square = 2 * x * x;
-  double term = x, sum = x;
-  for (int n = 1; n < 100 && term > sum * 1e-17; ++n) {
-    term *= twice_square / (2 * n + 1);
-    sum += term;
+  const double square = x * x;
+  double power = x, sum = 0;
+  for (int n = 1; n < 30; ++n) {
+    power *= -square / n;
+    sum += power / (2 * n + 1);
   }
-  return kTwoOverRootPi * exp_minus_square(x) * sum;
+  return kTwoOverRootPi * (x + sum);
 }
 
 // erfc(x) = exp(-x^2)/sqrt(pi) / (x + (1/2)/(x + 1/(x + (3/2)/(x + ...)))) (7.1.14), from
@@ -37,7 +37,7 @@ double fraction(double x) {
 double erf_of(double x) {
   if (!(x < 0 || x > 0)) return x;
   const double a = __builtin_fabs(x);
-  const double value = a < 2 ? series(a) : a < 6 ? 1 - fraction(a) : 1;
+  const double value = a < 1 ? series(a) : a < 6 ? 1 - fraction(a) : 1;
   return __builtin_copysign(value, x);
 }
 
