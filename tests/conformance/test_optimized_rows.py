@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,26 +10,15 @@ from run_op import overload_of, run_op
 from torch.nn import functional
 
 from penlight.dialects.penlight_ops import twins
-from penlight.errors import NotSupported
 from penlight.kernels.table import default_table
-from penlight.runtime.isa import INSTRUCTION_SETS, instruction_set, select_instruction_set
 
 assert twins(default_table(), ("optimized", "portable"))  # makes penlight::rms_norm known to torch
+
+pytestmark = pytest.mark.usefixtures("isa")
 
 # Rows of every length that a vector may be left with, of several pieces, and of one element.
 COUNTS = (*range(1, 20), 31, 64, 1024, 1025, 5000)
 WILD = torch.tensor([0.0, -0.0, 1e-45, -1e-40, 87.0, 89.0, -88.0, -104.0, 3e38, -3e38, torch.inf, -torch.inf])
-
-
-@pytest.fixture(params=INSTRUCTION_SETS, autouse=True)
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    best = instruction_set()
-    try:
-        select_instruction_set(request.param)
-    except NotSupported:
-        pytest.skip(f"this processor has no {request.param}")
-    yield request.param
-    select_instruction_set(best)
 
 
 def run(name: str, args: list[Any], like: Any, **kwargs: Any) -> list[torch.Tensor]:

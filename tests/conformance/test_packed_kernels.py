@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -12,12 +11,10 @@ from torch.nn import functional
 
 from penlight.dialects.packed_ops import packed_ops
 from penlight.dialects.penlight_ops import twins
-from penlight.errors import NotSupported
 from penlight.ir.tensors import Derived
 from penlight.kernels.table import default_table
 from penlight.passes.channels_last import FEW_CHANNELS
 from penlight.passes.packing import pack_depthwise, pack_panels
-from penlight.runtime.isa import INSTRUCTION_SETS, instruction_set, select_instruction_set
 
 # Makes the operators known to torch.
 LIBRARIES = ("optimized", "portable")
@@ -38,17 +35,6 @@ ACTIVATIONS = [
     functional.hardswish,
     lambda x: functional.leaky_relu(x, -0.5),
 ]
-
-
-@pytest.fixture(params=INSTRUCTION_SETS)
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    best = instruction_set()
-    try:
-        select_instruction_set(request.param)
-    except NotSupported:
-        pytest.skip(f"this processor has no {request.param}")
-    yield request.param
-    select_instruction_set(best)
 
 
 def close(got: torch.Tensor, want: torch.Tensor, depth: int) -> None:
