@@ -25,8 +25,8 @@ bool is_faster(const Winograd& w, double tiles) {
   const double pixels = static_cast<double>(w.batch * w.geometry.out_height * w.geometry.out_width);
   const double direct = 9 * inputs * outputs * pixels;
   const double here =
-      1.8 * tiles * (36 * inputs * outputs + 220 * (inputs + outputs)) + 500 * inputs * outputs;
-  return here < 0.9 * direct;
+      1.35 * tiles * (36 * inputs * outputs + 220 * (inputs + outputs)) + 270 * inputs * outputs;
+  return here < 1.08 * direct;
 }
 
 // Many tiles: each part has some, a block after the other, and all panels.

@@ -20,7 +20,7 @@ constexpr int kRows = kTileRows, kVectors = kTileVectors;
 // k of one block, whose weights stay in the first cache: 24 KB, or 32 where it is larger.
 constexpr ptrdiff_t kDepth = kLanes == 16 ? 256 : 384;
 // What few rows, or few columns, are left for.
-constexpr int kHalfRows = kRows / 2, kHalfVectors = kVectors / 2;
+constexpr int kHalfVectors = kVectors / 2;
 constexpr ptrdiff_t kRowBlock = 96;
 constexpr ptrdiff_t kPointers = 4096;  // most row pointers of a block
 
@@ -71,17 +71,20 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
   }
 }
 
+// The last rows, by the lowest of some tiles that has them all.
+template <int vectors, int rows, int... higher>
+void multiply_rest(const Strip& s, ptrdiff_t row) {
+  if constexpr (sizeof...(higher) > 0) {
+    if (s.count - row > rows) return multiply_rest<vectors, higher...>(s, row);
+  }
+  multiply<rows, vectors>(s, row, s.count - row);
+}
+
 template <int vectors>
 void multiply_rows(const Strip& s) {
   ptrdiff_t row = 0;
-  for (; s.count - row > kHalfRows; row += kRows) {
-    multiply<kRows, vectors>(s, row, min_of(kRows, s.count - row));
-  }
-  if (s.count - row > 1) {
-    multiply<kHalfRows, vectors>(s, row, s.count - row);
-  } else if (s.count - row == 1) {
-    multiply<1, vectors>(s, row, 1);
-  }
+  for (; s.count - row >= kRows; row += kRows) multiply<kRows, vectors>(s, row, kRows);
+  if (row < s.count) multiply_rest<vectors, 1, kRows / 3, kRows / 2, kRows * 2 / 3, kRows>(s, row);
 }
 
 // Where the runs of a block of rows begin.

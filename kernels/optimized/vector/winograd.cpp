@@ -6,7 +6,8 @@
 // products of many tiles are 36 matrix products, which product.cpp computes. A block of
 // tiles meets the weights a panel or two at a time, so that what is between the
 // transforms stays in the second cache. With one block each weight is used once, and
-// transformed just before; with several all are transformed first.
+// transformed just before, for some channels at a time, so that it never leaves that
+// cache; with several blocks all are transformed first.
 //
 // Outputs differ from a direct sum by about 1e-5 of their range. A NaN, an infinity or a
 // sum near the largest float would reach all outputs of its tile: the caller is told,
@@ -21,6 +22,8 @@ namespace {
 constexpr int kIn = 6, kOut = 4, kPoints = kIn * kIn;
 // Panels of outputs that are computed at once: those of a tile's columns.
 constexpr ptrdiff_t kGroup = kStripColumns / kPanel > 1 ? kStripColumns / kPanel : 1;
+// Channels whose weights are transformed at once: 36 planes of them are 288 KB.
+constexpr ptrdiff_t kChannels = 128 / kGroup;
 // Elements between the ends of planes: a multiple of 4 KB from plane to plane would put
 // what is written for one tile into one set of the first cache.
 constexpr ptrdiff_t kGap = 16;
@@ -59,7 +62,8 @@ PENLIGHT_INLINE void transform_output(const Floats (&m)[kIn], Floats (&y)[kOut])
 
 ptrdiff_t input_plane(const Winograd& w) { return (w.last - w.first) * w.channels + kGap; }
 ptrdiff_t output_plane(const Winograd& w) { return (w.last - w.first) * kGroup * kPanel + kGap; }
-ptrdiff_t weights_plane(const Winograd& w, ptrdiff_t panels) { return panels * (1 + w.channels) * kPanel; }
+// Weights of one point: for each panel a row of zeros to start from, and its channels.
+ptrdiff_t weights_plane(ptrdiff_t panels, ptrdiff_t channels) { return panels * (1 + channels) * kPanel; }
 
 // A tile's 36 pixels of some channels; zeros beyond the image.
 PENLIGHT_INLINE void load_tile(const Winograd& w, const float* image, ptrdiff_t top, ptrdiff_t left,
@@ -92,13 +96,17 @@ Place place_of(const Winograd& w, ptrdiff_t tile) {
   return {tile / (across * down), tile / across % down * kOut, tile % across * kOut};
 }
 
-// Panels [first, last) of the weights, transformed.
-void transform_panels(const Winograd& w, ptrdiff_t first, ptrdiff_t last, float* to, ptrdiff_t plane) {
-  const ptrdiff_t tap = w.channels * kPanel;
-  for (ptrdiff_t p = first; p < last; ++p, to += (1 + w.channels) * kPanel) {
-    const float* from = w.packed + (p * (1 + 9 * w.channels) + 1) * kPanel;
+struct Span {
+  ptrdiff_t first, last;
+};
+
+// Weights of some panels and channels, transformed.
+void transform_panels(const Winograd& w, Span panels, Span channels, float* to, ptrdiff_t plane) {
+  const ptrdiff_t tap = w.channels * kPanel, count = (channels.last - channels.first) * kPanel;
+  for (ptrdiff_t p = panels.first; p < panels.last; ++p, to += kPanel + count) {
+    const float* from = w.packed + (p * (1 + 9 * w.channels) + 1 + channels.first) * kPanel;
     for (int point = 0; point < kPoints; ++point) memset(to + point * plane, 0, kPanel * sizeof(float));
-    for (ptrdiff_t at = 0; at < tap; at += kLanes) {
+    for (ptrdiff_t at = 0; at < count; at += kLanes) {
       Floats rows[3][kIn];
       for (int i = 0; i < 3; ++i) {
         const Floats g[3] = {load(from + (3 * i) * tap + at), load(from + (3 * i + 1) * tap + at),
@@ -171,7 +179,7 @@ ptrdiff_t winograd_tiles(const Winograd& w) {
 }
 
 size_t winograd_weights_size(const Winograd& w, ptrdiff_t panels) {
-  return static_cast<size_t>(kPoints * weights_plane(w, panels)) * sizeof(float);
+  return static_cast<size_t>(kPoints * weights_plane(panels, w.channels)) * sizeof(float);
 }
 
 size_t winograd_tiles_size(const Winograd& w) {
@@ -179,8 +187,9 @@ size_t winograd_tiles_size(const Winograd& w) {
 }
 
 void winograd_weights(const Winograd& w) {
-  const ptrdiff_t plane = weights_plane(w, (w.outputs + kPanel - 1) / kPanel);
-  transform_panels(w, w.first_panel, w.last_panel, w.weights + weights_plane(w, w.first_panel), plane);
+  const ptrdiff_t plane = weights_plane((w.outputs + kPanel - 1) / kPanel, w.channels);
+  float* to = w.weights + weights_plane(w.first_panel, w.channels);
+  transform_panels(w, {w.first_panel, w.last_panel}, {0, w.channels}, to, plane);
 }
 
 void winograd_input(const Winograd& w, ptrdiff_t begin, ptrdiff_t end) {
@@ -207,7 +216,7 @@ void winograd_input(const Winograd& w, ptrdiff_t begin, ptrdiff_t end) {
 }
 
 size_t winograd_scratch(const Winograd& w) {
-  const ptrdiff_t weights = w.weights ? 0 : kPoints * weights_plane(w, kGroup);
+  const ptrdiff_t weights = w.weights ? 0 : kPoints * (weights_plane(kGroup, kChannels) + kGap);
   return static_cast<size_t>(round_up(w.last - w.first, kTileRows)) * sizeof(float*) +
          static_cast<size_t>(kPoints * output_plane(w) + weights) * sizeof(float);
 }
@@ -225,25 +234,35 @@ bool winograd(const Winograd& w) {
   strip.tile_step = kTileRows;
   strip.count = count;
   strip.taps = 1;
-  strip.channels = w.channels;
-  strip.weights_panel = (1 + w.channels) * kPanel;
-  strip.last = true;
   strip.finish.pitch = kGroup * kPanel;
+  const ptrdiff_t step = w.weights ? w.channels : kChannels;
   bool tame = true;
   for (ptrdiff_t panel = w.first_panel; panel < w.last_panel; panel += kGroup) {
     const ptrdiff_t panels = min_of(kGroup, w.last_panel - panel);
-    const float* weights = w.weights ? w.weights + weights_plane(w, panel) : made;
-    const ptrdiff_t plane = weights_plane(w, w.weights ? (w.outputs + kPanel - 1) / kPanel : panels);
-    if (!w.weights) transform_panels(w, panel, panel + panels, made, plane);
-    for (int point = 0; point < kPoints; ++point) {
-      strip.first_channel = point * input_plane(w);
-      // Whole panels, so that no tile has an edge.
-      for (ptrdiff_t column = 0; column < panels * kPanel; column += kStripColumns) {
-        strip.start = weights + point * plane + column / kPanel * strip.weights_panel + column % kPanel;
-        strip.weights = strip.start + kPanel;
-        strip.finish.output = out + point * output_plane(w) + column;
-        strip.finish.columns = min_of(kStripColumns, panels * kPanel - column);
-        multiply_strip(strip);
+    for (ptrdiff_t channel = 0; channel < w.channels; channel += step) {
+      strip.channels = min_of(step, w.channels - channel);
+      strip.last = channel + strip.channels == w.channels;
+      strip.weights_panel = (1 + strip.channels) * kPanel;
+      const float* weights = made;
+      ptrdiff_t plane = weights_plane(panels, strip.channels) + kGap;
+      if (w.weights) {
+        weights = w.weights + weights_plane(panel, w.channels);
+        plane = weights_plane((w.outputs + kPanel - 1) / kPanel, w.channels);
+      } else {
+        transform_panels(w, {panel, panel + panels}, {channel, channel + strip.channels}, made, plane);
+      }
+      for (int point = 0; point < kPoints; ++point) {
+        strip.first_channel = point * input_plane(w) + channel;
+        // Whole panels, so that no tile has an edge.
+        for (ptrdiff_t column = 0; column < panels * kPanel; column += kStripColumns) {
+          const float* zeros =
+              weights + point * plane + column / kPanel * strip.weights_panel + column % kPanel;
+          strip.start = channel == 0 ? zeros : nullptr;
+          strip.weights = zeros + kPanel;
+          strip.finish.output = out + point * output_plane(w) + column;
+          strip.finish.columns = min_of(kStripColumns, panels * kPanel - column);
+          multiply_strip(strip);
+        }
       }
     }
     tame &= finish(w, panel * kPanel, min_of((panel + panels) * kPanel, w.outputs), out);
