@@ -7,7 +7,9 @@ namespace penlight::optimized {
 
 namespace {
 
-constexpr dim_t kPanelStep = 2;  // as many as the widest tile has
+// Panels that stay in one part: as many as the widest tile has, and for one row as many
+// as are multiplied at once, so that no split changes the order of a sum.
+constexpr dim_t kPanelStep = 2, kPanelStepOfRow = 8;
 
 }  // namespace
 
@@ -17,9 +19,9 @@ bool run_product(KernelContext& ctx, const Product& product) {
       static_cast<double>(product.geometry.taps_h * product.geometry.taps_w * product.channels);
   const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) * depth;
   // Parts of the rows each read all weights, parts of the outputs all of the input.
-  const dim_t row_step = routines().tile_rows;
+  const dim_t row_step = routines().tile_rows, panel_step = rows == 1 ? kPanelStepOfRow : kPanelStep;
   const dim_t row_steps = (rows + row_step - 1) / row_step,
-              panel_steps = (panels + kPanelStep - 1) / kPanelStep;
+              panel_steps = (panels + panel_step - 1) / panel_step;
   const bool few_panels = panel_steps < static_cast<dim_t>(ctx.threads());
   const bool by_rows =
       row_steps >= static_cast<dim_t>(ctx.threads()) && (few_panels || rows > product.outputs);
@@ -30,12 +32,13 @@ bool run_product(KernelContext& ctx, const Product& product) {
   if (!allocate_parts(ctx, parts, routines().product_scratch(product), memory)) return false;
   const auto part = [&](size_t index) {
     Product mine = product;
+    mine.rows = rows;
     if (by_rows) {
       const Range range = range_of(index, parts, rows, row_step);
       mine.first_row = range.first;
       mine.last_row = range.last;
     } else {
-      const Range range = range_of(index, parts, panels, kPanelStep);
+      const Range range = range_of(index, parts, panels, panel_step);
       mine.first_panel = range.first;
       mine.last_panel = range.last;
     }

@@ -21,13 +21,17 @@ constexpr int kRows = kTileRows, kVectors = kTileVectors;
 constexpr ptrdiff_t kDepth = kLanes == 16 ? 256 : 384;
 // What few rows, or few columns, are left for.
 constexpr int kHalfVectors = kVectors / 2;
+// Strips that one row is multiplied with at once: memory gives more to several streams.
+constexpr int kWide = 4;
 constexpr ptrdiff_t kRowBlock = 96;
 constexpr ptrdiff_t kPointers = 4096;  // most row pointers of a block
 
 // Rows [row, row + stored) of a strip; a tile may have more rows than are stored.
 template <int rows, int vectors>
 PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
-  Floats sums[rows][vectors];
+  // A sum waits for the one before it: a small tile has several for each element.
+  constexpr int kSums = rows * vectors >= 8 ? 1 : rows * vectors >= 4 ? 2 : 4;
+  Floats sums[kSums][rows][vectors];
   // Panels are narrower than a tile of the widest vectors: vector v lies here.
   const auto weight = [&](const float* base, int v) {
     constexpr int per_panel = kPanel / kLanes;
@@ -35,39 +39,54 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
   };
   const float* const* pointers = s.rows + row / kRows * s.tile_step;
   const Finish& f = s.finish;
+  repeat<kSums>([&](auto k) __attribute__((always_inline)) {
+    repeat<rows>([&](auto i) __attribute__((always_inline)) {
+      repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[k][i][v] = Floats{}; });
+    });
+  });
   if (s.start) {
     repeat<vectors>([&](auto v) __attribute__((always_inline)) {
       const Floats bias = load(weight(s.start, v));
-      repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
+      repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[0][i][v] = bias; });
     });
   } else {
-    repeat<rows>([&](auto i) __attribute__((always_inline)) {
-      repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[i][v] = Floats{}; });
-    });
     const float* before = f.output + row * f.pitch;
     each_stored<rows, vectors>(stored, [&](auto i, auto v) __attribute__((always_inline)) {
-      sums[i][v] = load_part(before + i * f.pitch + v * kLanes, f.columns - v * kLanes);
+      sums[0][i][v] = load_part(before + i * f.pitch + v * kLanes, f.columns - v * kLanes);
     });
   }
+  const char* ahead =
+      reinterpret_cast<const char*>(s.ahead) + row / kRows * s.taps * s.channels * s.ahead_step;
   for (ptrdiff_t t = 0; t < s.taps; ++t) {
     const float* a[rows];
     repeat<rows>([&](auto i)
                      __attribute__((always_inline)) { a[i] = pointers[t * kRows + i] + s.first_channel; });
     const float* b = s.weights + t * s.weights_tap;
-    for (ptrdiff_t c = 0; c < s.channels; ++c) {
+    ptrdiff_t c = 0;
+    const auto add = [&](auto to) __attribute__((always_inline)) {
+      __builtin_prefetch(ahead, 0, 2);
+      ahead += s.ahead_step;
       Floats columns[vectors];
       repeat<vectors>([&](auto v) __attribute__((always_inline)) { columns[v] = load(weight(b, v)); });
       repeat<rows>([&](auto i) __attribute__((always_inline)) {
         const Floats value = splat(a[i][c]);
-        repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[i][v] += value * columns[v]; });
+        repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[to][i][v] += value * columns[v]; });
       });
       b += kPanel;
-    }
+      ++c;
+    };
+    while (kSums > 1 && c + kSums <= s.channels) repeat<kSums>(add);
+    while (c < s.channels) add(Index<0>());
   }
+  repeat<kSums - 1>([&](auto k) __attribute__((always_inline)) {
+    repeat<rows>([&](auto i) __attribute__((always_inline)) {
+      repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[0][i][v] += sums[k + 1][i][v]; });
+    });
+  });
   if (s.last) {
-    finish_tile(f, row, stored, sums);
+    finish_tile(f, row, stored, sums[0]);
   } else {
-    store_tile(f, row, stored, sums);
+    store_tile(f, row, stored, sums[0]);
   }
 }
 
@@ -147,7 +166,7 @@ struct Steps {
 Steps steps_of(const Product& p) {
   const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w;
   // Weights that are read once are read in the order in which they lie.
-  if (p.last_row - p.first_row <= kRows) return {taps, max_of(p.channels, 1)};
+  if (p.rows <= kRows) return {taps, max_of(p.channels, 1)};
   if (p.channels < kDepth) return {min_of(taps, kDepth / max_of(p.channels, 1)), max_of(p.channels, 1)};
   const ptrdiff_t parts = (p.channels + kDepth - 1) / kDepth;
   return {1, (p.channels + parts - 1) / parts};
@@ -156,7 +175,9 @@ Steps steps_of(const Product& p) {
 }  // namespace
 
 void multiply_strip(const Strip& s) {
-  if (s.finish.columns > kHalfVectors * kLanes) {
+  if (s.finish.columns > kStripColumns) {
+    multiply<1, kWide * kVectors>(s, 0, 1);
+  } else if (s.finish.columns > kHalfVectors * kLanes) {
     multiply_rows<kVectors>(s);
   } else {
     multiply_rows<kHalfVectors>(s);
@@ -182,7 +203,9 @@ void product(const Product& p) {
   const Steps steps = steps_of(p);
   const ptrdiff_t last_column = min_of(p.last_panel * kPanel, p.outputs);
 
-  Strip strip;
+  const ptrdiff_t strip_size = max_of(kStripColumns / kPanel, 1) * panel_size;
+
+  Strip strip{};
   strip.tile_step = kRows * taps;
   strip.weights_tap = p.channels * kPanel;
   strip.weights_panel = panel_size;
@@ -198,11 +221,19 @@ void product(const Product& p) {
         strip.first_channel = channel;
         strip.channels = min_of(steps.channels, p.channels - channel);
         strip.last = tap + strip.taps == taps && channel + strip.channels == p.channels;
-        for (ptrdiff_t column = p.first_panel * kPanel; column < last_column; column += kStripColumns) {
-          const float* panel = p.packed + column / kPanel * panel_size + column % kPanel;
-          strip.weights = panel + (1 + tap * p.channels + channel) * kPanel;
-          strip.start = tap == 0 && channel == 0 ? panel : nullptr;
-          strip.finish.columns = min_of(kStripColumns, last_column - column);
+        // Having closer what is read next, while a block is multiplied, hides how far away it is.
+        const ptrdiff_t tiles = (strip.count + kRows - 1) / kRows;
+        const ptrdiff_t bytes = max_of(kStripColumns, kPanel) * static_cast<ptrdiff_t>(sizeof(float));
+        for (ptrdiff_t column = p.first_panel * kPanel, next; column < last_column; column = next) {
+          const bool wide = p.rows == 1 && last_column - column >= kWide * kStripColumns;
+          next = column + (wide ? kWide * kStripColumns : kStripColumns);
+          const ptrdiff_t panel = column / kPanel * panel_size + column % kPanel;
+          const bool ahead = tiles > 1 && next < last_column;
+          strip.weights = p.packed + panel + (1 + tap * p.channels + channel) * kPanel;
+          strip.ahead = strip.weights + (ahead ? strip_size : 0);
+          strip.ahead_step = ahead ? (bytes + tiles - 1) / tiles : 0;
+          strip.start = tap == 0 && channel == 0 ? p.packed + panel : nullptr;
+          strip.finish.columns = min_of(next, last_column) - column;
           const ptrdiff_t at = row * p.output_pitch + column;
           strip.finish.output = p.output + at;
           strip.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + at : nullptr;

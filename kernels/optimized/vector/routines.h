@@ -70,6 +70,7 @@ struct Product {
   ptrdiff_t outputs;       // columns of the output
   ptrdiff_t channels;      // elements of a run
   ptrdiff_t first_row, last_row, first_panel, last_panel;
+  ptrdiff_t rows;  // of all parts
   Epilogue epilogue;
   Geometry geometry;
   ptrdiff_t pixel;     // elements from one column of the input to the next
@@ -201,7 +202,7 @@ __attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows,
   p.output_pitch = output_pitch;
   p.outputs = outputs;
   p.channels = depth;
-  p.last_row = rows;
+  p.rows = p.last_row = rows;
   p.last_panel = (outputs + kPanel - 1) / kPanel;
   p.geometry = {1, rows, 1, rows, 1, 1, 1, 1, 0, 0, 1, 1};
   p.pixel = pitch;

@@ -19,11 +19,13 @@ struct Strip {
   ptrdiff_t weights_tap;    // elements from tap to tap
   ptrdiff_t weights_panel;  // elements from panel to panel, where a tile spans two
   const float* start;       // biases, or null: the sums so far lie in the output
+  const float* ahead;       // weights that are read after these
+  ptrdiff_t ahead_step;     // bytes of them to have closer at each step of the sum
   bool last;                // the sums are complete
   Finish finish;
 };
 
-// Every row and column of it.
+// Every row and column of it. Of one row, it may be as wide as several tiles.
 void multiply_strip(const Strip& strip);
 
 }  // namespace PENLIGHT_ISA
