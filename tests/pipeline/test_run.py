@@ -31,11 +31,60 @@ class Recurrent(nn.Module):
         return self.rnn(x)
 
 
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 def test_recurrent_layer_over_any_length(kind: type[nn.Module]) -> None:
+    """Whole where there is a kernel, elsewhere as a loop."""
     shapes = ({0: Dim("batch", max=4), 1: Dim("length", max=9)},)
     calls = [(torch.randn(batch, length, 4),) for batch, length in ((2, 5), (4, 9), (1, 1), (3, 2))]
-    check(Recurrent(kind), *calls, targets=["cpu"], dynamic_shapes=shapes)
+    check(Recurrent(kind), *calls, dynamic_shapes=shapes)
+
+
+def test_long_sequence_is_a_loop() -> None:
+    model = nn.LSTM(4, 6, proj_size=3, bias=False)
+    for loaded in check(model, (torch.randn(64, 2, 4),)):
+        assert loaded["forward"].instruction_count < 50  # unrolled they would be several hundred
+
+
+class Spectrum(nn.Module):
+    """There, and back again with half of it."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        window = torch.hann_window(16)
+        spectrum = torch.stft(x, 16, 4, window=window, return_complex=True)
+        open_ended = torch.stft(x[0], 16, 4, window=window, center=False, onesided=False, return_complex=True)
+        return spectrum.abs(), open_ended.real, torch.istft(spectrum * 0.5, 16, 4, window=window)
+
+
+def test_spectrum_of_any_length() -> None:
+    shapes = ({1: Dim("length", min=33, max=96)},)
+    check(Spectrum(), *((torch.randn(2, length),) for length in (64, 96, 33)), dynamic_shapes=shapes)
+
+
+class Rotated(nn.Module):
+    """Complex operators that decompose into writes through views."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        turns = torch.polar(torch.ones(3, 4), x[..., 0])
+        return torch.view_as_real(torch.view_as_complex(x) * turns), torch.complex(x, x.sin()).abs()
+
+
+def test_complex_operators_stay_whole() -> None:
+    check(Rotated(), (torch.randn(3, 4, 2),))
+
+
+class Constants(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return x, "a name", {"more": ("", 3, None, 1.5, True)}
+
+
+def test_constant_results() -> None:
+    check(Constants(), (torch.ones(2),))
+
+
+def test_least_multiple() -> None:
+    """torch takes the factor of a multiple for 2 or more."""
+    shapes = ({0: 4 * Dim("n", min=1, max=3)},)
+    check(nn.Linear(2, 2), (torch.randn(8, 2),), (torch.randn(4, 2),), dynamic_shapes=shapes)
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])

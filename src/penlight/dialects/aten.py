@@ -27,7 +27,7 @@ from penlight.dialects.user_operators import functionalized_by_torch, return_wri
 from penlight.errors import NotSupported, UnboundedShape
 from penlight.ir.edge import EdgeMethod, InputKind, InputSpec, OutputKind, OutputSpec
 from penlight.ir.source import describe
-from penlight.passes.functionalize import CannotFunctionalize, functionalize, mutates
+from penlight.passes.functionalize import CannotFunctionalize, functionalize, functionalize_bodies, mutates
 from penlight.passes.inline_regions import inline_regions, needs_retrace
 
 # Sizes are int32 in programs; a larger bound is as good as none.
@@ -50,11 +50,13 @@ def method_of(
             raise CannotFunctionalize("autocast")
         inline_regions(module)
         return_written(module.graph)
+        functionalize_bodies(module)
         written = functionalize(module.graph) if mutates(module.graph) else {}
     except CannotFunctionalize as error:
         exported = _functionalized_by_torch(exported, error)
         module = copy_module(exported.graph_module)
         inline_regions(module)
+        functionalize_bodies(module)
         take_over(module.graph)
         written = {}
     _settle_sizes(module)
@@ -254,11 +256,20 @@ def _tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
 
 
 def _bounds(exported: ExportedProgram, graph: Graph) -> dict[sympy.Symbol, tuple[int, int]]:
-    return {
+    ranges = {
         symbol: (_finite(limits.lower, 0), _finite(limits.upper, _MAX_SIZE))
         for symbol, limits in exported.range_constraints.items()
         if isinstance(symbol, sympy.Symbol)
     }
+    for size, limits in exported.range_constraints.items():
+        # Of a size such as 32*s torch takes s for 2 or more, as 0 and 1 are static; the size may be less.
+        if len(size.free_symbols) == 1 and not isinstance(size, sympy.Symbol):
+            (symbol,) = size.free_symbols
+            low, high = ranges.get(symbol, (0, 0))
+            if low == 2:
+                allowed = (s for s in (0, 1, 2) if size.subs(symbol, s) >= _finite(limits.lower, 0))
+                ranges[symbol] = (next(allowed, low), high)
+    return ranges
 
 
 def _finite(limit: Any, otherwise: int) -> int:

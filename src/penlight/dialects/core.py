@@ -13,11 +13,12 @@ from functools import cache, lru_cache
 from typing import Any
 
 import torch
+from torch import _refs
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._ops import OpOverload
 
 from penlight.dialects.penlight_ops import twins
-from penlight.dialects.recurrent import has_projections, max_pool1d, unroll_lstm
+from penlight.dialects.recurrent import has_projections, max_pool1d, split_gru, split_lstm, split_rnn
 from penlight.dialects.user_operators import Splits
 from penlight.kernels.out_variants import by_naming_rule, out_variant
 from penlight.kernels.table import OpTable
@@ -193,6 +194,10 @@ def _pinv(a, *, atol=None, rtol=None, hermitian=False):  # type: ignore[no-untyp
     return (right.mT * inverse.unsqueeze(-2)) @ u.mT
 
 
+def _stft(x, n_fft, hop_length=None, win_length=None, window=None, *options):  # type: ignore[no-untyped-def]
+    return _refs.stft(x, n_fft, hop_length, win_length, window, False, "reflect", *options)
+
+
 # In place of torch's decompositions, which hide what a kernel or a pass wants.
 _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten._embedding_bag_forward_only.default: aten._embedding_bag.default,
@@ -205,14 +210,21 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.embedding_renorm.default: _embedding_renorm,
     aten.empty_permuted.default: _empty_permuted,
+    aten.istft.default: _refs.istft,
     aten.linalg_lu.default: _lu,
     aten.linalg_lu_solve.default: _lu_solve,
     aten.linalg_pinv.atol_rtol_float: _pinv,
     aten.linalg_pinv.atol_rtol_tensor: _pinv,
-    aten.lstm.input: unroll_lstm,
+    aten.gru.input: split_gru,
+    aten.lstm.input: split_lstm,
     aten.max_pool1d.default: max_pool1d,
+    aten.rnn_relu.input: split_rnn(torch.relu),
+    aten.rnn_tanh.input: split_rnn(torch.tanh),
     aten.rrelu_with_noise.default: _rrelu,
     aten.rrelu_with_noise_functional.default: _rrelu_functional,
+    # torch's own in C++ fix a dynamic length.
+    aten.stft.center: _refs.stft,
+    aten.stft.default: _stft,
     aten.triangular_solve.default: _triangular_solve,
 }
 

@@ -1,8 +1,9 @@
-"""Recurrent layers, and pooling in 1-d: kept whole while traced; LSTM in Core ATen, unrolled over time.
+"""Recurrent layers, and pooling in 1-d: kept whole while traced; in Core ATen, one step after the other.
 
 torch computes the shapes of an LSTM's results by unrolling it, which takes long and
 fixes the length of the sequence. Its decomposition makes operators of oneDNN, which
-nothing else has.
+nothing else has. Here a short sequence is unrolled; one that is long, or of any
+length, is a scan.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ import torch
 from torch import Tensor
 from torch._C import DispatchKey
 
+from penlight.passes.decompose import scan
+
 aten = torch.ops.aten
+
+# Unrolled, longer ones would make large programs that take long to compile.
+_SHORT = 32
+
+State = tuple[Tensor, ...]
+# (what the input adds to the gates, the state, the weights) -> the next state, whose first part is the output
+Cell = Callable[[Tensor, State, Sequence[Tensor]], State]
 
 
 def has_projections(params: Sequence[Tensor], has_biases: bool, num_layers: int, bidirectional: bool) -> bool:
@@ -23,7 +33,7 @@ def has_projections(params: Sequence[Tensor], has_biases: bool, num_layers: int,
     return len(params) != num_layers * (2 if bidirectional else 1) * (4 if has_biases else 2)
 
 
-def unroll_lstm(
+def split_lstm(
     x: Tensor,
     hx: Sequence[Tensor],
     params: Sequence[Tensor],
@@ -33,54 +43,125 @@ def unroll_lstm(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """aten::lstm.input, one step after the other; `dropout` is for training and not applied."""
+) -> tuple[Tensor, ...]:
+    """aten::lstm.input; `dropout` is for training and not applied."""
     projected = has_projections(params, has_biases, num_layers, bidirectional)
-    directions = 2 if bidirectional else 1
+
+    def cell(given: Tensor, state: State, weights: Sequence[Tensor]) -> State:
+        h, c = state
+        own = weights[:-1] if projected else weights
+        i, f, g, o = (given + _linear(h, own)).chunk(4, -1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        return (_linear(h, weights[-1:]) if projected else h), c
+
     count = (4 if has_biases else 2) + (1 if projected else 0)
+    return _layers(cell, x, hx, params, count, has_biases, num_layers, bidirectional, batch_first)
+
+
+def split_gru(
+    x: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:
+    """aten::gru.input."""
+
+    def cell(given: Tensor, state: State, weights: Sequence[Tensor]) -> State:
+        h = state[0]
+        reset_x, update_x, new_x = given.chunk(3, -1)
+        reset_h, update_h, new_h = _linear(h, weights).chunk(3, -1)
+        new = (new_x + (reset_x + reset_h).sigmoid() * new_h).tanh()
+        return ((h - new) * (update_x + update_h).sigmoid() + new,)
+
+    count = 4 if has_biases else 2
+    return _layers(cell, x, (hx,), params, count, has_biases, num_layers, bidirectional, batch_first)
+
+
+def split_rnn(activation: Callable[[Tensor], Tensor]) -> Callable[..., tuple[Tensor, ...]]:
+    """aten::rnn_tanh.input or aten::rnn_relu.input."""
+
+    def cell(given: Tensor, state: State, weights: Sequence[Tensor]) -> State:
+        return (activation(given + _linear(state[0], weights)),)
+
+    def split(
+        x: Tensor,
+        hx: Tensor,
+        params: Sequence[Tensor],
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+    ) -> tuple[Tensor, ...]:
+        count = 4 if has_biases else 2
+        return _layers(cell, x, (hx,), params, count, has_biases, num_layers, bidirectional, batch_first)
+
+    return split
+
+
+def _linear(x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+    result: Tensor = aten.linear.default(x, weights[0], weights[1] if len(weights) > 1 else None)
+    return result
+
+
+def _layers(
+    cell: Cell,
+    x: Tensor,
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
+    count: int,
+    has_biases: bool,
+    num_layers: int,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:
+    """Each layer over the results of the one before it; `count` tensors of `params` belong to a direction."""
+    directions = 2 if bidirectional else 1
     if batch_first:
         x = x.transpose(0, 1)
-    hidden, cell = [], []
+    last: list[State] = []
     for layer in range(num_layers):
         outputs = []
         for direction in range(directions):
             index = layer * directions + direction
             weights = params[index * count : (index + 1) * count]
-            steps, h, c = _layer(
-                x, hx[0][index], hx[1][index], weights, has_biases, projected, direction == 1
-            )
+            start = tuple(state[index] for state in hx)
+            # The input's part of the gates does not depend on the state: one product for all steps.
+            given = _linear(x, weights[0:4:2] if has_biases else weights[:1])
+            own = [*weights[1:4:2], *weights[4:]] if has_biases else list(weights[1:])
+            steps, state = _over_time(cell, given, start, own, direction == 1)
             outputs.append(steps)
-            hidden.append(h)
-            cell.append(c)
+            last.append(state)
         x = torch.cat(outputs, -1) if bidirectional else outputs[0]
     if batch_first:
         x = x.transpose(0, 1)
-    return x, torch.stack(hidden), torch.stack(cell)
+    return x, *(torch.stack(parts) for parts in zip(*last, strict=True))
 
 
-def _layer(
-    x: Tensor,
-    h: Tensor,
-    c: Tensor,
-    weights: Sequence[Tensor],
-    has_biases: bool,
-    projected: bool,
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    w_input, w_hidden = weights[:2]
-    b_input, b_hidden = weights[2:4] if has_biases else (None, None)
-    # The input's part of the gates does not depend on the state: one product for all steps.
-    gates = aten.linear.default(x, w_input, b_input)
-    order = range(x.shape[0] - 1, -1, -1) if reverse else range(x.shape[0])
-    steps = []
-    for t in order:
-        i, f, g, o = (gates[t] + aten.linear.default(h, w_hidden, b_hidden)).chunk(4, -1)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * c.tanh()
-        if projected:
-            h = aten.linear.default(h, weights[-1], None)
-        steps.append(h)
-    return torch.stack(steps[::-1] if reverse else steps), h, c
+def _over_time(
+    cell: Cell, given: Tensor, state: State, weights: Sequence[Tensor], reverse: bool
+) -> tuple[Tensor, State]:
+    length = given.shape[0]
+    if isinstance(length, int) and length <= _SHORT:
+        steps = []
+        for t in range(length - 1, -1, -1) if reverse else range(length):
+            state = cell(given[t], state, weights)
+            steps.append(state[0])
+        return torch.stack(steps[::-1] if reverse else steps), state
+
+    def body(*values: Tensor) -> tuple[Tensor, ...]:
+        following = cell(values[len(state)], values[: len(state)], values[len(state) + 1 :])
+        return *following, following[0]
+
+    *last, rows = scan(body, state, (given.flip(0) if reverse else given,), weights)
+    return (rows.flip(0) if reverse else rows), tuple(last)
 
 
 # --- shapes while tracing --------------------------------------------------------------------------

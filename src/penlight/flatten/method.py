@@ -37,6 +37,7 @@ from penlight.ir.plan import (
     Step,
     TensorList,
     TensorValue,
+    Text,
     Value,
     View,
 )
@@ -243,6 +244,8 @@ class MethodFlattener:
             found = env[item]
             assert not isinstance(found, list), f"{item.name} has several results and is used as one"
             return found
+        if isinstance(item, str):
+            return Text(item)
         return Number(item) if isinstance(item, bool | int | float) else None
 
     def attribute(self, module: GraphModule, node: Node, env: Env) -> None:

@@ -14,18 +14,22 @@ Keeps:  every output's shape, dtype and value; source lines of the nodes split.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import rebind_unbacked
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode,
+    _pop_mode_temporarily,
+)
 
 from penlight.errors import NotSupported
 from penlight.ir.edge import EdgeMethod
@@ -44,6 +48,22 @@ def decompose(graph_module: GraphModule, legal: Legal, table: Table) -> GraphMod
     return _Decomposer(graph_module, legal, table).run()
 
 
+def scan(
+    body: Callable[..., Sequence[torch.Tensor]],
+    carried: Sequence[torch.Tensor],
+    rows: Sequence[torch.Tensor],
+    constants: Sequence[torch.Tensor],
+) -> list[torch.Tensor]:
+    """For decompositions: a loop over the first dimension of `rows`, as torch's `scan` is one.
+
+    `body` takes what is carried, a row of each of `rows`, and `constants`; it gives what is
+    carried on, then results. Returns what is carried in the end, then each result for all rows.
+    """
+    mode = _get_current_dispatch_mode()
+    assert isinstance(mode, _Decomposer), "for use in a decomposition"
+    return mode.scan(body, carried, rows, constants)
+
+
 def fake_mode_of(graph: Graph) -> FakeTensorMode | None:
     """The mode that made the graph's fake tensors."""
     for node in graph.nodes:
@@ -56,12 +76,43 @@ def fake_mode_of(graph: Graph) -> FakeTensorMode | None:
 def lift_constants(method: EdgeMethod, tensors: Tensors) -> None:
     """Tensors that implementations brought along become constants of the method."""
     module = method.graph_module
+    _hoist(module)
     constants = Constants(module.graph, method, tensors, fake_mode_of(module.graph))
     for node in list(module.graph.find_nodes(op="get_attr")):
         value = _attribute(module, str(node.target))
         if isinstance(value, torch.Tensor) and constants.can_add():
             node.replace_all_uses_with(constants.add(f"{method.name}.{node.target}", value.detach()))
             module.graph.erase_node(node)
+
+
+def _hoist(module: GraphModule) -> None:
+    """Tensors inside the bodies of control flow become operands, given from the graph around."""
+    for node in [node for node in module.graph.nodes if isinstance(node.target, HigherOrderOperator)]:
+        bodies = [
+            (arg, getattr(module, str(arg.target)))
+            for arg in node.args
+            if isinstance(arg, Node) and arg.op == "get_attr"
+        ]
+        for attribute, body in bodies:
+            _hoist(body)
+            for inner in list(body.graph.find_nodes(op="get_attr")):
+                value = getattr(body, str(inner.target))
+                if not isinstance(value, torch.Tensor):
+                    continue
+                name = f"{attribute.target}_{inner.target}"
+                module.register_buffer(name, value, persistent=False)
+                with module.graph.inserting_before(node):
+                    outer = module.graph.get_attr(name)
+                outer.meta = dict(inner.meta)
+                node.args = (*node.args[:-1], [*node.args[-1], outer])
+                for _, other in bodies:  # they all take the same operands
+                    last = other.graph.find_nodes(op="placeholder")[-1:]
+                    with other.graph.inserting_after(*last) if last else other.graph.inserting_before():
+                        given = other.graph.placeholder(name)
+                    given.meta = dict(inner.meta)
+                    if other is body:
+                        inner.replace_all_uses_with(given)
+                body.graph.erase_node(inner)
 
 
 class WritesInside(Exception):
@@ -201,12 +252,8 @@ class _Decomposer(TorchDispatchMode):
     def replay(self, recorded: _Recorder) -> Any:
         try:
             functionalize(recorded.graph)
-        except CannotFunctionalize as error:
-            raise NotSupported(
-                f"an operator writes to a tensor in a way that cannot be undone: {error}",
-                where=describe(self.current) if self.current else None,
-                do="compile the model in eval mode, or write this line without the operator",
-            ) from error
+        except CannotFunctionalize:
+            return NotImplemented  # such as torch.complex: it stays whole, and the kernel check has the word
         values: dict[Node, Any] = dict(
             zip(recorded.graph.find_nodes(op="placeholder"), recorded.inputs, strict=True)
         )
@@ -221,6 +268,36 @@ class _Decomposer(TorchDispatchMode):
                 )
         raise AssertionError("a graph without output")
 
+    def scan(
+        self,
+        body: Callable[..., Sequence[torch.Tensor]],
+        carried: Sequence[torch.Tensor],
+        rows: Sequence[torch.Tensor],
+        constants: Sequence[torch.Tensor],
+    ) -> list[torch.Tensor]:
+        """See the function `scan`."""
+        with _pop_mode_temporarily():
+            given = [torch.empty_like(value) for value in carried]
+            given += [torch.empty(row.shape[1:], dtype=row.dtype) for row in rows]
+            given += [torch.empty_like(value) for value in constants]
+            recorded = _Recorder(given, {})
+            with recorded:
+                made = body(*given)
+            recorded.finish(tuple(made))
+            module = _Decomposer(GraphModule({}, recorded.graph), self.legal, self.table).run()
+            results = [torch.empty_like(value) for value in made[: len(carried)]]
+            results += [
+                torch.empty((rows[0].shape[0], *value.shape), dtype=value.dtype)
+                for value in made[len(carried) :]
+            ]
+        name = f"scan_{len(self.submodules)}"
+        self.submodules[name] = module
+        operands = [[self.argument(value) for value in group] for group in (carried, rows, constants)]
+        node = self.graph.call_function(torch.ops.higher_order.scan, (self.graph.get_attr(name), *operands))
+        self.describe(node, tuple(results))
+        self.parts(node, results)
+        return results
+
     def emit(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
         result = op(*args, **kwargs)
         if isinstance(result, bool | int | float) or result is None:
@@ -229,14 +306,18 @@ class _Decomposer(TorchDispatchMode):
         node = self.graph.call_function(op, tuple(new_args), new_kwargs)
         self.describe(node, result)
         if isinstance(result, tuple | list):
-            for index, item in enumerate(result):
-                if isinstance(item, torch.Tensor):
-                    part = self.graph.call_function(operator.getitem, (node, index))
-                    self.describe(part, item)
-                    self.node_of[id(item)] = part
+            self.parts(node, result)
         elif isinstance(result, torch.Tensor):
             self.node_of[id(result)] = node
         return result
+
+    def parts(self, node: Node, results: Sequence[Any]) -> None:
+        """A node for every tensor of a node that has several."""
+        for index, item in enumerate(results):
+            if isinstance(item, torch.Tensor):
+                part = self.graph.call_function(operator.getitem, (node, index))
+                self.describe(part, item)
+                self.node_of[id(item)] = part
 
     def describe(self, node: Node, value: Any) -> None:
         if self.current is not None:

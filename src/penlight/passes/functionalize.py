@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
@@ -31,6 +31,18 @@ aten = torch.ops.aten
 
 class CannotFunctionalize(Exception):
     """A write through a kind of view that has no scatter; torch's functionalization can do it."""
+
+
+def functionalize_bodies(module: GraphModule) -> None:
+    """The bodies of control flow inside `module`; they may write to tensors of their own only.
+
+    Raises CannotFunctionalize.
+    """
+    for child in module.children():
+        if isinstance(child, GraphModule):
+            functionalize_bodies(child)
+            if mutates(child.graph) and functionalize(child.graph):
+                raise CannotFunctionalize("the body of a cond or loop writes to what it is given")
 
 
 def mutates(graph: Graph) -> bool:

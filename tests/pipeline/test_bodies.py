@@ -1,0 +1,95 @@
+"""What the bodies of cond, map, scan and while_loop may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from tests.pipeline.running import check
+from torch import Tensor, nn
+from torch._higher_order_ops.map import map as map_rows
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Tensor) -> Any:
+        return self.function(*args)
+
+
+def weights() -> Tensor:
+    return torch.tensor([1.0, -2.0, 3.0])
+
+
+def change(x: Tensor) -> Tensor:
+    """Writes to a tensor of its own, whole and in parts."""
+    x = x.clone()
+    x[0] = 1.0
+    x += 2
+    return x.clamp_(max=4)
+
+
+def constant_in_cond(x: Tensor) -> Any:
+    return torch.cond(x.sum() > 0, lambda x: x * weights(), lambda x: x + weights() * 2, (x,))
+
+
+def constant_in_while(x: Tensor) -> Any:
+    def more(i: Tensor, x: Tensor) -> Tensor:
+        return i < torch.tensor(3)
+
+    return while_loop(more, lambda i, x: (i + torch.tensor(1), x * weights()), (torch.tensor(0), x))
+
+
+def constant_in_loop_in_scan(x: Tensor) -> Any:
+    def step(total: Tensor, x: Tensor) -> Any:
+        def inner(i: Tensor, value: Tensor) -> Any:
+            return i + 1, value * weights()
+
+        _, value = while_loop(lambda i, value: i < 2, inner, (torch.tensor(0), total + x))
+        return value.clone(), value.sum()
+
+    return scan(step, torch.zeros(3), x.expand(4, 3))
+
+
+def constant_in_map(x: Tensor) -> Any:
+    return map_rows(lambda row: row * weights() + torch.tensor(7.0), x.expand(4, 3))
+
+
+def change_in_cond(x: Tensor) -> Any:
+    return torch.cond(x.sum() > 0, change, lambda x: x.sin(), (x,))
+
+
+def change_in_scan(x: Tensor) -> Any:
+    def step(total: Tensor, x: Tensor) -> Any:
+        total = total.clone()
+        total += x
+        return total, change(x)
+
+    return scan(step, torch.zeros(3), x.expand(4, 3))
+
+
+def change_in_map(x: Tensor) -> Any:
+    return map_rows(change, x.expand(4, 3))
+
+
+BODIES = [
+    constant_in_cond,
+    constant_in_while,
+    constant_in_loop_in_scan,
+    constant_in_map,
+    change_in_cond,
+    change_in_scan,
+    change_in_map,
+]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+def test_body(body: Callable[..., Any]) -> None:
+    x = torch.tensor([0.5, 1.5, -0.25])
+    check(Function(body), (x,), (-x,))
