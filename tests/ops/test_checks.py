@@ -119,3 +119,26 @@ Tensor& zero_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
     found = failures(penlight.ops.load(written(tmp_path, "checkwide.cpp", text, body=body)))
     assert "writes outside of its tensors" in found["dtypes"].detail
     assert 'penlight.op("checkwide::zero").dtypes' in found["dtypes"].detail
+
+
+def test_a_kernel_that_ends_the_process(tmp_path: Path) -> None:
+    """The table says with which arguments, and what else the file has is tested."""
+    body = (
+        SAFE
+        + """
+Tensor& share_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
+  if (!ctx.resize(out, {})) return out;
+  volatile int64_t rows = x.size(0);
+  *out.mutable_data_ptr<int64_t>() = 12 / rows;
+  return out;
+}
+PENLIGHT_LIBRARY(checkend, "share(Tensor x) -> Tensor", share_out, shapes("[n] -> i64[]"))
+"""
+    )
+    done = run(str(written(tmp_path, "checkend.cpp", line("checkend"), body=body)), "--test", "--json")
+    assert done.returncode == 1, done.stderr
+    (entry,) = json.loads(done.stdout)
+    (bad,) = [one for one in entry["checks"] if one["passed"] is False]
+    assert bad["operator"] == "checkend::share" and "ends the process" in bad["detail"]
+    assert "n is 0" in bad["detail"]
+    assert any(one["operator"] == "checkend::scale" and one["passed"] for one in entry["checks"])

@@ -64,6 +64,43 @@ def test_several_results_lists_and_dtypes(arguments: Any) -> None:
     assert_same(torch.compile(model, fullgraph=True)(x), want)
 
 
+def test_a_list_of_results_in_functional_form(arguments: Any) -> None:
+    """The out form follows from it, as from one tensor."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            return torch.ops.testargs.slices(x, 2)
+
+    x = torch.arange(8.0).reshape(4, 2)
+    want = Model()(x)
+    assert_same(want, list(x.chunk(2)))
+    outs = [torch.empty(0), torch.empty(0)]
+    torch.ops.testargs.slices.out(x, 2, out=outs)
+    assert_same(outs, want)
+    assert_same(penlight.load(penlight.compile(Model(), (x,)).to_bytes())(x), want)
+    assert_same(torch.compile(Model(), fullgraph=True)(x), want)
+
+
+def test_text_and_numbers_that_may_be_missing(arguments: Any) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            op = torch.ops.testargs.padded
+            return op(x, 1), op(x, 1, 3), op(x, 2, None, "ends")
+
+    def want(x: Tensor) -> Any:
+        pad = torch.nn.functional.pad
+        ends = pad(x[None, None], (2, 2), mode="replicate")[0, 0]
+        return pad(x, (1, 1)), pad(x, (1, 3)), ends
+
+    model, x = Model(), torch.randn(4)
+    assert_same(model(x), want(x))
+    shapes = {"x": {0: torch.export.Dim("n", max=6)}}
+    loaded = penlight.load(penlight.compile(model, (x,), dynamic_shapes=shapes).to_bytes())
+    for n in (2, 6):
+        x = torch.randn(n)
+        assert_same(loaded(x), want(x))
+
+
 def test_a_size_from_an_argument_that_is_symbolic(arguments: Any) -> None:
     class Model(torch.nn.Module):
         def forward(self, x: Tensor) -> Tensor:

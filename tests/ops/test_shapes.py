@@ -12,6 +12,7 @@ from penlight.ops.shapes import ShapeRule
 from penlight.ops.signature import parse
 
 LINEAR = "f(Tensor w, Tensor x, Tensor? b) -> Tensor"
+PAD = "f(Tensor x, int l, int? r, str s) -> Tensor"
 RULE = "[o,i], [n,i], [o]? -> [n,o]"
 
 
@@ -41,6 +42,10 @@ def apply(schema: str, rule: str, *values: Any) -> list[Any]:
          "[n] -> [2*n, k, s[0], *s], [n//2 if k > 2 else min(n, k), x[0] % 2]", (t(3), 2, [7, 8]),
          [(6, 2, 7, 7, 8), (2, 1)]),
         ("f(Tensor x, bool keep) -> Tensor", "[n,m] -> [n, m if keep else 1]", (t(3, 4), True), [(3, 4)]),
+        (PAD, "[n] -> [n + l + (l if r is None else r)]", (t(3), 2, None, ""), [(7,)]),
+        (PAD, "[n] -> [n + l + (r if r is not None else l)]", (t(3), 2, 5, ""), [(10,)]),
+        (PAD, "[n] -> [n if s == 'a' and l > 1 or n < 2 else 1]", (t(3), 2, 5, "a"), [(3,)]),
+        (PAD, "[n] -> [n if s != 'a' else 1]", (t(3), 2, 5, "a"), [(1,)]),
         ("f(Tensor x, int n) -> Tensor", "[n] -> [n+1]", (t(3), 3), [(4,)]),
         ("f(Tensor x) -> Tensor", "_ -> [ndim(x)]", (t(3, 4),), [(2,)]),
         ("f(Tensor x) -> Tensor", "[] -> []", (t(),), [()]),

@@ -1,11 +1,12 @@
 """Runs a program that was built for another machine, and gives back its outputs.
 
-Linux programs run under qemu's user mode, WebAssembly in wasmtime, boards in qemu's
-system mode and, apart from the M55, in unicorn with semihosting of our own.
+Linux programs run under qemu's user mode, Windows' under wine, WebAssembly in wasmtime,
+boards in qemu's system mode and, apart from the M55, in unicorn with semihosting of our own.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import struct
@@ -44,8 +45,9 @@ def run(target: Target, program: Path, inputs: Sequence[Array], folder: Path) ->
     if kind == "wasmtime":
         run_wasi(program, words, folder)
     else:
-        command = words if kind == "native" else [need(kind), *words]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+        command = [*launcher(target), *words]
+        quiet = {**os.environ, "WINEDEBUG": "-all"}
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, env=quiet)
         assert done.returncode == 0, done.stderr
     return [np.load(folder / f"output.{i}.npy") for i in range(len(list(folder.glob("output.*.npy"))))]
 
@@ -55,6 +57,20 @@ def need(tool: str) -> str:
     if found is None:
         pytest.skip(f"{tool} is not installed")
     return found
+
+
+def launcher(target: Target) -> list[str]:
+    """What runs a target's programs here, and where they find the C library that they share."""
+    kind = target.runner[0]
+    if kind == "native":
+        return []
+    words = [need(kind)]
+    if "gnu" in target.name.rpartition("-")[2]:
+        root = Path("/usr") / target.triple
+        if not (root / "lib" / "libc.so.6").exists():
+            pytest.skip(f"no C library for {target.name} in {root} (Debian has libc6-*-cross)")
+        words += ["-L", str(root)]
+    return words
 
 
 def parse(text: str) -> list[Array]:

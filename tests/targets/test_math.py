@@ -13,13 +13,15 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FREESTANDING = ROOT / "platforms" / "freestanding"
 NAMES = ["expm1", "log1p", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"]
-NAMES += ["atan", "asin", "acos", "atan2", "erf", "erfc", "pow", "hypot", "nearbyint"]
+NAMES += ["atan", "asin", "acos", "atan2", "erf", "erfc", "pow", "hypot", "nearbyint", "lgamma", "nextafter"]
+TWO = {"atan2", "pow", "hypot", "nextafter"}
 RNG = np.random.default_rng(0)
 INF, NAN = float("inf"), float("nan")
 
@@ -44,7 +46,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 def function(library: ctypes.CDLL, name: str, dtype: type) -> Callable[..., float]:
     found = getattr(library, f"own_{name}" + ("f" if dtype is np.float32 else ""))
     c_type = ctypes.c_float if dtype is np.float32 else ctypes.c_double
-    found.restype, found.argtypes = c_type, [c_type] * (2 if name in ("atan2", "pow", "hypot") else 1)
+    found.restype, found.argtypes = c_type, [c_type] * (2 if name in TWO else 1)
     return found  # type: ignore[no-any-return]
 
 
@@ -64,7 +66,16 @@ def exact(name: str) -> Callable[..., np.ndarray]:
     numpy["nearbyint"] = "rint"
     if name in ("erf", "erfc"):
         return lambda x: np.array([getattr(math, name)(float(v)) for v in x], dtype=np.longdouble)
+    if name == "lgamma":
+        return log_gamma
+    if name == "nextafter":
+        return np.nextafter
     return lambda *x: getattr(np, numpy.get(name, name))(*(v.astype(np.longdouble) for v in x))
+
+
+def log_gamma(x: np.ndarray) -> np.ndarray:
+    with mpmath.workdps(30):
+        return np.array([np.longdouble(mpmath.nstr(mpmath.loggamma(float(v)).real, 25)) for v in x])
 
 
 def span(low: float, high: float, count: int = 4000) -> np.ndarray:
@@ -94,6 +105,16 @@ CASES: dict[str, tuple[Callable[[bool], list[np.ndarray]], float, float]] = {
     "erfc": (lambda f: [span(-6, 9 if f else 26)], 24, 0.51),
     "pow": (lambda f: [np.abs(sizes(-10, 10)), span(-12, 12) if f else span(-80, 80)], 1, 0.51),
     "hypot": (lambda f: [sizes(-30, 30), sizes(-30, 30)], 2, 0.51),
+    "lgamma": (
+        lambda f: [np.r_[np.abs(sizes(-40, 1)), span(0, 3), span(0, 200), np.abs(sizes(7, 80))]],
+        12,
+        0.51,
+    ),
+    "nextafter": (
+        lambda f: [np.r_[sizes(-140, 100), np.zeros(9)], np.r_[sizes(-3, 3), sizes(-1, 1, 9)]],
+        0,
+        0,
+    ),
     "nearbyint": (lambda f: [np.r_[span(-50, 50), np.arange(-20, 20) + 0.5, sizes(20, 60)]], 0, 0),
 }
 
@@ -120,7 +141,7 @@ def test_special_values(library: ctypes.CDLL, name: str) -> None:
     """Zeros with their signs, infinities, NaN and the ends of domains are as the C library has them."""
     system = ctypes.CDLL(None)
     reference = getattr(system, name)
-    two = name in ("atan2", "pow", "hypot")
+    two = name in TWO
     reference.restype, reference.argtypes = ctypes.c_double, [ctypes.c_double] * (2 if two else 1)
     call = function(library, name, np.float64)
     rows = [(x, y) for x in SPECIAL for y in SPECIAL] if two else [(x,) for x in SPECIAL]

@@ -1,6 +1,8 @@
 // Rounding to the nearest integer, halves to even: what the default rounding mode does
-// to a sum with a number that has no bits for fractions.
+// to a sum with a number that has no bits for fractions. And the next number that there is.
 #include <math.h>
+#include <stdint.h>
+#include <string.h>
 
 namespace {
 
@@ -13,6 +15,23 @@ T round_to_even(T x, T shift) {
   return __builtin_signbit(x) ? -rounded : rounded;
 }
 
+// Numbers of one sign are ordered as the integers of their bits.
+template <class T, class Bits>
+T next(T x, T to) {
+  if (x != x || to != to) return x + to;
+  if (x == to) return to;
+  Bits bits;
+  memcpy(&bits, &x, sizeof bits);
+  if (x == 0) {
+    bits = 1;  // the smallest, with the sign of where to
+    memcpy(&x, &bits, sizeof x);
+    return to < 0 ? -x : x;
+  }
+  bits += (x < to) == (x > 0) ? 1 : static_cast<Bits>(-1);
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
 }  // namespace
 
 extern "C" {
@@ -21,5 +40,7 @@ double nearbyint(double x) { return round_to_even(x, 4503599627370496.0); }
 double rint(double x) { return round_to_even(x, 4503599627370496.0); }
 float nearbyintf(float x) { return round_to_even(x, 8388608.0f); }
 float rintf(float x) { return round_to_even(x, 8388608.0f); }
+double nextafter(double x, double to) { return next<double, uint64_t>(x, to); }
+float nextafterf(float x, float to) { return next<float, uint32_t>(x, to); }
 
 }  // extern "C"

@@ -39,4 +39,13 @@ class ArrayRef {
 // A string that is not necessarily followed by a zero byte.
 using StringView = ArrayRef<char>;
 
+// Against a text in quotes, which ends with a zero byte.
+inline bool operator==(StringView view, const char* text) {
+  for (size_t i = 0; i < view.size(); ++i) {
+    if (text[i] == '\0' || view[i] != text[i]) return false;
+  }
+  return text[view.size()] == '\0';
+}
+inline bool operator!=(StringView view, const char* text) { return !(view == text); }
+
 }  // namespace penlight

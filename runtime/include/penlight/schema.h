@@ -242,7 +242,7 @@ class SchemaReader {
     const bool several = take('(');
     if (!several || !take(')')) {
       do {
-        read_result();
+        read_result(several);
         if (!ok()) return;
       } while (several && take(','));
       if (several && !take(')')) return fail(SchemaFault::Syntax, at_);
@@ -251,17 +251,18 @@ class SchemaReader {
     if (text_[at_] != '\0') fail(SchemaFault::Syntax, at_);
   }
 
-  constexpr void read_result() {
+  constexpr void read_result(bool several) {
     bool writes = false;
     const char letter = read_type(writes);
     skip_space();
     skip_name();
     // `Tensor(a!)` is an argument once more.
     if (writes) return;
-    if (letter != 'T') return fail(SchemaFault::Result, schema_.results);
+    // A list of tensors is a result of its own, never one of several.
+    if (letter != 'T' && (letter != 'L' || several)) return fail(SchemaFault::Result, schema_.results);
     if (schema_.count == kMaxSchemaArguments) return fail(SchemaFault::TooMany, schema_.count);
     ++schema_.results;
-    schema_.letters[schema_.count++] = 'O';
+    schema_.letters[schema_.count++] = letter == 'L' ? 'L' : 'O';
   }
 
   const char* text_;

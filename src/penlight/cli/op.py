@@ -55,10 +55,10 @@ def build(
 
 
 def _test(library: Any, file: Path, json: bool) -> list[Any]:
-    from penlight.ops.checks import check
+    from penlight.ops.apart import check_apart
 
     with progress(f"testing {file.name}", quiet=json):
-        checks = check(library)
+        checks = check_apart(library)
     if json:
         return checks
     shown = table("operator", "check", "", "")

@@ -37,7 +37,7 @@ def check(library: Library) -> list[Check]:
     """Test every operator of a library."""
     found: list[Check] = []
     for definition in library.definitions.values():
-        found += _Tester(definition).run()
+        found += Tester(definition).run()
     return found
 
 
@@ -49,9 +49,12 @@ class _Skipped(Exception):
     pass
 
 
-class _Tester:
-    def __init__(self, definition: Definition) -> None:
+class Tester:
+    """The checks of one operator. `doing` hears of the step and the sample before each call of the kernel."""
+
+    def __init__(self, definition: Definition, doing: Callable[[str, str], None] | None = None) -> None:
         self.definition, self.kernel, self.said = definition, definition.kernel, definition.said
+        self.doing, self.step = doing or (lambda step, sample: None), ""
         self.signature = self.kernel.signature
         self.samples: list[Sample] = []
         self.refused: dict[str, str] = {}
@@ -71,6 +74,8 @@ class _Tester:
         ]
         for name, step in steps:
             passed: bool | None = True
+            self.step = name
+            self.doing(name, "")
             try:
                 detail = step()
             except _Skipped as skipped:
@@ -89,6 +94,7 @@ class _Tester:
 
     def call(self, sample: Sample) -> tuple[Any, Any]:
         """Results, and the arguments after the call."""
+        self.doing(self.step, sample.name)
         args = sample.fresh()
         return self.op(*self._positional(args), **self._named(args)), args
 
@@ -124,6 +130,7 @@ class _Tester:
 
     def stays_within(self, sample: Sample) -> None:
         """A call between fences, before one that may write over memory of others."""
+        self.doing(self.step, sample.name)
         args = sample.fresh()
         try:
             call_between_fences(self.kernel, self.kernel.bind(self._positional(args), self._named(args)))
@@ -305,7 +312,7 @@ class _Tester:
 class _AsModule(torch.nn.Module):
     """The operator as a model of its tensors; everything else is fixed."""
 
-    def __init__(self, tester: _Tester, args: tuple[Any, ...]) -> None:
+    def __init__(self, tester: Tester, args: tuple[Any, ...]) -> None:
         super().__init__()
         self.tester = tester
         leaves, self.spec = pytree.tree_flatten(args)
@@ -320,7 +327,7 @@ class _AsModule(torch.nn.Module):
         return tensors[0] if result is None else result
 
 
-def _as_module(tester: _Tester, args: tuple[Any, ...]) -> tuple[_AsModule, list[torch.Tensor]]:
+def _as_module(tester: Tester, args: tuple[Any, ...]) -> tuple[_AsModule, list[torch.Tensor]]:
     if not _tensors(args):
         raise _Skipped("it takes no tensors")
     return _AsModule(tester, args), _tensors(args)

@@ -12,9 +12,10 @@ wherever it occurs; a number is that size; `...` or `*` is any number of sizes
 (`*batch`, when there are several); a trailing `?` is for arguments that may be
 None, `[]` for lists. Results calculate with + - * // %, min, max, abs, len(xs),
 ndim(x), x[0] (a size of x, or an item of an int[] argument), total(xs, dim) and
-`a if flag else b`; `*sizes` puts in a list of ints. A dtype, or the name of a
-tensor or dtype argument, in front of the bracket says the result's dtype; else
-it is that of the first tensor.
+`a if flag else b`, where `n is None`, `mode == "full"`, `and` and `or` may ask;
+`*sizes` puts in a list of ints. A dtype, or the name of a tensor or dtype
+argument, in front of the bracket says the result's dtype; else it is that of the
+first tensor.
 
 Sizes may be symbolic: what must be equal is then noted for torch to check.
 """
@@ -374,6 +375,15 @@ class _Evaluator:
                 if isinstance(op, (ast.FloorDiv, ast.Mod)) and isinstance(b, int) and b == 0:
                     raise self.rule.wrong(f"'{ast.unparse(node)}' divides by zero")
                 return _OPERATIONS[type(op)](a, b)
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op],
+                             comparators=[ast.Constant(value=None)]):  # fmt: skip
+                return (self.arguments.get(name) is None) == isinstance(op, ast.Is)
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq() | ast.NotEq() as op],
+                             comparators=[ast.Constant(value=str() as text)]):  # fmt: skip
+                return (self.arguments.get(name) == text) == isinstance(op, ast.Eq)
+            case ast.BoolOp(op=op, values=values):
+                every = all if isinstance(op, ast.And) else any
+                return every(self.number(value) for value in values)
             case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATIONS:
                 return _OPERATIONS[type(op)](self.number(left), self.number(right))
             case ast.IfExp(test=test, body=body, orelse=orelse):

@@ -128,6 +128,29 @@ PENLIGHT_LIBRARY(
     everything_out, shapes("_, _, _, _ -> f32[32]"))
 PENLIGHT_LIBRARY(testargs, "parts.out(Tensor x, int count, *, Tensor(a!)[] out) -> ()", parts_out,
                  shapes("[n,w] -> [n // count, w][count]"))
+// Zeros, or the ends, on both sides.
+Tensor& padded_out(KernelContext& ctx, const Tensor& x, int64_t left, Optional<int64_t> right,
+                   StringView mode, Tensor& out) {
+  const dim_t n = x.size(0), after = static_cast<dim_t>(right ? *right : left);
+  const dim_t sizes[] = {n + static_cast<dim_t>(left) + after};
+  if (!is_float(ctx, x) || !ctx.resize(out, {sizes, 1})) return out;
+  if (mode != "zero" && !(mode == "ends" && n)) {
+    ctx.fail(Status::InvalidArgument, "a mode is zero or, with elements, ends");
+    return out;
+  }
+  for (dim_t i = 0; i < sizes[0]; ++i) {
+    const dim_t from = i - static_cast<dim_t>(left);
+    const bool within = from >= 0 && from < n;
+    const dim_t nearest = from < 0 ? 0 : from < n ? from : n - 1;
+    out.mutable_data_ptr<float>()[i] = within || mode == "ends" ? x.const_data_ptr<float>()[nearest] : 0.0f;
+  }
+  return out;
+}
+
+PENLIGHT_LIBRARY(testargs, "slices(Tensor x, int count) -> Tensor[]", parts_out,
+                 shapes("[n,w] -> [n // count, w][count]"))
+PENLIGHT_LIBRARY(testargs, "padded(Tensor x, int left, int? right=None, str mode=\"zero\") -> Tensor",
+                 padded_out, shapes("[n] -> [n + left + (left if right is None else right)]"))
 PENLIGHT_LIBRARY(testargs, "tile(Tensor x, int times=2) -> Tensor", tile_out, shapes("[n] -> [n * times]"))
 PENLIGHT_LIBRARY(testargs, "best(Tensor x) -> (Tensor value, Tensor index)", best_out,
                  shapes("_ -> [], i64[]"))
