@@ -15,6 +15,7 @@ from penlight.errors import (
     BuildFailed,
     FileMissing,
     InvalidInput,
+    InvalidState,
     NoKernel,
     NoToolchain,
     NotSupported,
@@ -43,6 +44,33 @@ def test_operator_that_was_to_be_left_out(make: Make, programs: Programs) -> Non
         make(programs("keywords"), without=["aten::relu.out", "aten::mul.out"])
     assert raised.value.what == "aten::relu.out is needed, and the build was told to leave it out"
     assert raised.value.where == "keywords.pte, method forward"
+
+
+def test_names_that_were_to_be_left_out(make: Make, programs: Programs) -> None:
+    """Without an overload all of them are meant; a name that no operator has is an error."""
+    with pytest.raises(NoKernel, match=r"^aten::relu\.out is needed"):
+        make(programs("keywords"), without=["aten::relu"])
+    with pytest.raises(NoKernel, match=r"there is no operator aten::rel\.out to leave out") as raised:
+        make(programs("add"), without=["aten::rel.out"])
+    assert raised.value.do and "aten::relu.out" in raised.value.do
+
+
+def test_two_files_with_one_operator(make: Make, tmp_path: Path) -> None:
+    text = """#include <penlight/kernel.h>
+namespace {
+using namespace penlight;
+Tensor& f_out(KernelContext& ctx, const Tensor& x, Tensor& out) { return ctx.resize(out, x.sizes()), out; }
+}  // namespace
+PENLIGHT_LIBRARY(twice, "f(Tensor x) -> Tensor", f_out)
+"""
+    files = [tmp_path / "one.cpp", tmp_path / "two.cpp"]
+    for file in files:
+        file.write_text(text)
+    with pytest.raises(InvalidState, match=r"two files have a kernel for twice::f") as raised:
+        make(sources=files)
+    assert raised.value.where == f"{files[0]} and {files[1]}"
+    files[1].write_text(text.replace("PENLIGHT_LIBRARY", "// PENLIGHT_LIBRARY"))
+    make(sources=files)
 
 
 def test_operator_without_kernel(make: Make) -> None:

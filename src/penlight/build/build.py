@@ -8,7 +8,6 @@ Nothing here knows a compiler (toolchain.py) or a board (bare.py).
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 import time
@@ -20,8 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from penlight.build import embed, vector
+from penlight.build.checks import check_backends, check_left_out, check_memory, own_operators
 from penlight.build.embed import EmbeddedModel
-from penlight.build.memory import largest_tensors, memory_needs
 from penlight.build.objects import Unit, compile_units
 from penlight.build.registration import LibraryFiles
 from penlight.build.select import ALL_DTYPES, Selection, select_from_contents
@@ -32,7 +31,7 @@ from penlight.build.table import LibraryTable, prims_header, tables_for
 from penlight.build.targets import HOST, Target
 from penlight.build.toolchain import Toolchain, find_toolchain, source_root
 from penlight.build.user_libraries import read_user_libraries
-from penlight.errors import FileMissing, InvalidInput, NoKernel, NotSupported, OutOfMemory
+from penlight.errors import FileMissing, InvalidInput
 from penlight.ir.dtypes import DType
 from penlight.program import Contents, read
 
@@ -44,8 +43,6 @@ _COMPACT = (
     "-Wl,--build-id=none",
     "-Wl,--hash-style=gnu",
 )
-
-_CUSTOM = re.compile(r'\b(?:PENLIGHT|EXECUTORCH)_LIBRARY\s*\(\s*(\w+)\s*,\s*"([\w.]+)')
 
 
 @dataclass
@@ -94,6 +91,7 @@ def build(options: BuildOptions) -> Built:
         NoKernel: an operator has no kernel, or the build was told to leave it out.
         NotSupported: a program has delegates that the binary would lack.
         OutOfMemory: the target's RAM does not hold the arenas.
+        InvalidState: two files have an operator of the same name.
         BuildFailed, NoToolchain, FileMissing, InvalidProgram, InvalidInput: of what was given.
     """
     start = time.perf_counter()
@@ -107,9 +105,9 @@ def build(options: BuildOptions) -> Built:
     options = replace(options, sources=[*options.sources, *own.sources])
     if not selection.operators and not options.sources and not programs:
         raise InvalidInput("there is nothing to build", do="give a .pte file, or operators with --ops")
-    custom = _custom_operators(options.sources)
-    _check_left_out(selection, options.without)
-    _check_backends(selection, options)
+    custom = own_operators(options.sources)
+    check_left_out(selection, options.without)
+    check_backends(selection, options.sources, options.target)
     toolchain = find_toolchain(
         None if options.toolchain_file else options.target,
         compiler=options.compiler,
@@ -117,7 +115,7 @@ def build(options: BuildOptions) -> Built:
     )
     target = toolchain.target
     if target.memory:
-        _check_memory(target, programs)
+        check_memory(target, programs)
     used = selection if options.select_dtypes else selection.every_dtype()
     small = options.optimize in ("-Os", "-Oz")
     served = {*custom, *own.served}
@@ -317,7 +315,7 @@ class _Job:
         """`source` is, or includes, the user's file `path`, compiled for what its operators are used with."""
         uses = [
             self.selection.operators[operator]
-            for operator in _custom_operators([path])
+            for operator in own_operators([path])
             if operator in self.selection.operators
         ]
         by_table = self.masks_of_own.get(path.resolve(), frozenset())
@@ -359,59 +357,6 @@ def _models(options: BuildOptions, programs: dict[Path, Contents]) -> list[Embed
         inside = path.resolve() if options.embed else None
         models.append(EmbeddedModel(name, inside, path.stat().st_size))
     return models
-
-
-def _custom_operators(sources: Sequence[Path]) -> dict[str, Path]:
-    """Operators that the user's own files register, as far as their text says."""
-    found: dict[str, Path] = {}
-    for path in sources:
-        if not path.is_file():
-            raise FileMissing(f"there is no file {path}")
-        for namespace, name in _CUSTOM.findall(path.read_text(errors="replace")):
-            base, _, overload = name.partition(".")
-            for spelled in (overload, f"{overload}_out" if overload else "out"):
-                found[f"{namespace}::{base}" + (f".{spelled}" if spelled else "")] = path
-    return found
-
-
-def _check_left_out(selection: Selection, without: Sequence[str]) -> None:
-    needed = [operator for operator in without if operator in selection.operators]
-    if not needed:
-        return
-    users = selection.operators[needed[0]].needed_by
-    raise NoKernel(
-        f"{', '.join(needed)} is needed, and the build was told to leave it out",
-        where=", ".join(users),
-        do="build without this --without, or without the model",
-    )
-
-
-def _check_backends(selection: Selection, options: BuildOptions) -> None:
-    """A backend is in the binary when one of the user's own files names it."""
-    texts = [path.read_text(errors="replace") for path in options.sources]
-    for backend, needed_by in selection.backends.items():
-        if not any(f'"{backend}"' in text for text in texts):
-            raise NotSupported(
-                f"backend {backend} is not in this binary, and a program has delegates for it",
-                where=", ".join(needed_by),
-                got=f"target {options.target.name}",
-                do=f"compile the model without {backend}, or give the C++ file that registers it",
-            )
-
-
-def _check_memory(target: Target, programs: dict[Path, Contents]) -> None:
-    assert target.memory
-    needs = memory_needs(programs)
-    need, room = sum(needs.values()), target.memory.ram
-    if need <= room:
-        return
-    listed = [f"{nbytes:>12,} bytes  {name}" for name, nbytes in largest_tensors(programs)]
-    raise OutOfMemory(
-        f"the arena needs {need:,} bytes, {target.name} has {room:,} of RAM: {need - room:,} too many",
-        where=", ".join(needs),
-        got="\n".join(["the largest tensors", *listed]),
-        do="a smaller input or model, a board with more RAM (--ram), or a quantized model",
-    )
 
 
 def _is_linux(target: Target) -> bool:
