@@ -24,10 +24,9 @@ soft_clip = penlight.op("examples::soft_clip")
 
 @soft_clip.backward
 def _(ctx: Any, grad: Tensor) -> Any:
-    x, limit = ctx.inputs.x, ctx.inputs.limit
-    with torch.enable_grad():
-        x = x.detach().requires_grad_()
-        return torch.autograd.grad(reference(x, limit), x, grad)[0], None
+    limit = ctx.inputs.limit
+    _, pull_back = torch.func.vjp(lambda x: reference(x, limit), ctx.inputs.x)
+    return pull_back(grad)[0], None
 
 
 @soft_clip.reference
