@@ -68,6 +68,23 @@ inline double uniform_inside(uint64_t bits) {
   return (static_cast<double>(bits >> 12) + 0.5) / static_cast<double>(uint64_t{1} << 52);
 }
 
+// More numbers for an element whose first bits do not decide: the SplitMix64 sequence
+// (Steele, Lea, Flood, OOPSLA 2014) that begins with them.
+class Sequence {
+ public:
+  explicit Sequence(uint64_t bits) : state_(bits) {}
+  // In (0, 1).
+  double next() {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return uniform_inside(z ^ (z >> 31));
+  }
+
+ private:
+  uint64_t state_;
+};
+
 // The natural logarithm of a positive, normal number, to about 1e-16 of its value:
 // x = m * 2^e with m near 1, and log m = 2 atanh((m - 1) / (m + 1)).
 inline double log(double x) {
@@ -85,6 +102,67 @@ inline double log(double x) {
   double sum = 0;
   for (int k = 21; k >= 3; k -= 2) sum = (sum + 1.0 / k) * square;
   return exponent * 0.6931471805599453 + 2 * (s + s * sum);
+}
+
+// log(n!) of a whole number: Stirling's series from n + 1 = 10 on.
+inline double log_factorial(double n) {
+  double x = n + 1, product = 1;
+  for (; x < 10; ++x) product *= x;
+  const double inverse = 1 / (x * x);
+  const double series = (1.0 / 12 - (1.0 / 360 - (1.0 / 1260 - inverse / 1680) * inverse) * inverse) / x;
+  return (x - 0.5) * log(x) - x + 0.91893853320467274178 + series - log(product);
+}
+
+// Events at a rate of `rate` in a unit of time: their waits one by one, or for many
+// Hörmann's PTRS (Insurance: Mathematics and Economics 12, 1993).
+inline double poisson(uint64_t bits, double rate) {
+  Sequence sequence(bits);
+  if (rate < 10) {
+    double count = -1, waited = 0;
+    for (; waited <= rate; ++count) waited -= log(sequence.next());
+    return count;
+  }
+  const double b = 0.931 + 2.53 * ::sqrt(rate), a = -0.059 + 0.02483 * b;
+  const double scale = 1.1239 + 1.1328 / (b - 3.4), sure = 0.9277 - 3.6224 / (b - 2);
+  for (;;) {
+    const double u = sequence.next() - 0.5, v = sequence.next(), room = 0.5 - ::fabs(u);
+    const double k = ::floor((2 * a / room + b) * u + rate + 0.43);
+    if (room >= 0.07 && v <= sure) return k;
+    if (k < 0 || (room < 0.013 && v > room)) continue;
+    if (log(v * scale / (a / (room * room) + b)) <= k * log(rate) - rate - log_factorial(k)) return k;
+  }
+}
+
+// Successes of n trials with the probability p, at most one half: the gaps between
+// them, or for many BTRS (Hörmann, Journal of Statistical Computation and Simulation
+// 46, 1993).
+inline double few_successes(Sequence& sequence, double n, double p) {
+  if (n * p < 10) {
+    // log(1 - p), of which p below 1e-4 would lose digits.
+    const double miss = p < 1e-4 ? -p * (1 + p * (0.5 + p / 3)) : log(1 - p);
+    double count = -1, trials = 0;
+    for (; trials <= n; ++count) trials += ::floor(log(sequence.next()) / miss) + 1;
+    return count;
+  }
+  const double spread = ::sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * spread;
+  const double a = -0.0873 + 0.0248 * b + 0.01 * p, sure = 0.92 - 4.2 / b;
+  const double alpha = (2.83 + 5.1 / b) * spread, mode = ::floor((n + 1) * p), odds = log(p / (1 - p));
+  const double at_mode = log_factorial(mode) + log_factorial(n - mode);
+  for (;;) {
+    const double u = sequence.next() - 0.5, v = sequence.next(), room = 0.5 - ::fabs(u);
+    const double k = ::floor((2 * a / room + b) * u + n * p + 0.5);
+    if (k < 0 || k > n) continue;
+    if (room >= 0.07 && v <= sure) return k;
+    const double likely = at_mode - log_factorial(k) - log_factorial(n - k) + (k - mode) * odds;
+    if (log(v * alpha / (a / (room * room) + b)) <= likely) return k;
+  }
+}
+
+inline double binomial(uint64_t bits, double n, double p) {
+  Sequence sequence(bits);
+  if (n <= 0 || p <= 0) return 0;
+  if (p >= 1) return n;
+  return p <= 0.5 ? few_successes(sequence, n, p) : n - few_successes(sequence, n, 1 - p);
 }
 
 // (((c[7] x + c[6]) x + ...) x + c[0]

@@ -1,4 +1,4 @@
-// Bessel functions of order 0 and 1, of all kinds, in double whatever the dtype.
+// Bessel functions of order 0 and 1, of all kinds, and Airy's; in double whatever the dtype.
 //
 // Near 0 the power series, which the kinds share but for signs; far from it
 // Hankel's expansion in 1/x, which they share too. Between them, where the series
@@ -33,7 +33,7 @@ void power_series(double x, int n, double sign, double& plain, double& harmonic)
 
 // Hankel's coefficients a_k(n) / x^k, those of even and of odd k summed with `sign`
 // from one to the next of its kind.
-void hankel_series(double x, int n, double sign, double& even, double& odd) {
+void hankel_series(double x, double n, double sign, double& even, double& odd) {
   double term = 1;
   even = 1;
   odd = 0;
@@ -108,6 +108,17 @@ double bessel_i(double x, int n) {
   return scaled_i(x, n) * root * root;
 }
 
+// exp(x) times K of any order.
+double integral_k(double x, double n) {
+  constexpr double kStep = 1.0 / 32;
+  double sum = 0.5;
+  for (double t = kStep;; t += kStep) {
+    const double exponent = x * (math::cosh(t) - 1);
+    if (exponent > 45) return sum * kStep;
+    sum += math::exp(-exponent) * math::cosh(n * t);
+  }
+}
+
 // exp(x) times K.
 double scaled_k(double x, int n) {
   if (!(x > 0)) return x == 0 ? HUGE_VAL : __builtin_nan("");
@@ -117,13 +128,7 @@ double scaled_k(double x, int n) {
     hankel_series(x, n, 1, even, odd);
     return x == HUGE_VAL ? 0 : (even + odd) * math::sqrt(kPi / 2) / math::sqrt(x);
   }
-  constexpr double kStep = 1.0 / 32;
-  double sum = 0.5;
-  for (double t = kStep;; t += kStep) {
-    const double grown = math::cosh(t), exponent = x * (grown - 1);
-    if (exponent > 45) return sum * kStep;
-    sum += math::exp(-exponent) * (n == 0 ? 1 : grown);
-  }
+  return integral_k(x, n);
 }
 
 double bessel_k(double x, int n) { return x == HUGE_VAL ? 0 : scaled_k(x, n) * math::exp(-x); }
@@ -131,6 +136,27 @@ double bessel_k(double x, int n) { return x == HUGE_VAL ? 0 : scaled_k(x, n) * m
 double spherical_j0(double x, int) {
   if (x == 0) return 1;
   return math::fabs(x) == HUGE_VAL ? 0 : math::sin(x) / x;
+}
+
+// Airy's function: of the order 1 / 3 in 2/3 |x|^(3/2), where its power series would cancel.
+double airy(double x, int) {
+  if (math::fabs(x) == HUGE_VAL) return __builtin_nan("");  // as ATen has it
+  if (math::is_nan(x)) return x;
+  const double size = math::fabs(x), z = size * math::sqrt(size) / 1.5;
+  if (x > 1.5) return math::sqrt(x / 3) / kPi * math::exp(-z) * integral_k(z, 1.0 / 3);
+  if (x < -7) {
+    double even, odd;
+    hankel_series(z, 1.0 / 3, -1, even, odd);
+    const double s = math::sin(z), c = math::cos(z);
+    return ((c + s) * even - (s - c) * odd) / math::sqrt(2 * kPi * math::sqrt(size));
+  }
+  double f = 0.35502805388781723926, g = 0.25881940379280679840 * x, sum = 0;
+  for (double k = 3; math::fabs(f) + math::fabs(g) > 1e-20; k += 3) {
+    sum += f - g;
+    f *= x * x * x / (k * (k - 1));
+    g *= x * x * x / (k * (k + 1));
+  }
+  return sum;
 }
 
 struct Bessel {
@@ -198,6 +224,10 @@ Tensor& special_scaled_modified_bessel_k0_out(KernelContext& ctx, const Tensor& 
 
 Tensor& special_scaled_modified_bessel_k1_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
   return map<Domain::Floating>(ctx, Bessel{scaled_k, 1}, out, x);
+}
+
+Tensor& special_airy_ai_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
+  return map<Domain::Floating>(ctx, Bessel{airy, 0}, out, x);
 }
 
 Tensor& special_spherical_bessel_j0_out(KernelContext& ctx, const Tensor& x, Tensor& out) {

@@ -5,8 +5,21 @@ namespace penlight::portable {
 
 namespace {
 
+// 16-bit floats are computed with as float: their neighbours are those of their own bits.
 struct NextAfter {
-  float operator()(float x, float y) const { return ::nextafterf(x, y); }
+  ScalarType dtype;
+  float operator()(float x, float y) const {
+    if (dtype == ScalarType::Half) return step<Half>(x, y);
+    return dtype == ScalarType::BFloat16 ? step<BFloat16>(x, y) : ::nextafterf(x, y);
+  }
+  template <class S>
+  static float step(float x, float y) {
+    if (!(x < y || x > y)) return x == y ? y : x + y;
+    S next(x == 0 ? y : x);
+    const uint16_t up = static_cast<uint16_t>(next.bits + 1), down = static_cast<uint16_t>(next.bits - 1);
+    next.bits = x == 0 ? static_cast<uint16_t>((next.bits & 0x8000u) | 1) : (x < y) == (x > 0) ? up : down;
+    return next;
+  }
   double operator()(double x, double y) const { return ::nextafter(x, y); }
 };
 
@@ -40,7 +53,7 @@ struct Lcm {
 }  // namespace
 
 Tensor& nextafter_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Floating>(ctx, NextAfter{}, out, self, other);
+  return map<Domain::Floating>(ctx, NextAfter{out.scalar_type()}, out, self, other);
 }
 
 Tensor& gcd_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {

@@ -269,6 +269,34 @@ Tensor& bernoulli_tensor_out(KernelContext& ctx, const Tensor& self, const Tenso
   return bernoulli(ctx, &p, 0, out);
 }
 
+Tensor& poisson_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
+  if (!ctx.resize(out, self.sizes())) return out;
+  bool valid = true;
+  draw<double>(ctx, out, &self, nullptr, [&](uint64_t bits, double rate, double) {
+    const bool here = rate >= 0 && rate < HUGE_VAL;
+    valid &= here;
+    return here ? random::poisson(bits, rate) : 0;
+  });
+  if (!valid) ctx.fail(Status::KernelFailed, "poisson: a rate is negative or not finite");
+  return out;
+}
+
+Tensor& binomial_out(KernelContext& ctx, const Tensor& count, const Tensor& prob, Optional<Generator>,
+                     Tensor& out) {
+  Shape shape(count.sizes());
+  if (!broadcast_into(ctx, shape, prob.sizes()) || !ctx.resize(out, shape)) return out;
+  bool valid = true;
+  draw<double>(ctx, out, &count, &prob, [&](uint64_t bits, double n, double p) {
+    const bool here = n >= 0 && n < HUGE_VAL && p >= 0 && p <= 1;
+    valid &= here;
+    return here ? random::binomial(bits, ::floor(n), p) : 0;
+  });
+  if (!valid)
+    ctx.fail(Status::KernelFailed,
+             "binomial: a count is negative or not finite, or a probability not in [0, 1]");
+  return out;
+}
+
 void native_dropout_out(KernelContext& ctx, const Tensor& input, double p, Optional<bool> train, Tensor& out,
                         Tensor& mask) {
   if (!ctx.resize(out, input.sizes()) || !ctx.resize(mask, input.sizes())) return;

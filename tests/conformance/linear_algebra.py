@@ -16,6 +16,10 @@ SINGULAR = In((3, 3), values=(1.0, 2.0, 3.0, 2.0, 4.0, 6.0, 1.0, 0.0, 1.0))
 RECTANGLES = [(5, 3), (3, 5), (2, 4, 4), (1, 1), (0, 3, 2), (3, 0), In((3, 3), values=SINGULAR.values)]
 ROW_ORDER = In((4,), torch.int32, values=(3, 3, 4, 4))
 
+# Its factors have blocks of one and of two rows, and exchanged rows.
+INDEFINITE = In((4, 4), values=(0, 2, 3, 1, 2, 0, 4, 5, 3, 4, 0.5, 6, 1, 5, 6, -1))
+INDEFINITE_PIVOTS = In((4,), torch.int32, values=(-3, -3, -4, -4))
+
 OPS = [
     Op("aten::_linalg_det", [*SHAPES, (SINGULAR,)], WIDE, **QUIET),
     Op("aten::_linalg_slogdet", [*SHAPES, (SINGULAR,)], WIDE, **QUIET),
@@ -73,6 +77,18 @@ OPS = [
         WIDE,
         **QUIET,
     ),
+    Op("aten::linalg_ldl_factor_ex", [*SHAPES, (INDEFINITE,), (POSITIVE,), (SINGULAR,)], WIDE, **QUIET),
+    Op(
+        "aten::linalg_ldl_solve",
+        [
+            ((4, 4), INDEFINITE_PIVOTS, (4, 3)),
+            ((4, 4), INDEFINITE_PIVOTS, (2, 3, 4, 2)),
+            ((2, 4, 4), In((2, 4), torch.int32, values=(2, 2, 4, 4, 1, -4, -4, 4)), (4, 2)),
+            ((0, 0), In((0,), torch.int32), (0, 3)),
+        ],
+        WIDE,
+        **QUIET,
+    ),
     *[
         Op("aten::linalg_lu_factor_ex", [(shape,) for shape in RECTANGLES], WIDE, **QUIET),
         Op(
@@ -95,4 +111,4 @@ OPS = [
     ],
 ]
 # Vectors are free in sign, and among equal values in direction: test_factorisations.py.
-UNCOMPARED = ("aten::_linalg_svd.U", "aten::_linalg_eigh.eigenvalues")
+UNCOMPARED = ("aten::_linalg_svd.U", "aten::_linalg_eigh.eigenvalues", "aten::linalg_eig.out")

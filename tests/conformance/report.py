@@ -39,12 +39,6 @@ REASONS = {
     "aten::_to_copy.out": "to complex numbers of 16-bit floats, which programs do not have",
     "aten::complex.out": "from 16-bit floats, to complex numbers that programs do not have",
     "aten::gather.out": "an empty index of uint8; indices are int32 and int64",
-    "aten::nextafter.out": "16-bit floats",
-    "aten::_linalg_eigh.eigenvalues": "signs of vectors, which are free: test_factorisations.py",
-    "aten::_linalg_svd.U": "signs of vectors, which are free: test_factorisations.py",
-    "aten::polygamma.out": "trigamma at negative whole numbers is infinite, where ATen has a large number",
-    "aten::special_bessel_j0.out": "within 3e-12 of the integral, where ATen is within 4e-7",
-    "aten::special_bessel_y1.out": "nearer to the function than ATen's",
 }
 COMPLEX_REASON = (
     "complex numbers are taken by arithmetic, products, sums, Fourier transforms and what moves elements"

@@ -21,6 +21,7 @@ KERNELS = frozenset(
         "aten::bernoulli.Tensor_out",
         "aten::bernoulli.float_out",
         "aten::bernoulli.out",
+        "aten::binomial.out",
         "aten::exponential.out",
         "aten::multinomial.out",
         "aten::native_dropout.out",
@@ -29,6 +30,7 @@ KERNELS = frozenset(
         "aten::normal.float_Tensor_out",
         "aten::normal.float_float_out",
         "aten::normal_functional.out",
+        "aten::poisson.out",
         "aten::rand.out",
         "aten::rand_like.out",
         "aten::randint.low_out",
@@ -173,6 +175,12 @@ DISTRIBUTIONS: list[tuple[str, Callable[[torch.Tensor], Any], float, float]] = [
     ("randint to", lambda x: torch.randint(6, (MANY,)) + x, 2.5, 35 / 12),
     ("random_ to", lambda x: x.clone().random_(6), 2.5, 35 / 12),
     ("geometric_", lambda x: x.clone().geometric_(0.5), 2, 2),
+    ("poisson, seldom", lambda x: torch.poisson(x + 0.3), 0.3, 0.3),
+    ("poisson, often", lambda x: torch.poisson(x + 10.5), 10.5, 10.5),
+    ("poisson, very often", lambda x: torch.poisson(x + 4000), 4000, 4000),
+    ("binomial, seldom", lambda x: torch.binomial(x + 7, x + 0.2), 1.4, 1.12),
+    ("binomial, mostly", lambda x: torch.binomial(x + 7, x + 0.9), 6.3, 0.63),
+    ("binomial, often", lambda x: torch.binomial(x + 300, x + 0.4), 120, 72),
     ("gumbel", lambda x: -torch.log(torch.empty_like(x).exponential_()), 0.5772157, 1.6449341),
 ]
 
@@ -191,6 +199,42 @@ def test_uniform_fills_every_cell_evenly() -> None:
     """Chi-square of 64 cells: 63 degrees of freedom, 130 is beyond 1 in 100,000."""
     cells = torch.bincount((draw(torch.rand_like, torch.zeros(MANY)) * 64).long(), minlength=64)
     assert ((cells - MANY / 64) ** 2 / (MANY / 64)).sum() < 130
+
+
+def assert_shares(got: torch.Tensor, chances: torch.Tensor) -> None:
+    """Chi-square of the values that are expected 10 times, within six deviations of its mean."""
+    found = torch.bincount(got.long(), minlength=len(chances))[: len(chances)]
+    kept = chances * MANY > 10
+    square = ((found - chances * MANY) ** 2 / (chances * MANY))[kept].sum()
+    cells = int(kept.sum())
+    assert square < cells + 6 * (2 * cells) ** 0.5
+
+
+@pytest.mark.parametrize("rate", [0.01, 3.7, 9.99, 10.0, 31.5])
+def test_poisson_shares(rate: float) -> None:
+    number = torch.arange(100, dtype=torch.float64)
+    chances = torch.exp(number * np.log(rate) - rate - torch.lgamma(number + 1))
+    assert_shares(draw(lambda x: torch.poisson(x + rate), torch.zeros(MANY, dtype=torch.float64)), chances)
+
+
+@pytest.mark.parametrize(
+    ("count", "chance"), [(1, 0.5), (20, 0.3), (20, 0.75), (60, 0.5), (500, 0.03), (9, 1e-5)]
+)
+def test_binomial_shares(count: int, chance: float) -> None:
+    number = torch.arange(count + 1, dtype=torch.float64)
+    total = torch.tensor(float(count), dtype=torch.float64)
+    ways = torch.lgamma(total + 1) - torch.lgamma(number + 1) - torch.lgamma(total - number + 1)
+    chances = torch.exp(ways + number * np.log(chance) + (count - number) * np.log1p(-chance))
+    zeros = torch.zeros(MANY, dtype=torch.float64)
+    assert_shares(draw(lambda x: torch.binomial(x + count, x + chance), zeros), chances)
+
+
+def test_certain_numbers_of_events() -> None:
+    assert not draw(torch.poisson, torch.zeros(9)).any()
+    count = torch.tensor([0.0, 5.0, 1000.0])
+    model = load(lambda n, p: torch.binomial(n, p), count, torch.zeros(2, 1))
+    got = torch.as_tensor(model(count, torch.tensor([[0.0], [1.0]])))
+    assert got.tolist() == [[0, 0, 0], [0, 5, 1000]]
 
 
 def test_random_fills_the_dtype() -> None:
@@ -245,6 +289,10 @@ def test_multinomial() -> None:
         (torch.bernoulli, torch.tensor([float("nan")]), "probability"),
         (lambda w: torch.multinomial(w, 1), torch.tensor([-1.0, 2.0]), "negative"),
         (lambda w: torch.multinomial(w, 2), torch.tensor([0.0, 2.0]), "above 0"),
+        (torch.poisson, torch.tensor([1.0, -1.0]), "rate"),
+        (torch.poisson, torch.tensor([1.0, float("inf")]), "rate"),
+        (lambda p: torch.binomial(p * 0 + 5, p), torch.tensor([0.5, 1.5]), "probability"),
+        (lambda n: torch.binomial(n, n * 0 + 0.5), torch.tensor([-1.0, 2.0]), "count"),
     ],
 )
 def test_impossible_arguments(function: Callable[..., Any], argument: torch.Tensor, message: str) -> None:

@@ -17,6 +17,7 @@ from torch import _refs
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._ops import OpOverload
 
+from penlight.dialects import matrices, rare
 from penlight.dialects.penlight_ops import twins
 from penlight.dialects.recurrent import has_projections, max_pool1d, split_gru, split_lstm, split_rnn
 from penlight.dialects.user_operators import Splits
@@ -128,21 +129,8 @@ def _addbmm(x, a, b, *, beta=1, alpha=1):  # type: ignore[no-untyped-def]
     return torch.addmm(x, wide, b.reshape(-1, b.shape[2]), beta=beta, alpha=alpha)
 
 
-def _cholesky(x, upper=False):  # type: ignore[no-untyped-def]
-    return aten.linalg_cholesky_ex.default(x, upper=upper, check_errors=True)[0]
-
-
 def _empty_permuted(size, physical_layout, **options):  # type: ignore[no-untyped-def]
     return torch.empty(size, dtype=options.get("dtype"))
-
-
-def _triangular_solve(b, a, upper=True, transpose=False, unitriangular=False):  # type: ignore[no-untyped-def]
-    if transpose:
-        a, upper = a.mT, not upper
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    a, b = a.expand(*batch, *a.shape[-2:]), b.expand(*batch, *b.shape[-2:])
-    solution = aten.linalg_solve_triangular.default(a, b, upper=upper, unitriangular=unitriangular)
-    return solution, a.clone()
 
 
 def _alpha_dropout(x, p, train):  # type: ignore[no-untyped-def]
@@ -153,45 +141,6 @@ def _alpha_dropout(x, p, train):  # type: ignore[no-untyped-def]
     scale = ((alpha * alpha * p + 1) * (1 - p)) ** -0.5
     kept = aten.bernoulli.p(x, 1 - p)
     return (x * kept) * scale + (kept - (1 - p)) * (alpha * scale)
-
-
-def _lu(a, *, pivot=True):  # type: ignore[no-untyped-def]
-    factors, pivots, _ = aten.linalg_lu_factor_ex.default(a, pivot=pivot)
-    return aten.lu_unpack.default(factors, pivots)
-
-
-def _lu_solve(lu, pivots, b, *, left=True, adjoint=False):  # type: ignore[no-untyped-def]
-    """P L U x = b, or the adjoint of it."""
-    p, lower, upper = aten.lu_unpack.default(lu, pivots)
-    transposed = left == adjoint  # x A = b is the transposed system
-    b = b if left else b.mT
-    batch = torch.broadcast_shapes(lu.shape[:-2], b.shape[:-2])
-    p, lower, upper, b = (m.expand(*batch, *m.shape[-2:]) for m in (p, lower, upper, b))
-    solve = aten.linalg_solve_triangular.default
-    if transposed:
-        x = p @ solve(lower.mT, solve(upper.mT, b, upper=False), upper=True, unitriangular=True)
-    else:
-        x = solve(upper, solve(lower, p.mT @ b, upper=False, unitriangular=True), upper=True)
-    return x if left else x.mT
-
-
-def _pinv(a, *, atol=None, rtol=None, hermitian=False):  # type: ignore[no-untyped-def]
-    if hermitian:
-        values, vectors = torch.linalg.eigh(a)
-        u, sizes, right = vectors, values.abs(), vectors.mT
-    else:
-        u, values, right = torch.linalg.svd(a, full_matrices=False)
-        sizes = values
-    if rtol is None:
-        rtol = 0.0 if atol is not None else max(a.shape[-2:]) * torch.finfo(a.dtype).eps
-    limits = [
-        limit.unsqueeze(-1) if isinstance(limit, torch.Tensor) else limit
-        for limit in (0.0 if atol is None else atol, rtol)
-    ]
-    largest = sizes.amax(-1, keepdim=True) if sizes.shape[-1] else sizes
-    counts = sizes > torch.maximum(largest * limits[1], torch.zeros_like(largest) + limits[0])
-    inverse = torch.where(counts, 1 / torch.where(counts, values, 1), 0)
-    return (right.mT * inverse.unsqueeze(-2)) @ u.mT
 
 
 def _stft(x, n_fft, hop_length=None, win_length=None, window=None, *options):  # type: ignore[no-untyped-def]
@@ -205,17 +154,12 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.alpha_dropout.default: _alpha_dropout,
     aten.batch_norm.default: _batch_norm,
     aten._unsafe_view.default: aten.view.default,
-    aten.cholesky.default: _cholesky,
     aten._trilinear.default: _trilinear,
     aten.diagonal_scatter.default: _diagonal_scatter,
     aten.embedding_renorm.default: _embedding_renorm,
     aten.empty_permuted.default: _empty_permuted,
-    aten.istft.default: _refs.istft,
-    aten.linalg_lu.default: _lu,
-    aten.linalg_lu_solve.default: _lu_solve,
-    aten.linalg_pinv.atol_rtol_float: _pinv,
-    aten.linalg_pinv.atol_rtol_tensor: _pinv,
     aten.gru.input: split_gru,
+    aten.istft.default: _refs.istft,
     aten.lstm.input: split_lstm,
     aten.max_pool1d.default: max_pool1d,
     aten.rnn_relu.input: split_rnn(torch.relu),
@@ -225,7 +169,8 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     # torch's own in C++ fix a dynamic length.
     aten.stft.center: _refs.stft,
     aten.stft.default: _stft,
-    aten.triangular_solve.default: _triangular_solve,
+    **matrices.SPLITS,
+    **rare.SPLITS,
 }
 
 

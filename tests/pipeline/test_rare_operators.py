@@ -1,0 +1,107 @@
+"""Operators that the compiler makes of others: PyTorch's own samples, through the public API."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+pytest.importorskip("expecttest", reason="PyTorch's samples need it")
+
+import penlight
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
+from opinfo import copied, op_infos
+
+NAMES = (
+    *(
+        "cholesky_inverse",
+        "cholesky_solve",
+        "frexp",
+        "histogram",
+        "histogramdd",
+        "linalg.lu",
+        "linalg.lu_solve",
+    ),
+    *("linalg.pinv", "ormqr", "triangular_solve", "_segment_reduce.lengths", "_segment_reduce.offsets"),
+)
+FULL = ("frexp", "_segment_reduce.lengths", "_segment_reduce.offsets")  # quick ones, with every dtype
+
+
+class Call(torch.nn.Module):
+    """An operator whose tensors are the inputs, and whose other arguments are fixed."""
+
+    def __init__(self, op: Any, given: Any) -> None:
+        super().__init__()
+        self.op = op
+        self.leaves, self.spec = pytree.tree_flatten(given)
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        return tuple(copied(leaf) for leaf in self.leaves if isinstance(leaf, torch.Tensor))
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        left = iter(tensors)
+        leaves = [next(left) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
+        head, args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        return self.op(head, *args, **kwargs)
+
+
+def compiled(model: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = penlight.load(penlight.compile(model, args).to_bytes())(*args)
+    return [torch.as_tensor(leaf) for leaf in pytree.tree_leaves(found)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_as_torch(name: str) -> None:
+    info, tried = op_infos()[name], 0
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        if dtype not in info.supported_dtypes("cpu") or (tried and name not in FULL):
+            continue
+        torch.manual_seed(0)
+        for number, sample in enumerate(info.sample_inputs("cpu", dtype, requires_grad=False)):
+            if number % 5 or number > 40:
+                continue
+            model = Call(info.op, (sample.input, sample.args, sample.kwargs))
+            want = [
+                leaf for leaf in pytree.tree_leaves(model(*model.tensors())) if isinstance(leaf, torch.Tensor)
+            ]
+            got = compiled(model, model.tensors())
+            for have, expected in zip(got, want, strict=True):
+                torch.testing.assert_close(have, expected, equal_nan=True, check_stride=False)
+            tried += 1
+    assert tried
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_frexp_of_every_kind(dtype: torch.dtype) -> None:
+    limits = torch.finfo(dtype)
+    values = [0.0, -0.0, 1.0, -1.0, 0.5, 3.0, limits.max, limits.min, limits.tiny, limits.smallest_normal / 4]
+    x = torch.tensor(
+        [*values, limits.tiny * limits.eps, float("inf"), -float("inf"), float("nan")], dtype=dtype
+    )
+    model = Call(torch.frexp, (x, (), {}))
+    mantissa, exponent = compiled(model, (x,))
+    want = torch.frexp(x)
+    torch.testing.assert_close(mantissa, want.mantissa, rtol=0, atol=0, equal_nan=True)
+    finite = x.isfinite()
+    assert torch.equal(exponent[finite], want.exponent[finite])
+
+
+@pytest.mark.parametrize("batch", [(2, 3), (3,)])
+def test_fractional_max_pool(batch: tuple[int, ...]) -> None:
+    """With numbers given: they are random when torch chooses them."""
+    for kernel, out in (((2, 2), (3, 4)), ((3, 1), (1, 5)), ((2, 3, 2), (3, 1, 4))):
+        x = torch.randn(*batch, *(7, 8, 9)[: len(kernel)])
+        x.view(-1)[5] = float("nan")
+        numbers = torch.rand(batch[0] if len(batch) == 2 else 1, 3, len(kernel))
+        op = getattr(torch.ops.aten, f"fractional_max_pool{len(kernel)}d")
+        got = compiled(Call(op, (x, (kernel, out, numbers), {})), (x, numbers))
+        for have, expected in zip(got, op(x, kernel, out, numbers), strict=True):
+            torch.testing.assert_close(have, expected, equal_nan=True, rtol=0, atol=0)
