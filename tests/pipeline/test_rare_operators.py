@@ -105,3 +105,22 @@ def test_fractional_max_pool(batch: tuple[int, ...]) -> None:
         got = compiled(Call(op, (x, (kernel, out, numbers), {})), (x, numbers))
         for have, expected in zip(got, op(x, kernel, out, numbers), strict=True):
             torch.testing.assert_close(have, expected, equal_nan=True, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int16])
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+def test_numbers_beside_tensors(target: str, dtype: torch.dtype) -> None:
+    special = torch.special
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return (
+                *(torch.xlogy(x, 2), torch.xlogy(2.5, x), special.xlog1py(x, 2), special.xlog1py(2, x)),
+                *(special.zeta(x + 1, 2.5), special.zeta(2.5, x), special.chebyshev_polynomial_t(x, 3)),
+                *(special.hermite_polynomial_h(0.5, x), special.legendre_polynomial_p(x, 2)),
+            )
+
+    x = torch.tensor([1, 2, 3], dtype=dtype)
+    found = penlight.load(penlight.compile(Model(), (x,), target=target).to_bytes())(x)
+    for have, want in zip(found, Model()(x), strict=True):
+        torch.testing.assert_close(torch.as_tensor(have), want)

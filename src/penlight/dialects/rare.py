@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -137,6 +137,38 @@ def _fractional_max_pool(x, kernel_size, output_size, random_samples):  # type: 
     return (found, index) if batched is x else (found.squeeze(0), index.squeeze(0))
 
 
+def _of_tensors(op: OpOverload) -> Callable[..., Any]:
+    """`op` where numbers stand for tensors."""
+
+    def split(*args: Any) -> Any:
+        return op(*(value if isinstance(value, torch.Tensor) else torch.full((), value) for value in args))
+
+    return split
+
+
+# Functions of two numbers whose overloads for a number beside a tensor have no kernels of their own.
+_OF_TWO = (
+    *(
+        "xlogy",
+        "special_xlog1py",
+        "special_zeta",
+        "special_legendre_polynomial_p",
+        "special_laguerre_polynomial_l",
+    ),
+    *("special_hermite_polynomial_h", "special_hermite_polynomial_he"),
+    *(f"special_{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"),
+)
+
+
+def _mixed() -> Iterator[tuple[OpOverload, Callable[..., Any]]]:
+    for name in _OF_TWO:
+        packet = getattr(aten, name)
+        of_tensors = packet.Tensor if name == "xlogy" else packet.default
+        for overload in packet.overloads():
+            if "scalar" in overload.lower() and "out" not in overload.lower():
+                yield getattr(packet, overload), _of_tensors(of_tensors)
+
+
 SPLITS: dict[OpOverload, Callable[..., Any]] = {
     aten.fractional_max_pool2d.default: _fractional_max_pool,
     aten.fractional_max_pool3d.default: _fractional_max_pool,
@@ -147,4 +179,5 @@ SPLITS: dict[OpOverload, Callable[..., Any]] = {
     aten._histogramdd_from_bin_cts.default: _histogramdd,
     aten._histogramdd_from_bin_tensors.default: _histogramdd_of,
     aten.segment_reduce.default: _segment_reduce,
+    **dict(_mixed()),
 }
