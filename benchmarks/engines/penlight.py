@@ -1,0 +1,34 @@
+"""Penlight, with no option given."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from . import Run
+
+
+def warm() -> None:
+    """Import what does not depend on the model."""
+    from penlight.runtime.isa import select_instruction_set
+    from penlight.runtime.library import library
+
+    library()
+    if isa := os.environ.get("BENCH_ISA"):
+        select_instruction_set(isa)
+
+
+def make(module: Any, args: tuple[Any, ...], folder: Path, threads: int) -> None:
+    import penlight
+
+    penlight.compile(module, args).save(folder / "model.pte")
+
+
+def load(folder: Path, inputs: list[Any], threads: int) -> Run:
+    import penlight
+
+    program = penlight.load(folder / "model.pte", threads=threads)
+    method = program["forward"]
+    program.verify()
+    return lambda: method.call_flat(inputs)
