@@ -1,4 +1,4 @@
-// Normalisation, softmax and activations of dense float32; the portable kernels take what
+// Normalisation and softmax of dense float32; the portable kernels take what
 // these decline.
 #include "isa.h"
 #include "parallel.h"
@@ -67,28 +67,6 @@ Tensor& softmax(KernelContext& ctx, const Tensor& self, int64_t dim, bool logari
     mine.first_row = range.first;
     mine.last_row = range.last;
     routines().softmax_rows(mine);
-  });
-  return out;
-}
-
-Tensor& activation(KernelContext& ctx, const Tensor& self, Activation activation, Tensor& out) {
-  if (!is_dense_float(self) || out.scalar_type() != ScalarType::Float || !is_compiled(activation)) {
-    ctx.decline();
-    return out;
-  }
-  if (!ctx.resize(out, self.sizes())) return out;
-  if (!out.is_contiguous()) {
-    ctx.decline();
-    return out;
-  }
-  constexpr dim_t step = 1024;
-  const dim_t count = out.numel();
-  const Activate whole = {self.const_data_ptr<float>(), out.mutable_data_ptr<float>(), 0, 0, activation};
-  in_parts(ctx, (count + step - 1) / step, 30.0 * static_cast<double>(step), [&](Range range) {
-    Activate mine = whole;
-    mine.first = range.first * step;
-    mine.last = range.last * step < count ? range.last * step : count;
-    routines().activate(mine);
   });
   return out;
 }
@@ -167,28 +145,6 @@ Tensor& log_softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, boo
                         Tensor& out) {
   (void)half_to_float;
   return softmax(ctx, self, dim, true, out);
-}
-
-Tensor& sigmoid_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return activation(ctx, self, Activation::Sigmoid, out);
-}
-
-Tensor& tanh_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return activation(ctx, self, Activation::Tanh, out);
-}
-
-Tensor& silu_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return activation(ctx, self, Activation::Silu, out);
-}
-
-Tensor& gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate, Tensor& out) {
-  const bool tanh = approximate.size() == 4 && memcmp(approximate.data(), "tanh", 4) == 0;
-  const bool none = approximate.size() == 4 && memcmp(approximate.data(), "none", 4) == 0;
-  if (!tanh && !none) {
-    ctx.decline();  // the portable kernel says what there is
-    return out;
-  }
-  return activation(ctx, self, tanh ? Activation::GeluTanh : Activation::Gelu, out);
 }
 
 }  // namespace penlight::optimized

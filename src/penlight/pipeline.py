@@ -20,6 +20,7 @@ from penlight.dialects.aten import method_of
 from penlight.dialects.capture import capture
 from penlight.dialects.core import decompositions, legal_for
 from penlight.dialects.edge import verify
+from penlight.dialects.elementwise_op import elementwise_op
 from penlight.dialects.packed_ops import packed_ops
 from penlight.dialects.penlight_ops import twins
 from penlight.emit import emit
@@ -216,6 +217,9 @@ def to_edge(
             report,
             verify,
         )
+    elementwise = elementwise_op(default_table(), TARGETS[target])
+    if elementwise is not None:
+        run(program, recipes.chains(elementwise), report, verify)
     for method in program.methods.values():
         method.graph_module.recompile()
     return program

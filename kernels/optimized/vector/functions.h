@@ -2,7 +2,10 @@
 //
 // exp: 2^n * p(r) with |r| <= ln2/2 and a polynomial of degree 6 (Cephes' method);
 // at most 2 ulp. tanh: Cephes' tanhf. erf: x times a quotient of polynomials in x^2,
-// fitted for the least relative error up to where the result is 1; at most 6 ulp.
+// fitted for the least relative error up to where the result is 1; at most 6 ulp, 7
+// where a multiply and an add round separately.
+// log: Cephes' logf; at most 2 ulp. sin, cos: the angle is reduced in double precision and
+// Cephes' polynomials take the rest; at most 2 ulp. Angles beyond 2^20 are the C library's.
 // NaN stays NaN, results reach 0 and infinity where the C library's do.
 #pragma once
 
@@ -89,6 +92,65 @@ PENLIGHT_INLINE Floats erf_of(Floats x) {
   q = q * z + splat(4.97405201e-1f);
   q = q * z + splat(1.0f);
   return kept * p / q;
+}
+
+PENLIGHT_INLINE Floats log_of(Floats x) {
+  // m * 2^e with m in [sqrt(1/2), sqrt(2)); subnormal numbers are made normal first.
+  const Ints tiny = x < splat(1.17549435e-38f);
+  const Ints bits = (Ints)select(tiny, x * splat(8388608.0f), x);
+  Ints e = ((bits >> 23) & splat_int(255)) - splat_int(126) - (tiny & splat_int(23));
+  Floats m = (Floats)((bits & splat_int(0x7fffff)) | splat_int(0x3f000000));
+  const Ints small = m < splat(0.707106781f);
+  e += small;  // a mask is -1
+  m = select(small, m + m, m) - splat(1.0f);
+  const Floats z = m * m, power = __builtin_convertvector(e, Floats);
+  Floats p = splat(7.0376836292e-2f);
+  p = p * m + splat(-1.1514610310e-1f);
+  p = p * m + splat(1.1676998740e-1f);
+  p = p * m + splat(-1.2420140846e-1f);
+  p = p * m + splat(1.4249322787e-1f);
+  p = p * m + splat(-1.6668057665e-1f);
+  p = p * m + splat(2.0000714765e-1f);
+  p = p * m + splat(-2.4999993993e-1f);
+  p = p * m + splat(3.3333331174e-1f);
+  p = p * m * z + power * splat(-2.12194440e-4f) - splat(0.5f) * z;
+  Floats result = m + p + power * splat(0.693359375f);
+  result = select(x == splat(0.0f), splat(-__builtin_inff()), result);
+  result = select(x < splat(0.0f), splat(__builtin_nanf("")), result);
+  // Infinity and NaN are what they are.
+  return select((x < splat(__builtin_inff())), result, x);
+}
+
+typedef double Doubles __attribute__((vector_size(kLanes * 8)));
+
+template <bool sine>
+PENLIGHT_INLINE Floats sin_or_cos(Floats x) {
+  // x = n * pi/2 + r; the first part of pi/2 has 33 bits, so that its product with n is exact.
+  const Ints far = ~((x < splat(1048576.0f)) & (x > splat(-1048576.0f)));
+  const Floats near = select(far, splat(0.0f), x);
+  const Floats magic = splat(12582912.0f);
+  const Floats shifted = near * splat(0.636619772f) + magic;
+  const Doubles n = __builtin_convertvector(shifted - magic, Doubles);
+  const Doubles wide = __builtin_convertvector(near, Doubles);
+  const Floats r =
+      __builtin_convertvector(wide - n * 1.57079632673412561417 - n * 6.07710050650619224932e-11, Floats);
+  const Ints quadrant = (Ints)shifted + splat_int(sine ? 0 : 1);
+  const Floats z = r * r;
+  Floats s = splat(-1.9515295891e-4f);
+  s = s * z + splat(8.3321608736e-3f);
+  s = s * z + splat(-1.6666654611e-1f);
+  s = s * z * r + r;
+  Floats c = splat(2.443315711809948e-5f);
+  c = c * z + splat(-1.388731625493765e-3f);
+  c = c * z + splat(4.166664568298827e-2f);
+  c = c * z * z - splat(0.5f) * z + splat(1.0f);
+  const Floats value = select((quadrant & splat_int(1)) != splat_int(0), c, s);
+  Floats result = (Floats)((Ints)value ^ ((quadrant & splat_int(2)) << 30));
+  if (!any_of(far)) return result;
+  for (int i = 0; i < kLanes; ++i) {
+    if (far[i]) result[i] = sine ? __builtin_sinf(x[i]) : __builtin_cosf(x[i]);
+  }
+  return result;
 }
 
 }  // namespace PENLIGHT_ISA

@@ -185,14 +185,6 @@ struct SoftmaxRows {
   bool logarithm;
 };
 
-// An activation without bounds, of elements [first, last).
-struct Activate {
-  const float* input;
-  float* output;
-  ptrdiff_t first, last;
-  Activation activation;
-};
-
 // The geometry and pitches of `rows` rows of a matrix, `pitch` elements apart, times panels
 // for `outputs` columns. Pointers, and what finishes the sums, are the caller's.
 __attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows, ptrdiff_t depth,
@@ -209,6 +201,8 @@ __attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows,
   return p;
 }
 
+struct Elementwise;  // elements.h
+
 struct Routines {
   const char* name;
   ptrdiff_t tile_rows;  // of a product; parts of a multiple of these leave no tile unfilled
@@ -224,7 +218,7 @@ struct Routines {
   void (*few_rows)(const FewRows&);
   void (*norm_rows)(const NormRows&);
   void (*softmax_rows)(const SoftmaxRows&);
-  void (*activate)(const Activate&);
+  void (*elementwise)(const Elementwise&);
   ptrdiff_t (*winograd_tiles)(const Winograd&);
   size_t (*winograd_weights_size)(const Winograd&, ptrdiff_t panels);
   size_t (*winograd_tiles_size)(const Winograd&);

@@ -1,5 +1,6 @@
-// What is done to each row of a matrix: normalisation, softmax, functions of one number.
-#include "epilogue.h"
+// What is done to each row of a matrix: normalisation, softmax.
+#include "functions.h"
+#include "routines.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -102,17 +103,6 @@ void softmax_rows(const SoftmaxRows& p) {
       store_part(out + i, load_part(out + i, left) * factor, left);
     }
   }
-}
-
-void activate(const Activate& p) {
-  const Bounds none = {};
-  with_activation(p.activation, [&](auto which) {
-    constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
-    for (ptrdiff_t i = p.first; i < p.last; i += kLanes) {
-      const ptrdiff_t left = p.last - i;
-      store_part(p.output + i, activated<chosen>(load_part(p.input + i, left), none), left);
-    }
-  });
 }
 
 }  // namespace PENLIGHT_ISA

@@ -131,6 +131,14 @@ PENLIGHT_INLINE float max_lanes(Floats value) {
   return most;
 }
 
+// Is any bit of a mask set?
+PENLIGHT_INLINE bool any_of(Ints mask) {
+  uint64_t words[kLanes / 2], all = 0;
+  memcpy(words, &mask, sizeof words);
+  for (int i = 0; i < kLanes / 2; ++i) all |= words[i];
+  return all != 0;
+}
+
 // A NaN in `x` comes out, as clamp and relu of PyTorch have it.
 PENLIGHT_INLINE Floats at_least(Floats x, Floats low) { return low > x ? low : x; }
 PENLIGHT_INLINE Floats at_most(Floats x, Floats high) { return high < x ? high : x; }

@@ -17,7 +17,7 @@ void pack_matrix(const PackMatrix& matrix);
 void few_rows(const FewRows& product);
 void norm_rows(const NormRows& rows);
 void softmax_rows(const SoftmaxRows& rows);
-void activate(const Activate& elements);
+void elementwise(const Elementwise& elements);
 ptrdiff_t winograd_tiles(const Winograd& convolution);
 size_t winograd_weights_size(const Winograd& convolution, ptrdiff_t panels);
 size_t winograd_tiles_size(const Winograd& convolution);
@@ -53,7 +53,9 @@ bool winograd(const Winograd& convolution);
 #if defined(PENLIGHT_WITHOUT_ROWS)
 #define norm_rows nullptr
 #define softmax_rows nullptr
-#define activate nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_ELEMENTWISE)
+#define elementwise nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_WINOGRAD)
 #define winograd_tiles nullptr
@@ -83,7 +85,7 @@ const Routines routines = {
     few_rows,
     norm_rows,
     softmax_rows,
-    activate,
+    elementwise,
     winograd_tiles,
     winograd_weights_size,
     winograd_tiles_size,

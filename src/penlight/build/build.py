@@ -289,12 +289,12 @@ class _Job:
         defines = ["PENLIGHT_SMALL=1"] if self.small else []
         if (path.parent / "vector").is_dir():
             defines += vector.wider_defines(self._instruction_sets())
-            defines += vector.activation_defines(self.selection)
+            defines += vector.chosen_defines(self.selection)
         return self._unit(path, f"PENLIGHT_DTYPES={mask_of(dtypes):#x}u", *defines)
 
     def _vector_routines(self, library: Path) -> Iterator[Unit]:
         files, defines = vector.vector_files(library, self.masks, self.options.optimize)
-        defines += vector.activation_defines(self.selection)
+        defines += vector.chosen_defines(self.selection)
         for name in self._instruction_sets():
             for path in files:
                 unit = self._unit(path, f"PENLIGHT_ISA={name}", *defines)

@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from penlight.errors import InvalidInput
 from penlight.ir.dtypes import DType
-from penlight.kernels.activations import Activation
+from penlight.kernels.elementwise import ALONE, STEP_WORDS
 from penlight.kernels.places import Fault, Faults, Item, Place, nearest, read_root, table_error
 from penlight.kernels.prims import PRIMS
 from penlight.kernels.table import DTYPE_SETS, own_table, parse_dtypes
@@ -27,6 +27,7 @@ from penlight.program.structs import (
     DelegateCall,
     Double,
     Int,
+    IntList,
     KernelCall,
     Method,
     OptionalTensorList,
@@ -49,16 +50,25 @@ class Use:
     keys: set[str] = field(default_factory=set)
     # Values of the argument `activation` of kernels that fuse one; all when None.
     activations: set[int] | None = field(default_factory=set)
+    # Operations of elementwise programs; all when None.
+    elements: set[int] | None = field(default_factory=set)
     needed_by: list[str] = field(default_factory=list)  # "model.pte, method forward"
+
+    @classmethod
+    def of_any(cls, dtypes: set[DType], needed_by: str) -> Use:
+        """Of an operator of which only its name is known."""
+        return cls(dtypes, activations=None, elements=None, needed_by=[needed_by])
 
     def join(self, other: Use) -> None:
         self.dtypes |= other.dtypes
         self.keys |= other.keys
-        if self.activations is None or other.activations is None:
-            self.activations = None
-        else:
-            self.activations |= other.activations
+        self.activations = _joined(self.activations, other.activations)
+        self.elements = _joined(self.elements, other.elements)
         self.needed_by += [name for name in other.needed_by if name not in self.needed_by]
+
+
+def _joined(one: set[int] | None, other: set[int] | None) -> set[int] | None:
+    return None if one is None or other is None else one | other
 
 
 @dataclass
@@ -87,7 +97,7 @@ class Selection:
         """The same operators with dtype selection off."""
         wide = Selection(backends=dict(self.backends), prims=set(self.prims))
         for operator, use in self.operators.items():
-            wide.add(operator, Use(set(ALL_DTYPES), set(use.keys), use.activations, list(use.needed_by)))
+            wide.add(operator, replace(use, dtypes=set(ALL_DTYPES)))
         return wide
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -119,9 +129,12 @@ def select_from_contents(contents: Contents, name: str) -> Selection:
             if isinstance(instruction, KernelCall):
                 tensors = list(_tensors(method, instruction.args))
                 operator = str(method.operators[instruction.op])
-                activations = _activations_of_call(operator, method, instruction)
                 use = Use(
-                    _dtypes_of_call(method, instruction, tensors), {key_of(tensors)}, activations, [where]
+                    _dtypes_of_call(method, instruction, tensors),
+                    {key_of(tensors)},
+                    _activations_of_call(operator, method, instruction),
+                    _elements_of_call(operator, method, instruction),
+                    [where],
                 )
                 selection.add(operator, use)
             elif isinstance(instruction, DelegateCall):
@@ -154,24 +167,23 @@ def _dtypes_of_call(method: Method, call: KernelCall, tensors: list[Tensor]) -> 
     return dtypes
 
 
-# Operators that are an activation themselves, of which the optimized library has one loop for all.
-_ACTIVATIONS = {
-    "aten::sigmoid.out": {Activation.SIGMOID},
-    "aten::tanh.out": {Activation.TANH},
-    "aten::silu.out": {Activation.SILU},
-    "aten::gelu.out": {Activation.GELU, Activation.GELU_TANH},
-}
-
-
 def _activations_of_call(operator: str, method: Method, call: KernelCall) -> set[int] | None:
-    if operator in _ACTIVATIONS:
-        return {int(activation) for activation in _ACTIVATIONS[operator]}
     schema = next((row.schema for row in own_table().rows(operator) if row.schema), None)
     names = re.findall(r"(\w+)(?=[,)=])", schema.partition("->")[0]) if schema else []
     if "activation" not in names:
         return set()
     value = method.values[call.args[names.index("activation")]]
     return {value.value} if isinstance(value, Int) else None
+
+
+def _elements_of_call(operator: str, method: Method, call: KernelCall) -> set[int] | None:
+    if operator != "penlight::elementwise.out":
+        return set(map(int, ALONE.get(operator, ())))
+    program = method.values[call.args[1]]
+    if not isinstance(program, IntList):
+        return None
+    numbers = [method.values[item] for item in program.items[::STEP_WORDS]]
+    return {number.value for number in numbers if isinstance(number, Int)}
 
 
 def promote(a: DType, b: DType) -> DType:
@@ -198,7 +210,7 @@ def select_from_list(operators: Iterable[str]) -> Selection:
     selection = Selection()
     for text in operators:
         operator, _, dtypes = text.strip().partition("=")
-        selection.add(operator.strip(), Use(_parse(dtypes, text), activations=None, needed_by=["--ops"]))
+        selection.add(operator.strip(), Use.of_any(_parse(dtypes, text), "--ops"))
     return selection
 
 
@@ -219,7 +231,7 @@ def select_from_yaml(path: Path) -> Selection:
     if root is not None and root.kind in ("list", "mapping"):
         read = _rows_of_list if root.kind == "list" else _rows_of_metadata
         for operator, dtypes in read(root, faults):
-            selection.add(operator, Use(dtypes, activations=None, needed_by=[path.name]))
+            selection.add(operator, Use.of_any(dtypes, path.name))
     faults.check()
     if not selection.operators and not selection.prims:
         place = root.place if root is not None else Place(str(path), 1)

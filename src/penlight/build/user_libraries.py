@@ -104,9 +104,7 @@ def read_user_libraries(
     for table, library in zip(tables, libraries, strict=True):
         if everything:
             for entry in table.entries:
-                selection.add(
-                    entry.op, Use(set(DTYPE_SETS["all"]), activations=None, needed_by=[library.name])
-                )
+                selection.add(entry.op, Use.of_any(set(DTYPE_SETS["all"]), library.name))
         if table.entries:
             found.tables.append(_library_table(table, library, selection))
     stand_ins = {row.op for table in tables for row in table.stand_ins}

@@ -18,6 +18,7 @@ _CALLERS = {
     "matrix": {"matmul"},
     "pool": {"pool"},
     "rows": {"rows"},
+    "elementwise": {"elementwise"},
     "winograd": {"convolution"},
 }
 # Routines that another of the library stands in for.
@@ -64,11 +65,20 @@ def vector_flags(instruction_set: str) -> tuple[str, ...]:
     return (*_FUSED, *_WIDER.get(instruction_set, ()))
 
 
-def activation_defines(selection: Selection) -> list[str]:
-    """For every file of the library: the activations that are compiled into products and convolutions."""
-    used: set[int] = set()
-    for use in selection.operators.values():
-        if use.activations is None:
+def chosen_defines(selection: Selection) -> list[str]:
+    """For every file of the library: activations of products and convolutions, elementwise operations."""
+    uses = selection.operators.values()
+    return [
+        *_bits("PENLIGHT_ACTIVATIONS", [use.activations for use in uses], 16, "u"),
+        *_bits("PENLIGHT_ELEMENT_OPS", [use.elements for use in uses], 64, "ull"),
+    ]
+
+
+def _bits(name: str, used: Collection[set[int] | None], count: int, suffix: str) -> list[str]:
+    """A bit for each number; all are compiled where somebody may use any."""
+    numbers: set[int] = set()
+    for part in used:
+        if part is None:
             return []
-        used |= use.activations
-    return [f"PENLIGHT_ACTIVATIONS={sum(1 << number for number in used if 0 <= number < 16):#x}u"]
+        numbers |= part
+    return [f"{name}={sum(1 << number for number in numbers if 0 <= number < count):#x}{suffix}"]

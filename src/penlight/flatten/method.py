@@ -419,7 +419,8 @@ class MethodFlattener:
         if order == plain or view_twin(op) is not None:
             return plain
         asked = node.kwargs.get("memory_format") in (torch.channels_last, torch.channels_last_3d)
-        asked |= op.namespace == "penlight"  # one layout each, whatever their arguments have
+        # Penlight's own have one layout each, whatever their arguments have; but chains are as ATen's.
+        asked |= op.namespace == "penlight" and program_name(op) != "penlight::elementwise"
         given = any(tensor.dim_order == order for arg in args for tensor in _tensors_of(arg))
         return order if asked or given else plain
 

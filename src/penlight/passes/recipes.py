@@ -14,6 +14,7 @@ from penlight.passes.contiguous import resolve_layouts
 from penlight.passes.empties import replace_empty_results
 from penlight.passes.fold_batch_norm import fold_batch_norm
 from penlight.passes.fold_constants import fold_constants
+from penlight.passes.fuse_elementwise import fuse_elementwise
 from penlight.passes.fuse_epilogues import fuse_epilogues
 from penlight.passes.merge_views import merge_views
 from penlight.passes.no_ops import remove_no_ops
@@ -58,3 +59,8 @@ def packed(
         fuse_epilogues(linear, convolution),
         merge_subexpressions,
     )
+
+
+def chains(elementwise: OpOverload) -> tuple[Pass, ...]:
+    """Chains of elementwise operators become one call of `elementwise` each."""
+    return (fuse_elementwise(elementwise),)

@@ -1,0 +1,214 @@
+// Programs of elementwise operations, a tile at a time.
+#include "elements.h"
+#include "epilogue.h"
+
+namespace penlight::optimized {
+namespace PENLIGHT_ISA {
+
+namespace {
+
+// --- one operation on a run of elements --------------------------------------------------------
+
+struct Source {
+  const float* data;
+  ptrdiff_t step;  // elements from vector to vector: kLanes, or 0 where all elements are one number
+};
+
+// out[i] = f(a[i], ...). `out` may be one of the sources.
+template <int arity, class F>
+PENLIGHT_INLINE void each(const Source* from, float* out, ptrdiff_t count, F&& f) {
+  const float* at[3] = {from[0].data, arity > 1 ? from[1].data : nullptr, arity > 2 ? from[2].data : nullptr};
+  const ptrdiff_t steps[3] = {from[0].step, arity > 1 ? from[1].step : 0, arity > 2 ? from[2].step : 0};
+  const auto apply = [&](Floats a, Floats b, Floats c) __attribute__((always_inline)) {
+    if constexpr (arity == 1) return f(a);
+    if constexpr (arity == 2) return f(a, b);
+    if constexpr (arity == 3) return f(a, b, c);
+  };
+  const auto get = [&](int i, ptrdiff_t left) __attribute__((always_inline)) {
+    return i < arity ? load_part(at[i], left) : Floats{};
+  };
+  for (; count >= kLanes; count -= kLanes, out += kLanes) {
+    store(out, apply(get(0, kLanes), get(1, kLanes), get(2, kLanes)));
+    for (int i = 0; i < arity; ++i) at[i] += steps[i];
+  }
+  if (count > 0) store_some(out, apply(get(0, count), get(1, count), get(2, count)), count);
+}
+
+PENLIGHT_INLINE Floats sqrt_of(Floats x) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_maskz_sqrt_ps(static_cast<__mmask16>(-1), (__m512)x);
+#elif defined(__AVX__)
+  return (Floats)_mm256_sqrt_ps((__m256)x);
+#else
+  Floats result;
+  for (int i = 0; i < kLanes; ++i) result[i] = __builtin_sqrtf(x[i]);
+  return result;
+#endif
+}
+
+PENLIGHT_INLINE Floats masked(Ints mask) { return (Floats)mask; }
+
+void run_step(ElementOp op, const Source* from, float* out, ptrdiff_t count) {
+  const Bounds none = {};
+  switch (op) {
+#define PENLIGHT_ELEMENT(name, arity, parameters, ...)                                                      \
+  case ElementOp::name:                                                                                     \
+    if constexpr (is_compiled(ElementOp::name)) {                                                           \
+      each<arity>(from, out, count, [&] parameters __attribute__((always_inline)) { return __VA_ARGS__; }); \
+    }                                                                                                       \
+    return;
+#define PENLIGHT_ONE(name, ...) PENLIGHT_ELEMENT(name, 1, (Floats x), __VA_ARGS__)
+#define PENLIGHT_TWO(name, ...) PENLIGHT_ELEMENT(name, 2, (Floats x, Floats y), __VA_ARGS__)
+#define PENLIGHT_THREE(name, ...) PENLIGHT_ELEMENT(name, 3, (Floats x, Floats y, Floats z), __VA_ARGS__)
+    PENLIGHT_TWO(Add, x + y)
+    PENLIGHT_TWO(Sub, x - y)
+    PENLIGHT_TWO(Mul, x * y)
+    PENLIGHT_TWO(Div, x / y)
+    // A comparison with NaN is false, and what is not equal to itself is one.
+    PENLIGHT_TWO(Minimum, select((x < y) | (x != x), x, y))
+    PENLIGHT_TWO(Maximum, select((x > y) | (x != x), x, y))
+    PENLIGHT_THREE(Clamp, at_most(at_least(x, y), z))
+    PENLIGHT_TWO(LeakyRelu, select(x > splat(0.0f), x, x * y))
+    PENLIGHT_THREE(Where, select((Ints)x, y, z))
+    PENLIGHT_TWO(Less, masked(x < y))
+    PENLIGHT_TWO(LessEqual, masked(x <= y))
+    PENLIGHT_TWO(Equal, masked(x == y))
+    PENLIGHT_TWO(NotEqual, masked(x != y))
+    PENLIGHT_TWO(And, masked((Ints)x & (Ints)y))
+    PENLIGHT_TWO(Or, masked((Ints)x | (Ints)y))
+    PENLIGHT_ONE(Not, masked(~(Ints)x))
+    PENLIGHT_ONE(Neg, masked((Ints)x ^ splat_int(INT32_MIN)))
+    PENLIGHT_ONE(Abs, masked((Ints)x & splat_int(INT32_MAX)))
+    PENLIGHT_ONE(Relu, at_least(x, splat(0.0f)))
+    PENLIGHT_ONE(Square, x * x)
+    PENLIGHT_ONE(Sqrt, sqrt_of(x))
+    PENLIGHT_ONE(Rsqrt, splat(1.0f) / sqrt_of(x))
+    PENLIGHT_ONE(Reciprocal, splat(1.0f) / x)
+    PENLIGHT_ONE(Exp, exp_of(x))
+    PENLIGHT_ONE(Log, log_of(x))
+    PENLIGHT_ONE(Sin, sin_or_cos<true>(x))
+    PENLIGHT_ONE(Cos, sin_or_cos<false>(x))
+    PENLIGHT_ONE(Erf, erf_of(x))
+    PENLIGHT_ONE(Sigmoid, sigmoid_of(x))
+    PENLIGHT_ONE(Tanh, tanh_of(x))
+    PENLIGHT_ONE(Silu, activated<Activation::Silu>(x, none))
+    PENLIGHT_ONE(Gelu, activated<Activation::Gelu>(x, none))
+    PENLIGHT_ONE(GeluTanh, activated<Activation::GeluTanh>(x, none))
+    PENLIGHT_ONE(HardSigmoid, activated<Activation::HardSigmoid>(x, none))
+    PENLIGHT_ONE(HardSwish, activated<Activation::HardSwish>(x, none))
+#undef PENLIGHT_THREE
+#undef PENLIGHT_TWO
+#undef PENLIGHT_ONE
+#undef PENLIGHT_ELEMENT
+  }
+}
+
+// --- operands that do not lie as the output does -------------------------------------------------
+
+// Elements of the operand from its start to that of a row.
+ptrdiff_t offset_of(const Elementwise& p, const ElementOperand& operand, ptrdiff_t row) {
+  ptrdiff_t offset = 0;
+  for (int loop = p.loops - 2; loop >= 0 && row > 0; --loop) {
+    offset += row % p.sizes[loop] * operand.strides[loop];
+    row /= p.sizes[loop];
+  }
+  return offset;
+}
+
+float number_at(const ElementOperand& operand, ptrdiff_t place) {
+  float value = 0;
+  if (operand.is_mask) {
+    const int32_t bits = static_cast<const uint8_t*>(operand.data)[place] ? -1 : 0;
+    memcpy(&value, &bits, sizeof value);
+  } else {
+    value = static_cast<const float*>(operand.data)[place];
+  }
+  return value;
+}
+
+void copy_run(const ElementOperand& operand, ptrdiff_t place, ptrdiff_t stride, ptrdiff_t count, float* to) {
+  if (stride == 0) {
+    const Floats all = splat(number_at(operand, place));
+    for (; count > 0; count -= kLanes, to += kLanes) store_part(to, all, count);
+  } else if (stride == 1 && operand.is_mask) {
+    const uint8_t* from = static_cast<const uint8_t*>(operand.data) + place;
+    for (; count >= kLanes; count -= kLanes, from += kLanes, to += kLanes) {
+      store(to, masked(load_bytes(from) != splat_int(0)));
+    }
+    for (ptrdiff_t i = 0; i < count; ++i) {
+      const int32_t bits = from[i] ? -1 : 0;
+      memcpy(to + i, &bits, sizeof bits);
+    }
+  } else if (stride == 1) {
+    const float* from = static_cast<const float*>(operand.data) + place;
+    for (; count > 0; count -= kLanes, from += kLanes, to += kLanes)
+      store_part(to, load_part(from, count), count);
+  } else {
+    for (ptrdiff_t i = 0; i < count; ++i) to[i] = number_at(operand, place + i * stride);
+  }
+}
+
+// `count` elements from column `column` of row `row` on.
+void copy_rows(const Elementwise& p, const ElementOperand& operand, ptrdiff_t row, ptrdiff_t column,
+               ptrdiff_t count, float* to) {
+  const ptrdiff_t width = p.sizes[p.loops - 1], stride = operand.strides[p.loops - 1];
+  for (; count > 0; ++row, column = 0) {
+    const ptrdiff_t some = min_of(count, width - column);
+    copy_run(operand, offset_of(p, operand, row) + column * stride, stride, some, to);
+    to += some;
+    count -= some;
+  }
+}
+
+// Where `operand` is for an item, copied to `buffer` or spread over `number` if need be.
+Source source_of(const Elementwise& p, const ElementOperand& operand, ptrdiff_t row, ptrdiff_t column,
+                 ptrdiff_t count, float* buffer, float* number) {
+  const ptrdiff_t width = p.sizes[p.loops - 1], stride = operand.strides[p.loops - 1];
+  if (operand.read == ElementRead::Dense) {
+    return {static_cast<const float*>(operand.data) + row * width + column, kLanes};
+  }
+  if (p.row_items && (stride == 0 || (stride == 1 && !operand.is_mask))) {
+    const ptrdiff_t place = offset_of(p, operand, row) + column * stride;
+    if (stride == 1) return {static_cast<const float*>(operand.data) + place, kLanes};
+    store(number, splat(number_at(operand, place)));
+    return {number, 0};
+  }
+  copy_rows(p, operand, row, column, count, buffer);
+  return {buffer, kLanes};
+}
+
+}  // namespace
+
+void elementwise(const Elementwise& p) {
+  Source sources[kElementRegisters + kElementOperands];
+  float* const numbers = p.scratch + p.tiles * p.tile;
+  for (int r = 0; r < min_of(p.tiles, kElementRegisters); ++r) sources[r] = {p.scratch + r * p.tile, kLanes};
+  const ptrdiff_t width = p.sizes[p.loops - 1], item_rows = p.row_items ? 0 : p.item / width;
+  for (ptrdiff_t i = p.first; i < p.last; ++i) {
+    const ptrdiff_t row = p.row_items ? i / p.row_items : i * item_rows;
+    const ptrdiff_t column = p.row_items ? i % p.row_items * p.item : 0, place = row * width + column;
+    const ptrdiff_t count = min_of(p.item, p.row_items ? width - column : p.count - place);
+    for (int k = 0; k < p.operand_count; ++k) {
+      const ElementOperand& operand = p.operands[k];
+      float *const buffer = p.scratch + operand.tile * p.tile, *const number = numbers + k * kPanel;
+      Source& source = sources[kElementRegisters + k];
+      if (operand.read == ElementRead::Number) {
+        if (i == p.first) store(number, splat(number_at(operand, 0)));
+        source = {number, 0};
+      } else if (i == p.first || operand.read != ElementRead::Row || p.row_items) {
+        source = source_of(p, operand, row, column, count, buffer, number);
+      }
+    }
+    for (ptrdiff_t s = 0; s < p.step_count; ++s) {
+      const ElementStep& step = p.steps[s];
+      Source from[3];
+      const int arity = arity_of(step.op);
+      for (int a = 0; a < arity; ++a) from[a] = sources[step.from[a]];
+      const bool last = s + 1 == p.step_count;
+      run_step(step.op, from, last ? p.output + place : p.scratch + step.to * p.tile, count);
+    }
+  }
+}
+
+}  // namespace PENLIGHT_ISA
+}  // namespace penlight::optimized

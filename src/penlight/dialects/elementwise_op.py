@@ -1,0 +1,104 @@
+"""penlight::elementwise, a chain of elementwise operators in one, made known to torch.
+
+In eager mode it runs its program step by step with ATen's operators; its kernel is
+kernels/optimized/elementwise.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.nn import functional
+
+from penlight.kernels.elementwise import REGISTERS, STEP_WORDS, ElementOp
+from penlight.kernels.table import OpTable
+
+
+def elementwise_op(table: OpTable, libraries: tuple[str, ...]) -> OpOverload | None:
+    """The operator, if `libraries` have a kernel for it."""
+    rows = table.rows("penlight::elementwise.out", libraries)
+    return _define(str(rows[0].schema)) if rows else None
+
+
+@cache
+def _define(schema: str) -> OpOverload:
+    library = torch.library.Library("penlight", "FRAGMENT")
+    _KEPT.append(library)
+    library.define(schema.removeprefix("penlight::"))
+    library.impl("elementwise", _run, "CompositeExplicitAutograd")
+    torch.library.register_fake("penlight::elementwise", _shape, lib=library)
+    op: OpOverload = torch.ops.penlight.elementwise.default
+    return op
+
+
+_KEPT: list[torch.library.Library] = []  # what a library defines goes with it
+
+MEANING: dict[int, Callable[..., Tensor]] = {
+    ElementOp.ADD: torch.add,
+    ElementOp.SUB: torch.sub,
+    ElementOp.MUL: torch.mul,
+    ElementOp.DIV: torch.div,
+    ElementOp.MINIMUM: torch.minimum,
+    ElementOp.MAXIMUM: torch.maximum,
+    ElementOp.CLAMP: torch.clamp,
+    ElementOp.LEAKY_RELU: lambda x, slope: torch.where(x > 0, x, x * slope),
+    ElementOp.WHERE: torch.where,
+    ElementOp.LESS: torch.lt,
+    ElementOp.LESS_EQUAL: torch.le,
+    ElementOp.EQUAL: torch.eq,
+    ElementOp.NOT_EQUAL: torch.ne,
+    ElementOp.AND: torch.logical_and,
+    ElementOp.OR: torch.logical_or,
+    ElementOp.NOT: torch.logical_not,
+    ElementOp.NEG: torch.neg,
+    ElementOp.ABS: torch.abs,
+    ElementOp.RELU: torch.relu,
+    ElementOp.SQUARE: torch.square,
+    ElementOp.SQRT: torch.sqrt,
+    ElementOp.RSQRT: torch.rsqrt,
+    ElementOp.RECIPROCAL: torch.reciprocal,
+    ElementOp.EXP: torch.exp,
+    ElementOp.LOG: torch.log,
+    ElementOp.SIN: torch.sin,
+    ElementOp.COS: torch.cos,
+    ElementOp.ERF: torch.erf,
+    ElementOp.SIGMOID: torch.sigmoid,
+    ElementOp.TANH: torch.tanh,
+    ElementOp.SILU: functional.silu,
+    ElementOp.GELU: functional.gelu,
+    ElementOp.GELU_TANH: lambda x: functional.gelu(x, approximate="tanh"),
+    ElementOp.HARD_SIGMOID: functional.hardsigmoid,
+    ElementOp.HARD_SWISH: functional.hardswish,
+}
+
+
+def _run(inputs: Sequence[Tensor], program: Sequence[int], constants: Sequence[float]) -> Tensor:
+    registers: list[Any] = [None] * REGISTERS
+    dtype = next((x.dtype for x in inputs if x.is_floating_point()), torch.float32)
+    operands = [*inputs, *(torch.tensor(constant, dtype=dtype) for constant in constants)]
+    result: Any = None
+    for at in range(0, len(program), STEP_WORDS):
+        op, to, *sources = program[at : at + STEP_WORDS]
+        values = [*registers, *operands]
+        result = MEANING[op](*(values[source] for source in sources[: arity(op)]))
+        registers[to] = result
+    return torch.as_tensor(result).clone()
+
+
+def arity(op: int) -> int:
+    """How many sources an operation reads."""
+    return 3 if op in (ElementOp.CLAMP, ElementOp.WHERE) else 2 if op <= ElementOp.OR else 1
+
+
+def _shape(inputs: Sequence[Tensor], program: Any, constants: Any) -> Tensor:
+    """As ATen has it for a sum of the inputs: sizes, and the order in memory."""
+    floats = [x if x.is_floating_point() else x.to(torch.float32) for x in inputs]
+    result = floats[0]
+    for other in floats[1:]:
+        result = result + other
+    return torch.empty_like(result)

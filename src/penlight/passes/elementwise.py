@@ -1,0 +1,227 @@
+"""What each elementwise operator is in steps of a program for one kernel.
+
+    aten.addcmul(x, a, b, value=2)   ->   Add(x, Mul(Mul(2, a), b))
+
+The steps round as the operators' own kernels do: no multiply and add become one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from penlight.kernels.elementwise import ElementOp as Op
+from penlight.passes.base import tensor_of
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One operation; a source is another step, a tensor of the graph, or a number."""
+
+    op: Op
+    sources: tuple[Step | Node | float, ...]
+
+
+_ONE: dict[OpOverload, Op] = {
+    aten.neg.default: Op.NEG,
+    aten.abs.default: Op.ABS,
+    aten.relu.default: Op.RELU,
+    aten.square.default: Op.SQUARE,
+    aten.sqrt.default: Op.SQRT,
+    aten.rsqrt.default: Op.RSQRT,
+    aten.reciprocal.default: Op.RECIPROCAL,
+    aten.exp.default: Op.EXP,
+    aten.log.default: Op.LOG,
+    aten.sin.default: Op.SIN,
+    aten.cos.default: Op.COS,
+    aten.erf.default: Op.ERF,
+    aten.sigmoid.default: Op.SIGMOID,
+    aten.tanh.default: Op.TANH,
+    aten.silu.default: Op.SILU,
+    aten.hardsigmoid.default: Op.HARD_SIGMOID,
+    aten.hardswish.default: Op.HARD_SWISH,
+}
+_TWO: dict[OpOverload, Op] = {
+    aten.mul.Tensor: Op.MUL,
+    aten.mul.Scalar: Op.MUL,
+    aten.div.Tensor: Op.DIV,
+    aten.div.Scalar: Op.DIV,
+    aten.minimum.default: Op.MINIMUM,
+    aten.maximum.default: Op.MAXIMUM,
+    aten._prelu_kernel.default: Op.LEAKY_RELU,
+}
+_SUMS: dict[OpOverload, Op] = {
+    aten.add.Tensor: Op.ADD,
+    aten.add.Scalar: Op.ADD,
+    aten.sub.Tensor: Op.SUB,
+    aten.sub.Scalar: Op.SUB,
+    aten.rsub.Tensor: Op.SUB,
+    aten.rsub.Scalar: Op.SUB,
+}
+_COMPARISONS: dict[OpOverload, Op] = {
+    overload: op
+    for packet, op in (
+        (aten.lt, Op.LESS),
+        (aten.gt, Op.LESS),
+        (aten.le, Op.LESS_EQUAL),
+        (aten.ge, Op.LESS_EQUAL),
+        (aten.eq, Op.EQUAL),
+        (aten.ne, Op.NOT_EQUAL),
+    )
+    for overload in (packet.Tensor, packet.Scalar)
+}
+_SWAPPED = {
+    aten.rsub.Tensor,
+    aten.rsub.Scalar,
+    aten.gt.Tensor,
+    aten.gt.Scalar,
+    aten.ge.Tensor,
+    aten.ge.Scalar,
+}
+_CONDITIONS: dict[OpOverload, Op] = {
+    aten.logical_and.default: Op.AND,
+    aten.bitwise_and.Tensor: Op.AND,
+    aten.logical_or.default: Op.OR,
+    aten.bitwise_or.Tensor: Op.OR,
+    aten.logical_not.default: Op.NOT,
+    aten.bitwise_not.default: Op.NOT,
+}
+# Exponents that kernels do not leave to the C library, as steps of x.
+_POWERS: dict[float, tuple[Op, ...]] = {
+    2.0: (Op.SQUARE,),
+    0.5: (Op.SQRT,),
+    -0.5: (Op.RSQRT,),
+    -1.0: (Op.RECIPROCAL,),
+    -2.0: (Op.SQUARE, Op.RECIPROCAL),
+}
+
+
+def steps_of(node: Node) -> Step | None:
+    """The operator of `node` over float32, or over conditions, as steps; None if it has no such form."""
+    made = _steps(node) if node.op == "call_function" else None
+    result = tensor_of(node)
+    if made is None or result is None or not _fits(made, result.dtype):
+        return None
+    return made
+
+
+def _steps(node: Node) -> Step | None:
+    target, args, kwargs = node.target, list[Any](node.args), dict[str, Any](node.kwargs)
+    special = _SPECIAL.get(target)
+    if special is not None:
+        made: Step | None = special(args, kwargs)
+        return made
+    if target in _SUMS:
+        return _sum(_SUMS[target], args, kwargs, target in _SWAPPED)
+    if kwargs:
+        return None
+    for table in (_ONE, _TWO, _COMPARISONS, _CONDITIONS):
+        if target in table:
+            return Step(table[target], tuple(reversed(args) if target in _SWAPPED else args))
+    return None
+
+
+def _sum(op: Op, args: list[Any], kwargs: dict[str, Any], swapped: bool) -> Step:
+    alpha = kwargs.get("alpha", args[2] if len(args) > 2 else 1)
+    other = args[1] if alpha == 1 else Step(Op.MUL, (alpha, args[1]))
+    return Step(op, (other, args[0]) if swapped else (args[0], other))
+
+
+def _where(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    return Step(Op.WHERE, tuple(args))
+
+
+def _clamp(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    low, high = (args[i] if i < len(args) else kwargs.get(name) for i, name in ((1, "min"), (2, "max")))
+    bounds = (-torch.inf if low is None else low, torch.inf if high is None else high)
+    return Step(Op.CLAMP, (args[0], *bounds))
+
+
+def _clamp_min(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    return Step(Op.CLAMP, (args[0], args[1], torch.inf))
+
+
+def _clamp_max(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    return Step(Op.CLAMP, (args[0], -torch.inf, args[1]))
+
+
+def _masked_fill(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    x, mask, value = args
+    return Step(Op.WHERE, (mask, value, x))
+
+
+def _hardtanh(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    return None if kwargs else Step(Op.CLAMP, (args[0], *[*args[1:], *(-1.0, 1.0)[len(args) - 1 :]]))
+
+
+def _leaky_relu(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    return None if kwargs else Step(Op.LEAKY_RELU, (args[0], args[1] if len(args) > 1 else 0.01))
+
+
+def _gelu(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    return Step(Op.GELU_TANH if kwargs.get("approximate") == "tanh" else Op.GELU, (args[0],))
+
+
+def _power(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    base, exponent = args[:2]
+    if exponent == 3:
+        return Step(Op.MUL, (Step(Op.SQUARE, (base,)), base))
+    if not isinstance(exponent, int | float) or float(exponent) not in _POWERS:
+        return None
+    made = base
+    for op in _POWERS[float(exponent)]:
+        made = Step(op, (made,))
+    return made  # type: ignore[no-any-return]
+
+
+def _addcmul(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    x, a, b = args[:3]
+    value = kwargs.get("value", 1)
+    return Step(Op.ADD, (x, Step(Op.MUL, (a if value == 1 else Step(Op.MUL, (value, a)), b))))
+
+
+_SPECIAL: dict[Any, Any] = {
+    aten.where.self: _where,
+    aten.clamp.default: _clamp,
+    aten.clamp_min.default: _clamp_min,
+    aten.clamp_max.default: _clamp_max,
+    aten.masked_fill.Scalar: _masked_fill,
+    aten.masked_fill.Tensor: _masked_fill,
+    aten.hardtanh.default: _hardtanh,
+    aten.leaky_relu.default: _leaky_relu,
+    aten.gelu.default: _gelu,
+    aten.pow.Tensor_Scalar: _power,
+    aten.addcmul.default: _addcmul,
+}
+_GIVE_CONDITION = {*_COMPARISONS.values(), *_CONDITIONS.values()}
+_TAKE_CONDITION = set(_CONDITIONS.values())
+
+
+def _fits(step: Step, wanted: torch.dtype) -> bool:
+    """Do the sources have the dtypes that a step takes, and its result the one that is wanted?"""
+    if wanted is not (torch.bool if step.op in _GIVE_CONDITION else torch.float32):
+        return False
+    for place, source in enumerate(step.sources):
+        condition = step.op in _TAKE_CONDITION or (step.op is Op.WHERE and place == 0)
+        dtype = torch.bool if condition else torch.float32
+        if isinstance(source, Step):
+            if not _fits(source, dtype):
+                return False
+        elif isinstance(source, Node):
+            value = tensor_of(source)
+            if value is None or value.dtype is not dtype:
+                return False
+        elif (
+            condition
+            or isinstance(source, bool)
+            or not isinstance(source, int | float)
+            or (step.op is Op.CLAMP and source != source)
+        ):
+            return False
+    return True

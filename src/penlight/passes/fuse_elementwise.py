@@ -1,0 +1,240 @@
+"""Run chains of elementwise operators as one: each element is computed at once.
+
+    y = silu(a) * b + c        three kernels that each read and write whole tensors
+    y = elementwise([a, b, c], program)
+
+A chain ends in one result, of the shape that all its operators have; what is
+broadcast is read so by the kernel. A value that something outside the chain
+reads as well is computed before the chain. Memory never grows: an operator is
+not taken into a chain that runs later if that keeps more bytes alive than its
+result has.
+
+Needs:  edge dialect.
+Keeps:  shapes and dtypes; values, but for the rounding of exp, tanh and the like.
+Runs:   last, when what layers can apply themselves is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+
+from penlight.kernels.elementwise import OPERANDS, REGISTERS, STEPS
+from penlight.passes.base import tensor_of
+from penlight.passes.constants import Constants
+from penlight.passes.elementwise import Step, steps_of
+
+
+def fuse_elementwise(op: OpOverload) -> Callable[[Graph, Constants], int]:
+    """The pass over `op`, which runs a program: penlight::elementwise."""
+
+    def fuse_elementwise(graph: Graph, constants: Constants) -> int:
+        nodes = list(graph.nodes)
+        order = {node: place for place, node in enumerate(nodes)}
+        fused = 0
+        taken: set[Node] = set()
+        for node in reversed(nodes):
+            if node in taken or not _is_result(node):
+                continue
+            chain = _chain(node, nodes, order, constants)
+            while len(chain) > 1:
+                new = _replace(graph, op, chain, order, constants)
+                if new is not None:
+                    nodes[order[node]], order[new] = new, order[node]
+                    taken.update(chain)
+                    fused += len(chain)
+                    break
+                chain.pop()  # too long for a program: without what was added last
+        return fused
+
+    return fuse_elementwise
+
+
+def _is_result(node: Node) -> bool:
+    value = tensor_of(node)
+    return value is not None and value.dtype is torch.float32 and steps_of(node) is not None
+
+
+# --- which operators --------------------------------------------------------------------------------
+
+
+def _chain(root: Node, nodes: list[Node], order: dict[Node, int], constants: Constants) -> list[Node]:
+    """`root`, and before it what only the chain reads; the later ones in the graph come first."""
+    chain, inside, refused = [root], {root}, set()
+    while True:
+        around = {
+            source
+            for node in chain
+            for source in node.all_input_nodes
+            if source not in inside and source not in refused
+        }
+        candidates = [node for node in around if _may_join(node, root, inside)]
+        if not candidates:
+            return chain
+        node = max(candidates, key=order.__getitem__)
+        between = [
+            n for n in nodes[order[node] + 1 : order[root]] if n.op == "call_function" and n not in inside
+        ]
+        if _keeps_memory(node, order[root], between, order, constants):
+            chain.append(node)
+            inside.add(node)
+        else:
+            refused.add(node)
+
+
+def _may_join(node: Node, root: Node, inside: set[Node]) -> bool:
+    return (
+        all(user in inside for user in node.users)
+        and steps_of(node) is not None
+        and _sizes(node) == _sizes(root)
+    )
+
+
+def _keeps_memory(
+    node: Node, end: int, between: list[Node], order: dict[Node, int], constants: Constants
+) -> bool:
+    """Does computing `node` at the place `end`, after `between`, keep no more bytes alive than its result?"""
+    if not between:
+        return True
+    kept = 0
+    for source in node.all_input_nodes:
+        if source in constants.names:
+            continue
+        if source.op == "placeholder" and any(source in other.all_input_nodes for other in between):
+            return False  # state that is written in between, perhaps
+        if max(order.get(user, end) for user in source.users) < end:
+            kept += _bytes(source)
+    return kept <= _bytes(node)
+
+
+def _sizes(node: Node) -> tuple[Any, ...]:
+    """Sizes, the symbolic ones as expressions: comparing those decides nothing about the model."""
+    value: Any = tensor_of(node)
+    return tuple(size.node.expr if isinstance(size, torch.SymInt) else size for size in value.shape)
+
+
+def _bytes(node: Node) -> int:
+    value = tensor_of(node)
+    if value is None:
+        return 0
+    count = value.element_size()
+    for size in value.shape:
+        count *= size if isinstance(size, int) else int(size.node.hint or 1)
+    return count
+
+
+# --- as a program -----------------------------------------------------------------------------------
+
+
+def _replace(
+    graph: Graph, op: OpOverload, chain: Sequence[Node], order: dict[Node, int], constants: Constants
+) -> Node | None:
+    """Put one call in place of the chain; None if it does not fit a program."""
+    made = Program(constants)
+    for node in sorted(chain, key=order.__getitem__):
+        step = steps_of(node)
+        assert step is not None
+        made.add(node, step)
+    root = chain[0]
+    program = made.numbers()
+    if program is None or not made.inputs:
+        return None
+    with graph.inserting_before(root):
+        new = graph.call_function(op, (list(made.inputs), program, made.constants))
+    new.meta = dict(root.meta)
+    root.replace_all_uses_with(new)
+    for node in sorted(chain, key=order.__getitem__, reverse=True):
+        graph.erase_node(node)
+    return new
+
+
+class Program:
+    """The steps of a chain in order, and what they read."""
+
+    def __init__(self, constants: Constants) -> None:
+        self.known = constants
+        self.inputs: dict[Node, int] = {}
+        self.constants: list[float] = []
+        self.places: dict[str, int] = {}  # of constants, by their digits: 0 and -0 are two
+        self.steps: list[Step] = []
+        self.results: dict[Node, Step] = {}
+
+    def add(self, node: Node, step: Step) -> None:
+        self._steps(step)
+        self.results[node] = step
+
+    def _steps(self, step: Step) -> None:
+        for source in step.sources:
+            if isinstance(source, Step):
+                self._steps(source)
+            elif not isinstance(source, Node):
+                self._constant(float(source))
+            elif source not in self.results:
+                number = self._number(source)
+                if number is None:
+                    self.inputs.setdefault(source, len(self.inputs))
+                else:
+                    self._constant(number)
+        self.steps.append(step)
+
+    def _constant(self, number: float) -> None:
+        if number.hex() not in self.places:
+            self.places[number.hex()] = len(self.constants)
+            self.constants.append(number)
+
+    def _number(self, node: Node) -> float | None:
+        """Of a tensor without dimensions that is known now."""
+        like = self.known.like(node)
+        if like is None or like.dim() != 0 or like.dtype is not torch.float32:
+            return None
+        value = self.known.get(node)
+        return None if value is None else float(value.item())
+
+    def numbers(self) -> list[int] | None:
+        """As the kernel reads it; None if it has too many steps, operands or values at a time."""
+        if len(self.steps) > STEPS or len(self.inputs) + len(self.constants) > OPERANDS:
+            return None
+        last: dict[Step, int] = {}
+        for place, step in enumerate(self.steps):
+            for source in self._of_steps(step):
+                last[source] = place
+        free, registers = list(range(REGISTERS)), dict[Step, int]()
+        program: list[int] = []
+        for place, step in enumerate(self.steps):
+            sources = [self._place(source, registers) for source in step.sources]
+            for source in dict.fromkeys(self._of_steps(step)):
+                if last[source] == place:
+                    free.append(registers[source])
+            if not free:
+                return None
+            free.sort()
+            registers[step] = free.pop(0)
+            program += [int(step.op), registers[step], *sources, *[0] * (3 - len(sources))]
+        return program
+
+    def _of_steps(self, step: Step) -> list[Step]:
+        """The sources that are results of steps before."""
+        found = []
+        for source in step.sources:
+            if isinstance(source, Step):
+                found.append(source)
+            elif isinstance(source, Node) and source in self.results:
+                found.append(self.results[source])
+        return found
+
+    def _place(self, source: Step | Node | float, registers: dict[Step, int]) -> int:
+        if isinstance(source, Step):
+            return registers[source]
+        if not isinstance(source, Node):
+            return REGISTERS + len(self.inputs) + self.places[float(source).hex()]
+        if source in self.results:
+            return registers[self.results[source]]
+        if source in self.inputs:
+            return REGISTERS + self.inputs[source]
+        number = self._number(source)
+        assert number is not None
+        return REGISTERS + len(self.inputs) + self.places[number.hex()]

@@ -1,0 +1,272 @@
+"""Programs of elementwise operations against ATen, with every instruction set of this machine."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from run_op import overload_of, run_op
+from torch import Tensor
+
+from penlight.dialects.elementwise_op import MEANING, arity, elementwise_op
+from penlight.errors import PenlightError
+from penlight.kernels.elementwise import OPERANDS, REGISTERS, STEP_WORDS, STEPS, ElementOp
+from penlight.kernels.table import default_table
+
+assert elementwise_op(default_table(), ("optimized",))
+ELEMENTWISE = overload_of("penlight::elementwise")
+KERNELS = ("penlight::elementwise.out",)
+
+NAN, INF = float("nan"), float("inf")
+SPECIAL = [0.0, -0.0, 1.0, -1.0, INF, -INF, NAN, 1e-45, -1e-45, 1e-38, 3.4e38, -3.4e38, 88.7, -103.9, 5e-324]
+CONDITIONS = (ElementOp.LESS, ElementOp.LESS_EQUAL, ElementOp.EQUAL, ElementOp.NOT_EQUAL)
+LOGICAL = (ElementOp.AND, ElementOp.OR, ElementOp.NOT)
+
+# Units in the last place that a function may be off, and where its argument is tried.
+FUNCTIONS: dict[ElementOp, tuple[float, float, float]] = {
+    ElementOp.SQRT: (0.5, 0, 1e30),
+    ElementOp.RSQRT: (1.5, 0, 1e30),
+    ElementOp.RECIPROCAL: (0.5, -1e30, 1e30),
+    ElementOp.EXP: (2, -104, 90),
+    ElementOp.LOG: (2, 0, 3e38),
+    ElementOp.SIN: (2, -2e6, 2e6),
+    ElementOp.COS: (2, -2e6, 2e6),
+    ElementOp.ERF: (7, -5, 5),  # 6 where a multiply and an add are one
+    ElementOp.SIGMOID: (4, -85, 90),
+    ElementOp.TANH: (4, -12, 12),
+}
+
+
+def run(inputs: list[Tensor], program: list[int], constants: list[float], result: Tensor) -> Tensor:
+    (out,) = run_op(ELEMENTWISE, [inputs, program, constants], {}, result, "optimized")
+    return out
+
+
+def step(op: int, to: int, *sources: int) -> list[int]:
+    return [int(op), to, *sources, *[0] * (3 - len(sources))]
+
+
+def one(op: ElementOp, *inputs: Tensor) -> Tensor:
+    shape = torch.broadcast_shapes(*(x.shape for x in inputs))
+    sources = [REGISTERS + i for i in range(len(inputs))]
+    return run(list(inputs), step(op, 0, *sources), [], torch.empty(shape))
+
+
+def same(got: Tensor, want: Tensor) -> None:
+    torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("op", FUNCTIONS, ids=lambda op: op.name)
+def test_functions_are_as_exact_as_they_say(isa: str, op: ElementOp) -> None:
+    limit, low, high = FUNCTIONS[op]
+    spread = torch.rand(40_000, dtype=torch.double)
+    near = torch.cat([x * s for x in (torch.logspace(-38, 38, 4001, dtype=torch.double),) for s in (1, -1)])
+    x = torch.cat([low + (high - low) * spread, near[(near >= low) & (near <= high)], 8 * spread - 4]).float()
+    x = x[(x >= low) & (x <= high)]
+    got, want = one(op, x).double(), MEANING[op](x.double())
+    normal = want.abs().clamp(2.0**-126)
+    unit = 2.0 ** (torch.floor(torch.log2(normal)) - 23)
+    finite = want.abs() < 3.4028235e38
+    wrong = ((got - want).abs() / unit)[finite]
+    worst = int(wrong.argmax())
+    assert wrong[worst] <= limit, f"{op.name}({x[finite][worst]!r}) is {wrong[worst]:.2f} units off"
+    same(got[~finite].float(), want[~finite].float())
+
+
+@pytest.mark.parametrize("op", [op for op in ElementOp if op not in LOGICAL], ids=lambda op: op.name)
+def test_special_values(isa: str, op: ElementOp) -> None:
+    values = torch.tensor(SPECIAL)
+    count = arity(op)
+    grids = torch.meshgrid(*[values] * count, indexing="ij")
+    if op is ElementOp.CLAMP:
+        grids = (grids[0], *(torch.nan_to_num(bound) for bound in grids[1:]))
+    if op is ElementOp.WHERE:
+        grids = (grids[0] > 0, *grids[1:])
+    inputs = [grid.contiguous() for grid in grids]
+    want = MEANING[op](*inputs)
+    if want.dtype is torch.bool:
+        program = [*step(op, 0, *range(REGISTERS, REGISTERS + count)), *step(ElementOp.WHERE, 0, 0, 10, 11)]
+        got = run(inputs, program, [1.0, 0.0], torch.empty(want.shape))
+        same(got, want.float())
+        return
+    got = one(op, *inputs)
+    if op is ElementOp.HARD_SWISH:
+        want = MEANING[op](inputs[0].double())  # of large numbers, ATen's product overflows in float32
+    want = want.float()
+    assert torch.equal(got.isnan(), want.isnan())
+    torch.testing.assert_close(got, want, rtol=1e-6, atol=2e-45, equal_nan=True)
+
+
+# --- chains ----------------------------------------------------------------------------------------
+
+EXACT = [
+    *(ElementOp.ADD, ElementOp.SUB, ElementOp.MUL, ElementOp.DIV, ElementOp.MINIMUM, ElementOp.MAXIMUM),
+    *(ElementOp.LEAKY_RELU, ElementOp.NEG, ElementOp.ABS, ElementOp.RELU, ElementOp.SQUARE, ElementOp.SQRT),
+    *(ElementOp.RECIPROCAL, ElementOp.WHERE, ElementOp.CLAMP, *CONDITIONS, *LOGICAL),
+]
+SHAPES = [
+    *((), (1,), (7,), (1023,), (1024,), (1025,), (5000,), (0,), (3, 0, 2), (2, 3), (300, 3), (3, 300)),
+    *((4, 5, 6), (2, 3, 700), (2, 70, 16), (3, 17, 5, 9), (1, 24, 30, 30), (2, 2, 2, 2, 2, 2), (1, 1, 2000)),
+    *((40, 1, 40), (2100, 2), (3, 1, 5, 1, 7), (64, 64, 17)),
+]
+
+
+def inputs_for(shape: tuple[int, ...], r: random.Random, count: int) -> list[Tensor]:
+    """Tensors that broadcast to `shape`, one of them of that shape; some conditions, some channels-last."""
+    made = []
+    for i in range(count):
+        own = [1 if i and r.random() < 0.4 else size for size in shape]
+        own = own[r.randint(0, len(own)) :] if i and r.random() < 0.3 else own
+        x = torch.randn(own) * 3
+        if x.numel() and r.random() < 0.3:
+            x.view(-1)[r.randrange(x.numel())] = r.choice(SPECIAL)
+        if i and r.random() < 0.3:
+            x = x > 0
+        if x.dim() == 4 and r.random() < 0.5:
+            x = x.contiguous(memory_format=torch.channels_last)
+        made.append(x)
+    return made
+
+
+class Writer:
+    """A random program, with what it gives step by step in float32."""
+
+    def __init__(self, inputs: list[Tensor], constants: list[float], r: random.Random) -> None:
+        self.r, self.program = r, list[int]()
+        operands = [*inputs, *map(torch.tensor, constants)]
+        self.known: dict[int, Tensor] = {REGISTERS + i: x for i, x in enumerate(operands)}
+        self.shape = inputs[0].shape
+        self.floats = 0
+
+    def write(self, ops: list[ElementOp], count: int) -> Tensor:
+        while len(self.program) < count * STEP_WORDS:
+            self._step(self.r.choice(ops))
+        places = [p for p, x in self.known.items() if p < REGISTERS and x.dtype is torch.float32]
+        self._append(ElementOp.ADD, [self.r.choice(places) if places else REGISTERS, REGISTERS])
+        return self.result.expand(self.shape)
+
+    def _step(self, op: ElementOp) -> None:
+        sources = []
+        for place in range(arity(op)):
+            wanted = torch.bool if op in LOGICAL or (op is ElementOp.WHERE and place == 0) else torch.float32
+            found = [at for at, x in self.known.items() if x.dtype is wanted]
+            if op is ElementOp.CLAMP and place:
+                found = [at for at in found if not self.known[at].isnan().any()]
+            if not found:
+                return
+            sources.append(self.r.choice(found))
+        self._append(op, sources)
+
+    def _append(self, op: ElementOp, sources: list[int]) -> None:
+        values = [self.known[at] for at in sources]
+        if op is ElementOp.SQRT:
+            self.result = values[0].double().sqrt().float()  # ATen's own is not always the nearest
+        else:
+            self.result = MEANING[op](*values)
+        to = self.r.randrange(REGISTERS)
+        self.known[to] = self.result
+        self.program += step(op, to, *sources)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_random_chains_of_exact_operations_are_bit_equal(isa: str, shape: tuple[int, ...]) -> None:
+    for seed in range(12):
+        r = random.Random(f"{shape} {seed}")
+        torch.manual_seed(seed)
+        constants = [r.choice([0.5, -2.0, 0.0, 1e30, INF, 3.0]) for _ in range(r.randint(0, 3))]
+        inputs = inputs_for(shape, r, r.randint(1, 6))
+        writer = Writer(inputs, constants, r)
+        want = writer.write(EXACT, r.choice([1, 3, 8, 30]))
+        like = inputs[0] if inputs[0].dim() == 4 else want.contiguous()
+        got = run(inputs, writer.program, constants, torch.empty_like(like))
+        same(got, want)
+
+
+@pytest.mark.parametrize("ops", [list(FUNCTIONS), list(ElementOp)], ids=["functions", "all"])
+def test_random_chains_of_functions(isa: str, ops: list[ElementOp]) -> None:
+    """Arguments near 1, where no function magnifies an error by much."""
+    for seed in range(60):
+        r = random.Random(seed)
+        torch.manual_seed(seed)
+        inputs = [torch.rand(50, 30) + 0.5, torch.rand(30) + 0.5, torch.rand(50, 1) + 0.5]
+        writer = Writer(inputs, [0.75], r)
+        want = writer.write([op for op in ops if op not in (*CONDITIONS, *LOGICAL, ElementOp.WHERE)], 5)
+        if not want.isfinite().all() or want.abs().max() > 100:
+            continue
+        torch.testing.assert_close(run(inputs, writer.program, [0.75], want), want, rtol=2e-4, atol=2e-4)
+
+
+def test_as_many_operands_and_steps_as_there_may_be(isa: str) -> None:
+    inputs = [torch.randn(3, 700) for _ in range(OPERANDS - 1)]
+    program = step(ElementOp.ADD, 7, REGISTERS, REGISTERS + 1)
+    want = inputs[0] + inputs[1]
+    for i in range(2, OPERANDS):
+        program += step(ElementOp.ADD, 7, 7, REGISTERS + i)
+        want = want + (inputs[i] if i < len(inputs) else 0.25)
+    while len(program) < STEPS * STEP_WORDS:
+        program += step(ElementOp.NEG, 7, 7)
+        want = -want
+    same(run(inputs, program, [0.25], want), want)
+
+
+# --- programs that are damaged -----------------------------------------------------------------------
+
+X = torch.randn(2, 9)
+GOOD = step(ElementOp.ADD, 0, REGISTERS, REGISTERS)
+BAD: dict[str, tuple[list[Tensor], list[int], list[float]]] = {
+    "no steps": ([X], [], []),
+    "half a step": ([X], GOOD[:-1], []),
+    "too many steps": ([X], GOOD * (STEPS + 1), []),
+    "operation 0": ([X], step(0, 0, REGISTERS), []),
+    "an operation that there is not": ([X], step(36, 0, REGISTERS), []),
+    "a negative operation": ([X], step(-1, 0, REGISTERS), []),
+    "an operation beyond 32 bits": ([X], step((1 << 32) + 1, 0, REGISTERS, REGISTERS), []),
+    "a register that there is not": ([X], step(ElementOp.NEG, REGISTERS, REGISTERS), []),
+    "a negative register": ([X], step(ElementOp.NEG, -1, REGISTERS), []),
+    "a register before it is written": ([X], step(ElementOp.NEG, 0, 0), []),
+    "another register than was written": ([X], [*GOOD, *step(ElementOp.ADD, 1, 0, 2)], []),
+    "an input that there is not": ([X], step(ElementOp.ADD, 0, REGISTERS, REGISTERS + 1), []),
+    "a constant that there is not": ([X], step(ElementOp.ADD, 0, REGISTERS, REGISTERS + 2), [1.0]),
+    "a negative source": ([X], step(ElementOp.ADD, 0, REGISTERS, -1), []),
+    "a source beyond 32 bits": ([X], step(ElementOp.ADD, 0, REGISTERS, 1 << 32), []),
+    "too many operands": ([X], GOOD, [0.5] * OPERANDS),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_damaged_programs_are_refused(what: str) -> None:
+    inputs, program, constants = BAD[what]
+    with pytest.raises(PenlightError, match="elementwise"):
+        run(inputs, program, constants, X)
+
+
+def test_shapes_that_do_not_broadcast_are_refused() -> None:
+    with pytest.raises(PenlightError, match="broadcast"):
+        run([X, torch.randn(2, 8)], step(ElementOp.ADD, 0, REGISTERS, REGISTERS + 1), [], X)
+
+
+def test_random_numbers_are_no_danger() -> None:
+    """Whatever a file says: an error, or a result of the right shape."""
+    r = random.Random(0)
+    pick: list[Callable[[], int]] = [
+        lambda: r.randint(0, 40),
+        lambda: r.randint(0, 12),
+        lambda: r.randint(-3, 60),
+        lambda: r.choice([-(2**63), 2**63 - 1, 2**31, 2**32 + 8]),
+    ]
+    ran = 0
+    for _ in range(1500):
+        weights = r.choice([(1, 0, 0, 0), (4, 8, 1, 0), (1, 1, 1, 1), (8, 40, 1, 0)])
+        program: list[Any] = [
+            r.choices(pick, weights)[0]() for _ in range(STEP_WORDS * r.choice([1, 1, 2, 3]))
+        ]
+        try:
+            got = run([X, X[0], X > 0], program, [0.5], X)
+        except PenlightError:
+            continue
+        ran += 1
+        assert got.shape == X.shape
+    assert ran > 10

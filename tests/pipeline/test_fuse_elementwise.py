@@ -1,0 +1,320 @@
+"""Chains of elementwise operators become one call; what may not join stays what it was."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.nn import functional
+
+import penlight
+from penlight.dialects.elementwise_op import MEANING
+from penlight.kernels.elementwise import ElementOp
+from penlight.pipeline import export, to_edge
+
+
+class Calls(nn.Module):
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Tensor) -> object:
+        return self.function(*args)
+
+
+def operators(function: Callable[..., object], *args: Tensor, **options: object) -> Counter[str]:
+    graph = to_edge(export(Calls(function), args), **options).methods["forward"].graph
+    return Counter(
+        str(node.target).removesuffix(".default").split(".", 1)[1]
+        for node in graph.nodes
+        if node.op == "call_function" and "." in str(node.target)
+    )
+
+
+def programs(function: Callable[..., object], *args: Tensor) -> list[list[ElementOp]]:
+    """The operations of each chain."""
+    graph = to_edge(export(Calls(function), args)).methods["forward"].graph
+    return [
+        [ElementOp(op) for op in node.args[1][::5]]
+        for node in graph.nodes
+        if node.target is torch.ops.penlight.elementwise.default
+    ]
+
+
+def check(function: Callable[..., object], *args: Tensor, **options: object) -> None:
+    model = Calls(function)
+    program = penlight.load(penlight.compile(model, args, **options).to_bytes())
+    torch.testing.assert_close(program(*args), model(*args), rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+A, B, ROW, COLUMN = torch.randn(2, 6, 40), torch.randn(2, 6, 40), torch.rand(40) + 0.5, torch.randn(2, 6, 1)
+ONE: dict[str, Callable[[Tensor], Tensor]] = {
+    "neg": torch.neg,
+    "abs": torch.abs,
+    "relu": torch.relu,
+    "square": torch.square,
+    "sqrt": lambda x: x.abs().sqrt(),
+    "rsqrt": lambda x: (x * x + 1).rsqrt(),
+    "reciprocal": torch.reciprocal,
+    "exp": torch.exp,
+    "log": lambda x: (x.abs() + 1).log(),
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "erf": torch.erf,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "silu": functional.silu,
+    "gelu": functional.gelu,
+    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "hardsigmoid": functional.hardsigmoid,
+    "hardswish": functional.hardswish,
+    "relu6": functional.relu6,
+    "hardtanh": lambda x: functional.hardtanh(x, -0.5, 0.25),
+    "leaky_relu": lambda x: functional.leaky_relu(x, 0.3),
+    "clamp": lambda x: x.clamp(-0.5, 0.5),
+    "clamp_min": lambda x: x.clamp(min=0.1),
+    "clamp_max": lambda x: x.clamp_max(0.1),
+    "add": lambda x: x + 2,
+    "sub": lambda x: x - 0.5,
+    "rsub": lambda x: 1 - x,
+    "mul": lambda x: x * 3,
+    "div": lambda x: x / 3,
+    "alpha": lambda x: torch.add(x, B, alpha=0.3) + torch.sub(x, ROW, alpha=2),
+    "minimum": lambda x: torch.minimum(x, ROW),
+    "maximum": lambda x: torch.maximum(x, COLUMN),
+    "square_of_power": lambda x: x**2,
+    "cube": lambda x: x**3,
+    "powers": lambda x: (x.abs() + 1) ** 0.5 + (x.abs() + 1) ** -0.5 + x**-1.0 + x**-2,
+    "where": lambda x: torch.where(x > 0.2, x, B),
+    "comparisons": lambda x: torch.where((x < B) & ~(x >= ROW) | (x == 0) | (x != x), x, 0.5),
+    "masked": lambda x: x.masked_fill(B > 0, -1e4),
+    "prelu": lambda x: functional.prelu(x, ROW[:6]),
+    "addcmul": lambda x: torch.addcmul(x, B, ROW, value=0.5),
+}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_an_operator_joins_a_chain(name: str) -> None:
+    def function(x: Tensor, other: Tensor) -> Tensor:
+        return ONE[name](x * 0.5 + other) * other
+
+    found = operators(function, A, B)
+    assert set(found) <= {"elementwise", "view_copy", "unsqueeze_copy"} and found["elementwise"] == 1, found
+    check(function, A, B)
+
+
+def test_broadcast_operands_are_read_as_they_are() -> None:
+    def function(x: Tensor, row: Tensor, column: Tensor, number: Tensor) -> Tensor:
+        return (x - column) * row + number * x
+
+    args = (A, ROW, COLUMN, torch.tensor(0.7))
+    assert operators(function, *args) == {"elementwise": 1}
+    check(function, *args)
+
+
+def test_a_value_that_something_else_reads_is_computed_once() -> None:
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        shared = x.exp() + y
+        return shared.sigmoid() * shared, shared.sum(-1)
+
+    assert operators(function, A, B) == {"elementwise": 2, "sum.dim_IntList": 1}
+    check(function, A, B)
+
+
+def test_a_value_that_the_chain_reads_twice_is_computed_once() -> None:
+    assert programs(lambda x, y: (x + y).sigmoid() * (x + y), A, B) == [
+        [ElementOp.ADD, ElementOp.SIGMOID, ElementOp.MUL]
+    ]
+
+
+def test_small_values_are_not_computed_for_every_element() -> None:
+    """What is broadcast later has a chain of its own."""
+
+    def function(x: Tensor, column: Tensor) -> Tensor:
+        return x * (column.exp() + 1).sigmoid() + x
+
+    assert sorted(map(len, programs(function, A, COLUMN))) == [2, 3]
+    check(function, A, COLUMN)
+
+
+def test_gated_feed_forward() -> None:
+    gate, up, down = nn.Linear(40, 64), nn.Linear(40, 64), nn.Linear(64, 40)
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return x + down(functional.silu(gate(x)) * up(x)) * 0.5 + y
+
+    assert operators(function, A, B)["elementwise"] == 1
+    check(function, A, B)
+
+
+def test_squeeze_and_excite_stays_channels_last() -> None:
+    squeeze = nn.Sequential(
+        nn.AdaptiveAvgPool2d(1), nn.Conv2d(16, 8, 1), nn.ReLU(), nn.Conv2d(8, 16, 1), nn.Hardsigmoid()
+    )
+    first, last = nn.Conv2d(3, 16, 3), nn.Conv2d(16, 4, 1)
+
+    def function(x: Tensor) -> Tensor:
+        y = functional.silu(first(x)) * 2
+        return last(functional.hardswish(squeeze(y) * y))
+
+    image = torch.randn(2, 3, 12, 14)
+    found = operators(function, image)
+    assert found["elementwise"] == 1 and found["clone"] == 1, found
+    check(function, image)
+
+
+def test_operators_of_other_dtypes_stay() -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return x * y + x
+
+    assert operators(function, A.double(), B.double()) == {"mul.Tensor": 1, "add.Tensor": 1}
+    assert operators(function, A.int(), B.int()) == {"mul.Tensor": 1, "add.Tensor": 1}
+    check(function, A.double(), B.double())
+    check(lambda x, y: torch.where(x > 3, y * 2, y.exp()), torch.arange(12).view(2, 6, 1), B)
+
+
+def test_portable_programs_have_no_chains() -> None:
+    assert (
+        b"penlight::"
+        not in penlight.compile(Calls(lambda x, y: x * y + x), (A, B), target="portable").to_bytes()
+    )
+
+
+def test_long_chains_are_cut() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x
+        for i in range(150):
+            y = (y + x * (1 + i / 100)).tanh()
+        return y
+
+    assert max(map(len, programs(function, A))) <= 64
+    check(function, A)
+
+
+def test_many_values_at_a_time_are_cut() -> None:
+    def function(*args: Tensor) -> Tensor:
+        values = [x.exp() for x in args]
+        total = values[0]
+        for value in values:
+            total = total + value
+        for value in values:
+            total = total * value.cos()
+        return total
+
+    args = [torch.randn(3, 5) for _ in range(40)]
+    check(function, *args)
+
+
+@pytest.mark.parametrize("batch, length", [(1, 1), (3, 7), (4, 64)])
+def test_dynamic_shapes(batch: int, length: int) -> None:
+    def function(x: Tensor, row: Tensor) -> Tensor:
+        return functional.gelu(x * row + 1) - x
+
+    sizes = {0: Dim("batch", max=4), 1: Dim("length", max=64)}
+    model = Calls(function)
+    program = penlight.compile(model, (A, ROW), dynamic_shapes={"args": (sizes, None)})
+    x = torch.randn(batch, length, 40)
+    torch.testing.assert_close(penlight.load(program.to_bytes())(x, ROW), model(x, ROW), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (0, 3)])
+def test_shapes_at_the_edge(shape: tuple[int, ...]) -> None:
+    check(lambda x, y: (x + y).exp() * x, torch.randn(shape), torch.randn(shape))
+
+
+# --- memory ----------------------------------------------------------------------------------------
+
+
+def arena(function: Callable[..., object], *args: Tensor) -> int:
+    program = penlight.compile(Calls(function), args)
+    return sum(program.methods["forward"].arenas)
+
+
+def test_the_output_takes_over_an_input() -> None:
+    layer = nn.Linear(40, 40)
+
+    def function(x: Tensor) -> Tensor:
+        return layer(layer(x).exp() * 0.5 + 1)
+
+    # The input; a layer's result, which the chain overwrites; the last result.
+    assert arena(function, A) <= 3 * A.nbytes
+
+
+def test_a_chain_that_runs_later_keeps_no_more_alive() -> None:
+    layers = nn.ModuleList(nn.Linear(40, 40) for _ in range(5))
+
+    def function(x: Tensor) -> Tensor:
+        a, b = layers[0](x), layers[1](x)
+        product = a * b  # one tensor instead of two, while the layers run
+        y = x
+        for layer in layers:
+            y = layer(y)
+        return (y * product).exp()
+
+    assert operators(function, A) == {"linear_packed": 6, "mul.Tensor": 1, "elementwise": 1}
+    check(function, A)
+
+
+def test_state_that_is_written_in_between_is_read_before() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.ones(40))
+
+        def forward(self, x: Tensor) -> Tensor:
+            before = self.seen * 2
+            self.seen.add_(x)
+            return (before + x).exp()
+
+    model, program = Counts(), penlight.load(penlight.compile(Counts(), (ROW,)).to_bytes())
+    for _ in range(3):
+        torch.testing.assert_close(program(ROW), model(ROW), rtol=1e-5, atol=1e-6)
+
+
+# --- random models ---------------------------------------------------------------------------------
+
+
+MIXED: list[Callable[[Tensor, Tensor, Tensor], Tensor]] = [
+    *(lambda x, y, z: x + y, lambda x, y, z: x * y, lambda x, y, z: x - 2 * y),
+    *(lambda x, y, z: torch.maximum(x, y), lambda x, y, z: torch.where(x < y, z, y)),
+    *(lambda x, y, z: x.abs(), lambda x, y, z: x.clamp(-2, 2), lambda x, y, z: torch.minimum(x, z)),
+    *(lambda x, y, z: x / (z.abs() + 1), lambda x, y, z: x.relu() - y),
+    *(lambda x, y, z: x.flatten().view(x.shape) + z, lambda x, y, z: x.sum(-1, keepdim=True) * y),
+]
+
+
+def random_function(seed: int) -> Callable[..., Tensor]:
+    def function(*args: Tensor) -> Tensor:
+        r = random.Random(seed)
+        values = list(args)
+        for _ in range(r.choice([3, 10, 40])):
+            x, y, z = (r.choice(values[-6:] if r.random() < 0.7 else values) for _ in range(3))
+            values.append(r.choice(MIXED)(x, y, z))
+        return sum(values[len(args) :], args[0])
+
+    return function
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_models(seed: int) -> None:
+    args = (A, B, ROW, COLUMN)
+    program = penlight.load(penlight.compile(Calls(random_function(seed)), args).to_bytes())
+    want = random_function(seed)(*args)
+    torch.testing.assert_close(program(*args), want, rtol=1e-4, atol=1e-4 * float(want.abs().max()))
+
+
+def test_operations_are_those_of_the_kernels() -> None:
+    from pathlib import Path
+    from re import DOTALL, findall
+
+    root = Path(__file__).resolve().parents[2]
+    header = (root / "kernels" / "optimized" / "vector" / "elements.h").read_text()
+    (listed,) = findall(r"enum class ElementOp : int \{(.*?)\};", header, DOTALL)
+    kernels = {name.lower(): int(number) for name, number in findall(r"(\w+) = (\d+),", listed)}
+    assert kernels == {member.name.replace("_", "").lower(): int(member) for member in ElementOp}
+    assert set(MEANING) == set(ElementOp)
