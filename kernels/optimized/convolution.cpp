@@ -17,38 +17,6 @@ namespace {
 // Below this many channels a run of one column is too short to be worth its pointer.
 constexpr dim_t kFewChannels = 32;
 
-// What the arguments say, bounded so that a product of two numbers fits an address.
-struct Convolution {
-  Window window;
-  dim_t outputs, groups, out[2];
-};
-
-bool read_arguments(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> window,
-                    ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
-                    int64_t groups, Convolution& c) {
-  constexpr int64_t most = 1 << 24;
-  const dim_t channels = input.size(1);
-  bool good = window.size() == 3 && groups > 0 && groups <= most && window[0] > 0 && window[0] <= most &&
-              channels % groups == 0 && window[0] % groups == 0 &&
-              read_window({window.data() + 1, 2}, stride, padding, dilation, c.window);
-  for (size_t d = 0; d < 2 && good; ++d) {
-    const int64_t size = input.size(static_cast<dim_t>(d) + 2);
-    const int64_t room =
-        size + 2 * c.window.padding[d] - c.window.dilation[d] * (int64_t{c.window.taps[d]} - 1) - 1;
-    good = room >= 0;
-    c.out[d] = static_cast<dim_t>(room / c.window.stride[d] + 1);
-  }
-  if (!good) {
-    ctx.fail(Status::InvalidArgument,
-             "conv2d_packed: window, stride, padding, dilation or groups do not fit an input of {} channels",
-             channels);
-    return false;
-  }
-  c.outputs = static_cast<dim_t>(window[0]);
-  c.groups = static_cast<dim_t>(groups);
-  return true;
-}
-
 void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Convolution& c,
                    const Epilogue& epilogue, Tensor& out) {
   Depthwise convolution{};
@@ -140,7 +108,7 @@ Tensor& conv2d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
     return out;
   }
   Convolution c{};
-  if (!read_arguments(ctx, input, window, stride, padding, dilation, groups, c)) return out;
+  if (!read_convolution(ctx, input, window, stride, padding, dilation, groups, input.size(1), c)) return out;
   const dim_t channels = input.size(1) / c.groups, outputs = c.outputs / c.groups;
   const bool depthwise = c.groups > 1 && channels == 1 && outputs == 1;
   const bool few = c.groups == 1 && channels < kFewChannels && c.window.taps[0] * c.window.taps[1] > 1;

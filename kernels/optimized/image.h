@@ -56,4 +56,37 @@ inline Geometry geometry_of(const Tensor& input, const Window& window, dim_t hei
           window.dilation[1]};
 }
 
+// What the arguments of a convolution say, bounded so that a product of two numbers fits an
+// address.
+struct Convolution {
+  Window window;
+  dim_t outputs, groups, out[2];
+};
+
+// `shape` is outputs and taps; false, with the failure recorded, where it does not fit `input`.
+inline bool read_convolution(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> shape,
+                             ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
+                             int64_t groups, dim_t channels, Convolution& c) {
+  constexpr int64_t most = 1 << 24;
+  bool good = shape.size() == 3 && groups > 0 && groups <= most && shape[0] > 0 && shape[0] <= most &&
+              channels % groups == 0 && shape[0] % groups == 0 &&
+              read_window({shape.data() + 1, 2}, stride, padding, dilation, c.window);
+  for (size_t d = 0; d < 2 && good; ++d) {
+    const int64_t size = input.size(static_cast<dim_t>(d) + 2);
+    const int64_t room =
+        size + 2 * c.window.padding[d] - c.window.dilation[d] * (int64_t{c.window.taps[d]} - 1) - 1;
+    good = room >= 0;
+    c.out[d] = static_cast<dim_t>(room / c.window.stride[d] + 1);
+  }
+  if (!good) {
+    ctx.fail(Status::InvalidArgument,
+             "a convolution's window, stride, padding, dilation or groups do not fit {} channels of {} by {}",
+             channels, input.size(2), input.size(3));
+    return false;
+  }
+  c.outputs = static_cast<dim_t>(shape[0]);
+  c.groups = static_cast<dim_t>(groups);
+  return true;
+}
+
 }  // namespace penlight::optimized

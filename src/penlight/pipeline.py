@@ -211,12 +211,8 @@ def to_edge(
     run(program, [*recipes.edge_for(whole), *extra["edge"]], report, verify)
     packed = packed_ops(default_table(), TARGETS[target])
     if packed is not None:
-        run(
-            program,
-            recipes.packed(packed.linear, packed.convolution, packed.max_pool, read_otherwise(program)),
-            report,
-            verify,
-        )
+        ops = packed.linear, packed.convolution, packed.max_pool, packed.expand_depthwise
+        run(program, recipes.packed(*ops, read_otherwise(program)), report, verify)
     elementwise = elementwise_op(default_table(), TARGETS[target])
     if elementwise is not None:
         run(program, recipes.chains(elementwise), report, verify)

@@ -20,7 +20,10 @@ from penlight.passes.packing import pack_depthwise, pack_panels
 LIBRARIES = ("optimized", "portable")
 assert packed_ops(default_table(), LIBRARIES) and twins(default_table(), LIBRARIES)
 
-KERNELS = ("penlight::linear_packed.out", "penlight::conv2d_packed.out", "penlight::max_pool2d.out")
+KERNELS = (
+    *("penlight::linear_packed.out", "penlight::conv2d_packed.out", "penlight::max_pool2d.out"),
+    "penlight::expand_depthwise_packed.out",
+)
 
 ACTIVATIONS = [
     lambda x: x,
@@ -168,6 +171,45 @@ def test_large_convolution(isa: str, sizes: tuple[int, ...], outputs: int, paddi
         want = op(wild, packed, None, *numbers, 1, 1, 0.0, 0.0)
         (got,) = run_op(op, [wild, packed, None, *numbers, 1, 1, 0.0, 0.0], {}, want, "optimized")
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, equal_nan=True)
+
+
+# Input, channels between, window, stride, padding, dilation. The last ones have several bands of rows.
+EXPANSIONS = [
+    ((1, 3, 5, 6), 18, (3, 3), (1, 1), (1, 1), (1, 1)),
+    ((2, 8, 9, 7), 40, (5, 5), (2, 2), (2, 2), (1, 1)),
+    ((3, 5, 4, 11), 17, (3, 5), (2, 1), (0, 2), (1, 1)),
+    ((2, 4, 12, 12), 16, (3, 3), (1, 2), (3, 4), (2, 3)),
+    ((1, 1, 1, 1), 2, (1, 1), (1, 1), (0, 0), (1, 1)),
+    ((2, 6, 3, 9), 20, (2, 2), (1, 1), (5, 0), (1, 1)),
+    ((0, 6, 8, 8), 20, (3, 3), (1, 1), (1, 1), (1, 1)),
+    ((2, 4, 31, 80), 96, (3, 3), (2, 2), (1, 1), (1, 1)),
+    ((1, 4, 40, 64), 144, (5, 5), (1, 1), (2, 2), (1, 1)),
+    ((1, 2, 6, 70), 1200, (3, 3), (1, 1), (1, 1), (1, 1)),
+]
+
+
+@pytest.mark.parametrize("case", EXPANSIONS, ids=str)
+def test_expansion(isa: str, case: tuple[object, ...]) -> None:
+    sizes, channels, window, stride, padding, dilation = case
+    op = overload_of("penlight::expand_depthwise_packed")
+    x = image(*sizes)
+    first, last = torch.randn(channels, sizes[1], 1, 1), torch.randn(channels, 1, *window)
+    biases = torch.randn(2, channels)
+    packed = (
+        pack_panels(Derived.of(first), biases[0]).tensor(),
+        pack_depthwise(Derived.of(last), biases[1]).tensor(),
+    )
+    numbers = [list(part) for part in ((channels, *window), stride, padding, dilation)]
+    for before, after in ((0, 0), (2, 9), (9, 2)):
+        between = ACTIVATIONS[before](functional.conv2d(x.double(), first.double(), biases[0].double()))
+        want = functional.conv2d(
+            between, last.double(), biases[1].double(), stride, padding, dilation, channels
+        )
+        want = ACTIVATIONS[after](want).contiguous(memory_format=torch.channels_last)
+        args = [x, *packed, *numbers, before, -0.5, 0.75, after, -0.5, 0.75]
+        (got,) = run_op(op, args, {}, want.float(), "optimized")
+        close(got, want, sizes[1] * math.prod(window))
+        torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("sizes", [(1, 64, 12, 12), (2, 3, 5, 7), (1, 19, 1, 9), (0, 4, 8, 8)], ids=str)

@@ -102,6 +102,58 @@ def test_clamps_with_one_bound() -> None:
     check(Clamps(), torch.randn(2, 8))
 
 
+class Inverted(nn.Module):
+    """An inverted bottleneck, as mobile networks are made of."""
+
+    def __init__(self, channels: int, kernel: int = 3, stride: int = 1) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *(nn.Conv2d(8, channels, 1, bias=False), nn.BatchNorm2d(channels), nn.Hardswish()),
+            nn.Conv2d(channels, channels, kernel, stride, kernel // 2, groups=channels),
+            *(nn.ReLU6(), nn.Conv2d(channels, 8, 1)),
+        )
+        self.same = stride == 1
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layers(x)
+        return x + y if self.same else y
+
+
+@pytest.mark.parametrize("kernel, stride", [(3, 1), (5, 2), (7, 1)])
+def test_a_large_expansion_is_never_whole(kernel: int, stride: int) -> None:
+    model, x = Inverted(64, kernel, stride), torch.randn(2, 8, 60, 56)
+    assert compiled_once(model, x)["expand_depthwise_packed"] == 1
+    program = penlight.compile(model, (x,))
+    between = 2 * 64 * 60 * 56 * 4
+    assert sum(penlight.load(program.to_bytes())["forward"].arena_sizes) < 1.5 * between
+    alone, several = (penlight.load(program.to_bytes(), threads=n)(x) for n in (1, 3))
+    assert torch.equal(torch.as_tensor(alone), torch.as_tensor(several))
+    x[1, 3, 30, 20], x[1, 4, 2, 2] = torch.nan, torch.inf
+    with torch.no_grad():
+        torch.testing.assert_close(
+            torch.as_tensor(penlight.load(program.to_bytes())(x)),
+            model(x),
+            rtol=1e-4,
+            atol=1e-5,
+            equal_nan=True,
+        )
+
+
+def test_a_small_expansion_is_computed_first() -> None:
+    found = compiled_once(Inverted(64), torch.randn(1, 8, 20, 20))
+    assert found["expand_depthwise_packed"] == 0 and found["conv2d_packed"] == 3
+
+
+def test_an_expansion_with_dynamic_batch_and_size() -> None:
+    model, x = Inverted(64).eval(), torch.randn(2, 8, 60, 56)
+    batch, height = Dim("batch", max=4), Dim("height", max=64)
+    for dynamic in ({0: batch}, {2: height}):
+        program = penlight.load(penlight.compile(model, (x,), dynamic_shapes={"x": dynamic}).to_bytes())
+        other = torch.randn(3, 8, 60, 56) if 0 in dynamic else torch.randn(2, 8, 33, 56)
+        with torch.no_grad():
+            torch.testing.assert_close(torch.as_tensor(program(other)), model(other), rtol=1e-4, atol=1e-5)
+
+
 class Shared(nn.Module):
     """The sum is used twice, the weight three times: nothing may be taken into the layers."""
 

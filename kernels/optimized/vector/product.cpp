@@ -116,6 +116,11 @@ class Rows {
   void locate(ptrdiff_t first, ptrdiff_t count) {
     const Product& p = product_;
     const Geometry& g = p.geometry;
+    if (is_matrix(g)) {
+      for (ptrdiff_t r = 0; r < count; ++r) pointers_[r] = p.input + (first + r) * p.pixel;
+      for (ptrdiff_t r = count; r % kRows != 0; ++r) pointers_[r] = pointers_[r - 1];
+      return;
+    }
     const ptrdiff_t positions = g.out_height * g.out_width;
     ptrdiff_t image = first / positions, rest = first % positions;
     ptrdiff_t oh = rest / g.out_width, ow = rest % g.out_width;
@@ -148,6 +153,12 @@ class Rows {
   }
 
  private:
+  // One tap at every pixel: row after row, from image to image too.
+  static bool is_matrix(const Geometry& g) {
+    return g.taps_h == 1 && g.taps_w == 1 && g.stride_h == 1 && g.stride_w == 1 && g.pad_h == 0 &&
+           g.pad_w == 0;
+  }
+
   const Product& product_;
   const float** pointers_;
 };

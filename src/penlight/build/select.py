@@ -170,10 +170,9 @@ def _dtypes_of_call(method: Method, call: KernelCall, tensors: list[Tensor]) -> 
 def _activations_of_call(operator: str, method: Method, call: KernelCall) -> set[int] | None:
     schema = next((row.schema for row in own_table().rows(operator) if row.schema), None)
     names = re.findall(r"(\w+)(?=[,)=])", schema.partition("->")[0]) if schema else []
-    if "activation" not in names:
-        return set()
-    value = method.values[call.args[names.index("activation")]]
-    return {value.value} if isinstance(value, Int) else None
+    values = [method.values[call.args[i]] for i, name in enumerate(names) if name.endswith("activation")]
+    numbers = {value.value for value in values if isinstance(value, Int)}
+    return numbers if all(isinstance(value, Int) for value in values) else None
 
 
 def _elements_of_call(operator: str, method: Method, call: KernelCall) -> set[int] | None:

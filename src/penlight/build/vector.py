@@ -11,9 +11,9 @@ from penlight.build.targets import Target
 
 # Routines of vector/NAME.cpp, and the kernel files that call them.
 _CALLERS = {
-    "product": {"linear", "convolution", "attention", "matmul"},
+    "product": {"linear", "convolution", "expansion", "attention", "matmul"},
     "few_channels": {"convolution"},
-    "depthwise": {"convolution"},
+    "depthwise": {"convolution", "expansion"},
     "attention": {"attention"},
     "matrix": {"matmul"},
     "pool": {"pool"},

@@ -24,11 +24,12 @@ from penlight.passes.packing import PANEL, unpack_panels
 
 @dataclass(frozen=True)
 class PackedOps:
-    """penlight::linear_packed, penlight::conv2d_packed, penlight::max_pool2d."""
+    """penlight::linear_packed, conv2d_packed, max_pool2d and expand_depthwise_packed."""
 
     linear: OpOverload
     convolution: OpOverload
     max_pool: OpOverload
+    expand_depthwise: OpOverload
 
 
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
@@ -133,9 +134,33 @@ def _max_pool(x: Tensor, *args: Any) -> Tensor:
     return pooled.contiguous(memory_format=torch.channels_last)
 
 
+def _expand_depthwise(
+    x: Tensor,
+    expansion: Tensor,
+    weight: Tensor,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    expansion_activation: int,
+    expansion_low: float,
+    expansion_high: float,
+    *activation: Any,
+) -> Tensor:
+    channels, one = window[0], (1, 1)
+    epilogue = expansion_activation, expansion_low, expansion_high
+    y = _convolution(x, expansion, None, (channels, 1, 1), one, (0, 0), one, 1, *epilogue)
+    return _convolution(y, weight, None, window, stride, padding, dilation, channels, *activation)
+
+
+def _expand_depthwise_shape(x: Tensor, expansion: Tensor, weight: Tensor, *args: Any) -> Tensor:
+    return _convolution_shape(x, weight, None, *args)
+
+
 # In the order of PackedOps.
 _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "linear_packed": (_linear, _linear_shape),
     "conv2d_packed": (_convolution, _convolution_shape),
     "max_pool2d": (_max_pool, _max_pool),
+    "expand_depthwise_packed": (_expand_depthwise, _expand_depthwise_shape),
 }

@@ -16,6 +16,7 @@ from penlight.passes.fold_batch_norm import fold_batch_norm
 from penlight.passes.fold_constants import fold_constants
 from penlight.passes.fuse_elementwise import fuse_elementwise
 from penlight.passes.fuse_epilogues import fuse_epilogues
+from penlight.passes.fuse_expansions import fuse_expansions
 from penlight.passes.merge_views import merge_views
 from penlight.passes.no_ops import remove_no_ops
 from penlight.passes.pack_weights import pack_weights
@@ -49,7 +50,11 @@ def edge_for(whole: Mapping[OpOverload, OpOverload]) -> tuple[Pass, ...]:
 
 
 def packed(
-    linear: OpOverload, convolution: OpOverload, max_pool: OpOverload, kept: Collection[str]
+    linear: OpOverload,
+    convolution: OpOverload,
+    max_pool: OpOverload,
+    expand_depthwise: OpOverload,
+    kept: Collection[str],
 ) -> tuple[Pass, ...]:
     """Layers become `linear` and `convolution`, over packed weights but `kept`; images stay channels-last."""
     return (
@@ -57,6 +62,7 @@ def packed(
         keep_channels_last(max_pool),
         read_row_major(convolution),
         fuse_epilogues(linear, convolution),
+        fuse_expansions(convolution, expand_depthwise),
         merge_subexpressions,
     )
 

@@ -1,0 +1,149 @@
+// A 1x1 convolution to more channels and the depthwise convolution after it, as inverted
+// bottlenecks have them (Sandler et al., "MobileNetV2", 2018), in bands of rows.
+//
+// The image between the two is the largest of such a network. Only the rows of it that a
+// few rows of the result need exist, in the second cache; those that the next band needs
+// too are moved to the front. Each row is a product of its own, so that no element
+// depends on where a band or a thread begins.
+#include <string.h>
+
+#include "image.h"
+#include "isa.h"
+#include "packed.h"
+#include "parallel.h"
+
+namespace penlight::optimized {
+
+namespace {
+
+constexpr dim_t kBand = 65536;  // elements of the rows that exist at once
+
+struct Expansion {
+  Product row;  // the 1x1 convolution of one row
+  Depthwise windows;
+  dim_t row_size, band;  // elements of a row between the two; rows of the result in a band
+};
+
+// Rows of the expanded image that exist for `band` rows of the result.
+dim_t rows_between(const Geometry& g, dim_t band) {
+  return (band - 1) * g.stride_h + (g.taps_h - 1) * g.dilation_h + 1;
+}
+
+// Rows [first, last) of all images' results; `rows` has room for those between.
+void run_part(const Expansion& e, dim_t first, dim_t last, float* rows, void* scratch) {
+  const Geometry& g = e.windows.geometry;
+  Product row = e.row;
+  row.scratch = scratch;
+  Depthwise windows = e.windows;
+  dim_t begin = 0, end = 0;  // the rows of all images that exist
+  for (windows.first_row = first; windows.first_row < last; windows.first_row = windows.last_row) {
+    const dim_t image = windows.first_row / g.out_height, top = windows.first_row % g.out_height;
+    const dim_t bottom = top + e.band < g.out_height ? top + e.band : g.out_height;
+    windows.last_row = image * g.out_height + bottom < last ? image * g.out_height + bottom : last;
+    const dim_t before = image * g.height, from = top * g.stride_h - g.pad_h;
+    const dim_t to = (windows.last_row - image * g.out_height - 1) * g.stride_h - g.pad_h +
+                     (g.taps_h - 1) * g.dilation_h + 1;
+    const dim_t lowest = before + (from < 0 ? 0 : from > g.height ? g.height : from);
+    const dim_t highest = before + (to < 0 ? 0 : to > g.height ? g.height : to);
+    if (end > lowest && begin <= lowest) {
+      memmove(rows, rows + (lowest - begin) * e.row_size,
+              static_cast<size_t>((end - lowest) * e.row_size) * sizeof(float));
+    } else {
+      end = lowest;
+    }
+    begin = lowest;
+    for (; end < highest; ++end) {
+      row.input = e.row.input + end * g.width * row.pixel;
+      row.output = rows + (end - begin) * e.row_size;
+      routines().product(row);
+    }
+    // Where the first row of the first image would be; only rows that exist are read.
+    windows.input = rows - begin * e.row_size;
+    routines().depthwise(windows);
+  }
+}
+
+}  // namespace
+
+Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& expansion,
+                                    const Tensor& weight, ArrayRef<int64_t> window, ArrayRef<int64_t> stride,
+                                    ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
+                                    int64_t expansion_activation, double expansion_low, double expansion_high,
+                                    int64_t activation, double low, double high, Tensor& out) {
+  if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float ||
+      input.dim() != 4 || !is_channels_last(input)) {
+    ctx.fail(Status::InvalidArgument, "expand_depthwise_packed takes channels-last float32 images");
+    return out;
+  }
+  Convolution c{};
+  const int64_t channels = window.size() == 3 ? window[0] : 0;
+  if (channels <= 0 || channels > INT32_MAX) {
+    ctx.fail(Status::InvalidArgument, "expand_depthwise_packed cannot have {} channels", channels);
+    return out;
+  }
+  if (!read_convolution(ctx, input, window, stride, padding, dilation, channels, static_cast<dim_t>(channels),
+                        c)) {
+    return out;
+  }
+  const dim_t depth = input.size(1), width = input.size(3);
+  dim_t taps = 0, packed = 0, expanded = 0;
+  const bool fits = multiply_sizes(c.window.taps[0], c.window.taps[1], taps) &&
+                    packed_size(c.outputs, depth, expanded) && packed_size(c.outputs, taps, packed);
+  if (!fits) {
+    ctx.fail(Status::InvalidArgument, "expand_depthwise_packed: a window of {} by {} is too large",
+             c.window.taps[0], c.window.taps[1]);
+    return out;
+  }
+  if (!check_packed(ctx, expansion, expanded) || !check_packed(ctx, weight, packed) ||
+      !check_activation(ctx, expansion_activation) || !check_activation(ctx, activation)) {
+    return out;
+  }
+  const dim_t sizes[] = {input.size(0), c.outputs, c.out[0], c.out[1]};
+  if (!ctx.resize(out, SizesRef(sizes, 4))) return out;
+  if (!is_channels_last(out)) {
+    ctx.fail(Status::InvalidArgument, "the result of expand_depthwise_packed is channels-last");
+    return out;
+  }
+  if (out.numel() == 0) return out;
+
+  Expansion e{};
+  e.row = over_matrix(width, depth, depth, c.outputs, c.outputs);
+  e.row.input = input.const_data_ptr<float>();
+  e.row.packed = expansion.const_data_ptr<float>();
+  e.row.epilogue = epilogue_of({}, expansion_activation, expansion_low, expansion_high);
+  e.windows.packed = weight.const_data_ptr<float>();
+  e.windows.output = out.mutable_data_ptr<float>();
+  e.windows.channels = c.outputs;
+  e.windows.epilogue = epilogue_of({}, activation, low, high);
+  e.windows.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
+  const Geometry& g = e.windows.geometry;
+  dim_t buffer = 0;
+  e.band = 1;
+  const bool small =
+      multiply_sizes(width, c.outputs, e.row_size) && multiply_sizes(rows_between(g, 1), e.row_size, buffer);
+  while (small && e.band < g.out_height && rows_between(g, e.band + 1) <= kBand / e.row_size) ++e.band;
+  const bool has_size = small && multiply_sizes(rows_between(g, e.band), e.row_size, buffer) &&
+                        buffer <= INTPTR_MAX / static_cast<dim_t>(2 * sizeof(float));
+  if (!has_size) {
+    ctx.fail(Status::InvalidArgument, "expand_depthwise_packed: rows of {} by {} are too large", width,
+             c.outputs);
+    return out;
+  }
+  const dim_t rows = input.size(0) * g.out_height;
+  const double operations = 2.0 * static_cast<double>(c.outputs) *
+                            (static_cast<double>(depth) * static_cast<double>(input.numel() / depth) +
+                             4.0 * static_cast<double>(taps) * static_cast<double>(rows * g.out_width));
+  const dim_t parts = parts_of(ctx, operations, (rows + e.band - 1) / e.band);
+  const size_t between = static_cast<size_t>(buffer) * sizeof(float);
+  PartMemory memory;
+  if (!allocate_parts(ctx, parts, between + routines().product_scratch(e.row), memory)) return out;
+  const auto part = [&](size_t index) {
+    const Range range = range_of(index, parts, rows, e.band);
+    float* own = static_cast<float*>(memory.of(index));
+    run_part(e, range.first, range.last, own, own + buffer);
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
+  return out;
+}
+
+}  // namespace penlight::optimized

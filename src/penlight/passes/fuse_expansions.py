@@ -1,0 +1,77 @@
+"""Compute an inverted bottleneck's expansion a band of rows at a time, inside the depthwise layer.
+
+The 1x1 convolution to more channels makes the largest image of such a network, which
+the depthwise convolution reads once. Where it would not fit a cache, both are done
+together, and it never exists as a whole.
+
+Needs:  convolutions over packed weights, with their activations.
+Keeps:  outputs up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+
+from penlight.passes.base import tensor_of
+
+# Elements of an image that second caches do not hold beside what else a layer needs.
+LARGE = 128 * 1024
+
+
+def fuse_expansions(convolution: OpOverload, expand_depthwise: OpOverload) -> Callable[[Graph], int]:
+    """The pass that has `expand_depthwise` do what two calls of `convolution` did."""
+
+    def fuse_expansions(graph: Graph) -> int:
+        fused = 0
+        for node in list(graph.nodes):
+            if node.target is not convolution:
+                continue
+            before = node.args[0]
+            if not (isinstance(before, Node) and before.target is convolution and len(before.users) == 1):
+                continue
+            if not (_is_expansion(before) and _is_depthwise(node)):
+                continue
+            x, expansion, _, *_, activation, low, high = before.args
+            _, weight, _, window, stride, padding, dilation, _, *epilogue = node.args
+            args = (x, expansion, weight, window, stride, padding, dilation, activation, low, high, *epilogue)
+            with graph.inserting_before(node):
+                new = graph.call_function(expand_depthwise, args)
+            new.meta = dict(node.meta)
+            node.replace_all_uses_with(new)
+            graph.erase_node(node)
+            graph.erase_node(before)
+            fused += 1
+        return fused
+
+    return fuse_expansions
+
+
+def _is_expansion(node: Node) -> bool:
+    """A large result of single pixels; channels-last itself, as its input is then."""
+    window, stride, padding, _, groups = _numbers(node)
+    result, image = tensor_of(node), tensor_of(node.args[0])
+    if node.args[2] is not None or groups != 1 or result is None or image is None:
+        return False
+    sizes: list[Any] = list(result.shape[1:])
+    if not all(isinstance(size, int) for size in sizes):
+        return False
+    single = window[1:] == [1, 1] and stride == [1, 1] and padding == [0, 0]
+    return bool(single and sizes[0] > image.shape[1] and sizes[0] * sizes[1] * sizes[2] > LARGE)
+
+
+def _is_depthwise(node: Node) -> bool:
+    window, *_, groups = _numbers(node)
+    image = tensor_of(node.args[0])
+    if node.args[2] is not None or image is None:
+        return False
+    return bool(groups > 1 and groups == window[0] == image.shape[1])
+
+
+def _numbers(node: Node) -> tuple[Any, ...]:
+    """Window, stride, padding and dilation as lists, and the number of groups."""
+    *lists, groups = node.args[3:8]
+    return (*(list(numbers) for numbers in lists), groups)  # type: ignore[arg-type]
