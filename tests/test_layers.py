@@ -29,7 +29,7 @@ PYTHON_LAYERS = [
         "delegate",
         "flatten",
         "memory",
-        "emit",
+        "emitter",
     ),
     *("pipeline", "backends", "build", "runtime", "ops", "device", "devtools", "cli"),
 ]

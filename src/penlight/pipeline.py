@@ -23,7 +23,7 @@ from penlight.dialects.edge import verify
 from penlight.dialects.elementwise_op import elementwise_op
 from penlight.dialects.packed_ops import packed_ops
 from penlight.dialects.penlight_ops import twins
-from penlight.emit import emit
+from penlight.emitter import emit
 from penlight.errors import InvalidInput, NotSupported
 from penlight.flatten import flatten
 from penlight.flatten.kernels import check_kernels

@@ -16,7 +16,7 @@ from torch.fx import Graph
 from torch.utils import _pytree as pytree
 
 import penlight
-from penlight.emit import emit
+from penlight.emitter import emit
 from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, InputSpec, OutputKind, OutputSpec
 from penlight.pipeline import plan_memory
 

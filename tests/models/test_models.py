@@ -21,7 +21,7 @@ SLOW = {"smollm2", "resnet50"}
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in NAMES])
 def test_runs_as_in_eager(name: str) -> None:
-    pytest.importorskip("penlight.emit")
+    pytest.importorskip("penlight.emitter")
     from benchmarks.models.compiled import Loaded, compiled, differences
 
     try:

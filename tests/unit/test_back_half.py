@@ -16,7 +16,7 @@ from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 from penlight import pipeline
-from penlight.emit import emit
+from penlight.emitter import emit
 from penlight.flatten import flatten
 from penlight.ir.edge import EdgeProgram
 from penlight.ir.plan import KernelCall, PlanProgram, TensorValue

@@ -108,15 +108,29 @@ def _method_text(method: EdgeMethod) -> str:
     for spec, node in method.placeholders():
         stands_for = spec.parameter if spec.kind is InputKind.USER else spec.target
         lines.append(f"  %{node.name}{_shape_text(node)} = {spec.kind.value} {stands_for or spec.name}")
-    for node in method.graph.nodes:
-        if node.op == "call_function":
-            arguments = [str(arg) for arg in node.args]
-            arguments += [f"{name}={value}" for name, value in node.kwargs.items()]
-            lines.append(f"  %{node.name}{_shape_text(node)} = {node.target}({', '.join(arguments)})")
+    lines += _node_lines(method.graph_module, "  ")
     results = method.graph.output_node().args[0]
     for output, node in zip(method.outputs, results, strict=True):  # type: ignore[arg-type]
         lines.append(f"  {output.kind.value} {f'{output.target} = ' if output.target else ''}{node}")
     return "\n".join(lines)
+
+
+def _node_lines(module: GraphModule, indent: str) -> list[str]:
+    """A line for each node; the bodies of control flow stand before the node that runs them."""
+    lines = []
+    for node in module.graph.nodes:
+        if node.op == "call_function":
+            arguments = [str(arg) for arg in node.args]
+            arguments += [f"{name}={value}" for name, value in node.kwargs.items()]
+            lines.append(f"{indent}%{node.name}{_shape_text(node)} = {node.target}({', '.join(arguments)})")
+        elif node.op == "get_attr" and isinstance(
+            body := getattr(module, str(node.target), None), GraphModule
+        ):
+            given = [f"%{n.name}{_shape_text(n)}" for n in body.graph.find_nodes(op="placeholder")]
+            lines.append(f"{indent}{node.name}({', '.join(given)}):")
+            lines += _node_lines(body, indent + "  ")
+            lines.append(f"{indent}  return {body.graph.output_node().args[0]}")
+    return lines
 
 
 def _shape_text(node: Node) -> str:

@@ -1,7 +1,7 @@
 """The flat program: values and a list of instructions, control flow as jumps.
 
 A Plan is made from an EdgeMethod by `penlight.flatten`, given addresses by
-`penlight.memory`, and written down by `penlight.emit`. Values are objects, told
+`penlight.memory`, and written down by `penlight.emitter`. Values are objects, told
 apart by identity; they get numbers only when they are emitted, so that what no
 instruction uses is never written.
 
@@ -103,6 +103,9 @@ class Number:
 @dataclass(frozen=True)
 class Text:
     value: str
+
+    def __str__(self) -> str:
+        return repr(self.value)
 
 
 @dataclass(frozen=True)
@@ -365,7 +368,21 @@ class Plan:
         for step in self.steps:
             lines.append(f"{step.name}:" if isinstance(step, Label) else f"    {step}")
         lines += [f"    {mutation.target} <- {mutation.new}" for mutation in self.mutations]
-        return "\n".join([*lines, f"    return {', '.join(map(str, self.outputs))}"])
+        lines.append(f"    return {', '.join(map(str, self.outputs))}")
+        return "\n".join([*lines, *self._places()])
+
+    def _places(self) -> list[str]:
+        """Where each planned tensor lies, in the order in which they are written."""
+        lines = [f"arena {number}: {size} bytes" for number, size in enumerate(self.arenas, 1)]
+        written = [tensor for step in self.steps if not isinstance(step, Label) for tensor in step.writes()]
+        given = [value for value in self.inputs if isinstance(value, TensorValue)]
+        for tensor in dict.fromkeys([*self.state, *given, *written]):
+            buffer = tensor.buffer
+            if buffer.planned and buffer.memory_id:
+                start = buffer.offset + tensor.offset
+                where = f"arena {buffer.memory_id}, bytes {start} to {start + tensor.nbytes}"
+                lines.append(f"    %{tensor.name}: {where}")
+        return lines
 
 
 @dataclass

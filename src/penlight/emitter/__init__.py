@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from penlight.emit.emit import emit
+from penlight.emitter.emit import emit
 
 __all__ = ["emit"]

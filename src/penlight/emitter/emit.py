@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from penlight.emit.debug import debug_data
-from penlight.emit.stored import Store, blob_of
+from penlight.emitter.debug import debug_data
+from penlight.emitter.stored import Store, blob_of
 from penlight.errors import NotSupported
 from penlight.ir import plan as ir
 from penlight.ir.dtypes import DType
