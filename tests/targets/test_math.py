@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -17,11 +18,28 @@ import mpmath
 import numpy as np
 import pytest
 
+from penlight.build.build import BuildOptions, build
+from penlight.build.targets import find_target
+from penlight.build.toolchain import zig_command
+
 ROOT = Path(__file__).resolve().parents[2]
 FREESTANDING = ROOT / "platforms" / "freestanding"
 NAMES = ["expm1", "log1p", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"]
-NAMES += ["atan", "asin", "acos", "atan2", "erf", "erfc", "pow", "hypot", "nearbyint", "lgamma", "nextafter"]
-TWO = {"atan2", "pow", "hypot", "nextafter"}
+NAMES += [
+    "atan",
+    "asin",
+    "acos",
+    "atan2",
+    "erf",
+    "erfc",
+    "pow",
+    "hypot",
+    "nearbyint",
+    "lgamma",
+    "nextafter",
+    "copysign",
+]
+TWO = {"atan2", "pow", "hypot", "nextafter", "copysign"}
 RNG = np.random.default_rng(0)
 INF, NAN = float("inf"), float("nan")
 
@@ -110,6 +128,7 @@ CASES: dict[str, tuple[Callable[[bool], list[np.ndarray]], float, float]] = {
         12,
         0.51,
     ),
+    "copysign": (lambda f: [sizes(-140, 100), sizes(-3, 3)], 0, 0),
     "nextafter": (
         lambda f: [np.r_[sizes(-140, 100), np.zeros(9)], np.r_[sizes(-3, 3), sizes(-1, 1, 9)]],
         0,
@@ -154,3 +173,29 @@ def test_special_values(library: ctypes.CDLL, name: str) -> None:
         if not same:
             wrong.append((row, got, want))
     assert not wrong
+
+
+def test_every_function_is_there_on_a_board(tmp_path: Path) -> None:
+    """What math.h declares is defined: here, or in the library of zig's compiler."""
+    if zig_command() is None:
+        pytest.skip("ziglang is not installed")
+    header = (FREESTANDING / "include" / "math.h").read_text()
+    names = re.findall(r"^PENLIGHT_DECLARE_(\d)\((\w+)\)", header, re.MULTILINE)
+    assert {"exp", "lgamma"} <= {name for _, name in names}
+    kinds = {"1": "(*)(T)", "2": "(*)(T, T)"}
+    rows = [
+        f"(void*)static_cast<{type_}{kinds[count].replace('T', type_)}>({name}{suffix}),"
+        for count, name in names
+        for type_, suffix in (("double", ""), ("float", "f"))
+    ]
+    source = tmp_path / "everything.cpp"
+    source.write_text(
+        "#include <math.h>\n#include <penlight/kernel.h>\nusing namespace penlight;\n"
+        "void* const volatile kEvery[] = {\n" + "\n".join(rows) + "\n};\n"
+        "Tensor& all_out(KernelContext& ctx, const Tensor& x, Tensor& out) {\n"
+        "  for (void* one : kEvery) if (!one) ctx.decline();\n  return ctx.resize(out, x.sizes()), out;\n}\n"
+        'PENLIGHT_LIBRARY(everything, "all(Tensor x) -> Tensor", all_out)\n'
+    )
+    board = find_target("cortex-m4f")
+    built = build(BuildOptions(sources=[source], target=board, output=tmp_path / "out"))
+    assert built.files[0].exists()

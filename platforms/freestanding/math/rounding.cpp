@@ -1,5 +1,6 @@
 // Rounding to the nearest integer, halves to even: what the default rounding mode does
-// to a sum with a number that has no bits for fractions. And the next number that there is.
+// to a sum with a number that has no bits for fractions. The next number that there is, and a
+// number with another's sign, which compilers call by name at times.
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -32,6 +33,17 @@ T next(T x, T to) {
   return x;
 }
 
+template <class T, class Bits>
+T with_sign(T x, T sign) {
+  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
+  Bits bits, signs;
+  memcpy(&bits, &x, sizeof bits);
+  memcpy(&signs, &sign, sizeof signs);
+  bits = (bits & ~kSign) | (signs & kSign);
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
 }  // namespace
 
 extern "C" {
@@ -42,5 +54,7 @@ float nearbyintf(float x) { return round_to_even(x, 8388608.0f); }
 float rintf(float x) { return round_to_even(x, 8388608.0f); }
 double nextafter(double x, double to) { return next<double, uint64_t>(x, to); }
 float nextafterf(float x, float to) { return next<float, uint32_t>(x, to); }
+double copysign(double x, double sign) { return with_sign<double, uint64_t>(x, sign); }
+float copysignf(float x, float sign) { return with_sign<float, uint32_t>(x, sign); }
 
 }  // extern "C"
