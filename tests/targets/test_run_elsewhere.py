@@ -15,8 +15,10 @@ from tests.targets.conftest import MAKE, Case
 
 from penlight.build.build import BuildOptions, Built, build
 from penlight.build.image import read_symbols
+from penlight.build.registration import own_library
+from penlight.build.select import select_from_list
 from penlight.build.targets import TARGETS, Target, find_target
-from penlight.build.toolchain import zig_command
+from penlight.build.toolchain import source_root, zig_command
 
 Cases = Callable[[str], Case]
 
@@ -159,3 +161,15 @@ def test_module_loads_a_file_from_its_host(case: Cases, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="file"):
         machines.run_module(built.files[0], one.inputs, file[:100])
     same(machines.run_module(built.files[0], one.inputs, file), one)
+
+
+def test_every_portable_kernel_links_for_a_board(tmp_path: Path) -> None:
+    """Nothing of the portable library calls what a board without a C library lacks."""
+    table, faults = own_library(source_root() / "kernels" / "ops.yaml", "portable")
+    assert not faults
+    operators = select_from_list([entry.op for entry in table.entries])
+    board = find_target("cortex-m4f").with_memory(flash=16 << 20)
+    options = BuildOptions(operators=operators, kernel_libraries=["portable"], target=board)
+    built = build(replace(options, output=tmp_path / "out"))
+    assert built.sizes.sizes.total > 400_000
+    print(f"cortex-m4f, {len(table.entries)} operators: {built.sizes.sizes.total:,} bytes")

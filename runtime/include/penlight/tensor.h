@@ -37,6 +37,11 @@ struct TensorImpl {
 
 class Tensor {
  public:
+  // As kernel files written for ExecuTorch call them.
+  using SizesType = dim_t;
+  using StridesType = dim_t;
+  using DimOrderType = uint8_t;
+
   constexpr Tensor() : impl_(nullptr) {}
   constexpr explicit Tensor(TensorImpl* impl) : impl_(impl) {}
 
