@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import penlight
 from penlight.build.cache import cache_folder
 from penlight.build.image import read_symbols
 from penlight.build.select import select_from_list
+from penlight.build.targets import HOST
 
 Programs = Callable[[str], Path]
 PENLIGHT = (sys.executable, "-m", "penlight")
@@ -138,6 +140,31 @@ def test_packed_kernels(make: Make, tmp_path: Path, optimize: str) -> None:
     assert abs(got - want).max() < 1e-5
     routines = {source.partition("vector/")[2] for source in built.sources if "optimized/vector/" in source}
     assert routines >= {"product.cpp", "table.cpp"} and not routines & {"attention.cpp", "pool.cpp"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(HOST.format != "elf" or platform.machine() != "x86_64", reason="the bound is for x86-64")
+def test_a_network_for_images_is_small(make: Make, tmp_path: Path) -> None:
+    """Layers of MobileNetV2's kinds, compiled for the CPU: weights outside, errors in words."""
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.expand = torch.nn.Conv2d(16, 96, 1)
+            self.depthwise = torch.nn.Conv2d(96, 96, 3, padding=1, groups=96)
+            self.project = torch.nn.Conv2d(96, 16, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            relu6 = torch.nn.functional.relu6
+            return x + self.project(relu6(self.depthwise(relu6(self.expand(x)))))
+
+    layers = (torch.nn.Conv2d(3, 16, 3, 2, 1), torch.nn.ReLU6(), Block(), torch.nn.AdaptiveAvgPool2d(1))
+    model = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(16, 10)).eval()
+    path = tmp_path / "images.pte"
+    penlight.compile(model, (torch.rand(1, 3, 32, 32),)).save(path)
+    size = make(path, embed=False).sizes.file_bytes
+    print(f"{size:,} bytes")
+    assert size <= 90_000
 
 
 @pytest.mark.slow

@@ -22,7 +22,11 @@ constexpr ptrdiff_t kDepth = kLanes == 16 ? 256 : 384;
 // What few rows, or few columns, are left for.
 constexpr int kHalfVectors = kVectors / 2;
 // Strips that one row is multiplied with at once: memory gives more to several streams.
+#ifdef PENLIGHT_FEW_TILES
+constexpr int kWide = 0;  // of a binary that is to be small: each tile is code of its own
+#else
 constexpr int kWide = 4;
+#endif
 constexpr ptrdiff_t kRowBlock = 96;
 constexpr ptrdiff_t kPointers = 4096;  // most row pointers of a block
 
@@ -90,6 +94,7 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
   }
 }
 
+#ifndef PENLIGHT_FEW_TILES
 // The last rows, by the lowest of some tiles that has them all.
 template <int vectors, int rows, int... higher>
 void multiply_rest(const Strip& s, ptrdiff_t row) {
@@ -98,12 +103,18 @@ void multiply_rest(const Strip& s, ptrdiff_t row) {
   }
   multiply<rows, vectors>(s, row, s.count - row);
 }
+#endif
 
 template <int vectors>
 void multiply_rows(const Strip& s) {
   ptrdiff_t row = 0;
+#ifdef PENLIGHT_FEW_TILES
+  for (; s.count - row > 1; row += kRows) multiply<kRows, vectors>(s, row, min_of(kRows, s.count - row));
+  if (row < s.count) multiply<1, vectors>(s, row, 1);
+#else
   for (; s.count - row >= kRows; row += kRows) multiply<kRows, vectors>(s, row, kRows);
   if (row < s.count) multiply_rest<vectors, 1, kRows / 3, kRows / 2, kRows * 2 / 3, kRows>(s, row);
+#endif
 }
 
 // Where the runs of a block of rows begin.
@@ -186,9 +197,10 @@ Steps steps_of(const Product& p) {
 }  // namespace
 
 void multiply_strip(const Strip& s) {
-  if (s.finish.columns > kStripColumns) {
-    multiply<1, kWide * kVectors>(s, 0, 1);
-  } else if (s.finish.columns > kHalfVectors * kLanes) {
+#ifndef PENLIGHT_FEW_TILES
+  if (s.finish.columns > kStripColumns) return multiply<1, kWide * kVectors>(s, 0, 1);
+#endif
+  if (s.finish.columns > kHalfVectors * kLanes) {
     multiply_rows<kVectors>(s);
   } else {
     multiply_rows<kHalfVectors>(s);
@@ -236,7 +248,7 @@ void product(const Product& p) {
         const ptrdiff_t tiles = (strip.count + kRows - 1) / kRows;
         const ptrdiff_t bytes = max_of(kStripColumns, kPanel) * static_cast<ptrdiff_t>(sizeof(float));
         for (ptrdiff_t column = p.first_panel * kPanel, next; column < last_column; column = next) {
-          const bool wide = p.rows == 1 && last_column - column >= kWide * kStripColumns;
+          const bool wide = kWide > 0 && p.rows == 1 && last_column - column >= kWide * kStripColumns;
           next = column + (wide ? kWide * kStripColumns : kStripColumns);
           const ptrdiff_t panel = column / kPanel * panel_size + column % kPanel;
           const bool ahead = tiles > 1 && next < last_column;

@@ -58,7 +58,8 @@ def vector_files(library: Path, chosen: Collection[Path], optimize: str) -> tupl
         for path in sorted((library / "vector").glob("*.cpp"))
         if path.stem in used or path.stem not in _CALLERS
     ]
-    return files, [f"PENLIGHT_WITHOUT_{routine.upper()}" for routine in _CALLERS if routine not in used]
+    defines = [f"PENLIGHT_WITHOUT_{routine.upper()}" for routine in _CALLERS if routine not in used]
+    return files, [*defines, *(["PENLIGHT_FEW_TILES"] if optimize in _SMALL else [])]
 
 
 def vector_flags(instruction_set: str) -> tuple[str, ...]:
