@@ -17,6 +17,16 @@ def _batched(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return tuple(operand.expand(*batch, *operand.shape[-2:]) for operand in operands)
 
 
+def _checked(op: OpOverload, results: int) -> Callable[..., Any]:
+    """The first results of an `_ex` operator that fails where the matrix has no such factors."""
+
+    def split(*args: Any, **kwargs: Any) -> Any:
+        found = op(*args, **kwargs, check_errors=True)
+        return found[0] if results == 1 else found[:results]
+
+    return split
+
+
 def _cholesky(x, upper=False):  # type: ignore[no-untyped-def]
     return aten.linalg_cholesky_ex.default(x, upper=upper, check_errors=True)[0]
 
@@ -89,6 +99,11 @@ SPLITS: dict[OpOverload, Callable[..., Any]] = {
     aten.cholesky.default: _cholesky,
     aten.cholesky_inverse.default: _cholesky_inverse,
     aten.cholesky_solve.default: _cholesky_solve,
+    aten.linalg_cholesky.default: _checked(aten.linalg_cholesky_ex.default, 1),
+    aten.linalg_inv.default: _checked(aten.linalg_inv_ex.default, 1),
+    aten.linalg_ldl_factor.default: _checked(aten.linalg_ldl_factor_ex.default, 2),
+    aten.linalg_lu_factor.default: _checked(aten.linalg_lu_factor_ex.default, 2),
+    aten.linalg_solve.default: _checked(aten.linalg_solve_ex.default, 1),
     aten.linalg_lu.default: _lu,
     aten.linalg_lu_solve.default: _lu_solve,
     aten.linalg_pinv.atol_rtol_float: _pinv,
