@@ -155,7 +155,7 @@ def summary(counts: Counts) -> list[str]:
         ]
         cases, passed = sum(cell[0] for cell in cells), sum(cell[1] for cell in cells)
         operators = sum(1 for dtypes in counts.values() if dtype is None or dtype in dtypes)
-        share = f"{100 * passed / cases:.2f} %" if cases else ""
+        share = f"{10_000 * passed // cases / 100:.2f} %" if cases else ""  # never rounded up
         lines.append(f"| {dtype or '**all**'} | {operators} | {cases:,} | {passed:,} | {share} |")
     return lines
 
