@@ -19,7 +19,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 READY := $(VENV)/.ready
 
 .PHONY: help build native demo test test-all pytest ctest lint format types size bench conformance examples \
-        targets bench-models models peers engines sanitize wheel clean
+        targets bench-models bench-kernels models peers engines sanitize wheel clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /  \1\t/' | expand -t 2,16
@@ -127,6 +127,9 @@ bench: build models ## speed, memory and compile time, against the bars
 
 bench-models: build models engines ## real models beside other engines: latency, load, memory, errors
 	@$(PY) -m benchmarks.race $(RACE)
+
+bench-kernels: build models ## each operator of these models beside ATen and the machine's peak
+	@$(PY) -m benchmarks.kernels $(KERNELS)
 
 conformance: build ## every operator case against PyTorch, counted by dtype; writes docs/ops.md
 	@$(PY) tests/conformance/report.py $(CONFORMANCE)

@@ -11,6 +11,7 @@ from . import Run
 
 def warm() -> None:
     """Import what does not depend on the model."""
+    import penlight.runtime.program  # noqa: F401
     from penlight.runtime.isa import select_instruction_set
     from penlight.runtime.library import library
 

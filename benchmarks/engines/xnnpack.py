@@ -29,6 +29,8 @@ def load(folder: Path, inputs: list[Any], threads: int) -> Run:
     from executorch.extension.pybindings import portable_lib
 
     portable_lib._unsafe_reset_threadpool(threads)
-    module = portable_lib._load_for_executorch(str(folder / "model.pte"))
+    program = portable_lib._load_program(str(folder / "model.pte"))
+    method = program.load_method("forward")
     args = [torch.from_numpy(array) for array in inputs]
-    return lambda: module.run_method("forward", args, clone_outputs=False)
+    # The program stays with its method, which reads from it.
+    return lambda program=program: method.call(args, clone_outputs=False)
