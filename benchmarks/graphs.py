@@ -1,4 +1,4 @@
-"""Graphs made for measuring: many tiny operators."""
+"""Graphs made for measuring: many tiny operators, and models by their names."""
 
 from __future__ import annotations
 
@@ -24,10 +24,31 @@ def tiny_operators(count: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
     return TinyOperators(count).eval(), (torch.randn(4), torch.randn(4) * 0.1, torch.ones(4))
 
 
+class TinyProducts(nn.Module):
+    """`count` operators in turn, on matrices of 4 by 4: a product, then softmax of its rows."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        for i in range(self.count):
+            x = torch.mm(x, y) if i % 2 == 0 else torch.softmax(x, -1)
+        return x
+
+
+def tiny_products(count: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    torch.manual_seed(0)
+    return TinyProducts(count).eval(), (torch.randn(4, 4), torch.randn(4, 4))
+
+
 def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """A module and its inputs: "tiny:COUNT", or a model of one method by its name."""
-    if name.startswith("tiny:"):
-        return tiny_operators(int(name[5:]))
+    """A module and its inputs: "tiny:COUNT", "products:COUNT", or a model of one method by its name."""
+    kind, _, count = name.partition(":")
+    if kind == "tiny":
+        return tiny_operators(int(count))
+    if kind == "products":
+        return tiny_products(int(count))
     from .models import llama, load
 
     makers = {

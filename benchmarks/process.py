@@ -10,12 +10,12 @@ from typing import Any
 
 _SCRIPT = """
 import json, time, numpy
-def resident():
+def resident(most=False):
     with open("/proc/self/status") as status:
-        return int(next(line for line in status if line.startswith("VmRSS")).split()[1])
+        return int(next(line for line in status if line.startswith("VmHWM" if most else "VmRSS")).split()[1])
 before, start = resident(), time.perf_counter()
 {statement}
-print(json.dumps([1e3 * (time.perf_counter() - start), before / 1e3, resident() / 1e3]))
+print(json.dumps([1e3 * (time.perf_counter() - start), before / 1e3, resident() / 1e3, resident(True) / 1e3]))
 """
 
 PENLIGHT = "import penlight.runtime.library as found; found.library()"
@@ -23,11 +23,11 @@ EXECUTORCH = "from executorch.extension.pybindings import portable_lib"
 
 
 def cost(interpreter: str = sys.executable, statement: str = PENLIGHT, rounds: int = 5) -> dict[str, Any]:
-    """Medians: ms of the import with numpy already in, MB resident before and after it."""
+    """Medians: ms of the import with numpy already in, MB resident before and after it, and at most."""
     rows = []
     for _ in range(rounds):
         command = [interpreter, "-W", "ignore", "-c", _SCRIPT.format(statement=statement)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         rows.append(json.loads(done.stdout.splitlines()[-1]))
-    ms, before, after = (statistics.median(column) for column in zip(*rows, strict=True))
-    return {"ms": ms, "numpy_mb": before, "mb": after}
+    ms, before, after, most = (statistics.median(column) for column in zip(*rows, strict=True))
+    return {"ms": ms, "numpy_mb": before, "mb": after, "peak_mb": most}
