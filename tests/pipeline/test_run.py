@@ -11,6 +11,8 @@ from tests.pipeline.running import check
 from torch import nn
 from torch.export import Dim
 
+import penlight
+
 
 class Attention(nn.Module):
     def forward(self, q: torch.Tensor, k: torch.Tensor, other: dict[str, torch.Tensor]) -> Any:
@@ -70,6 +72,18 @@ class Rotated(nn.Module):
 
 def test_complex_operators_stay_whole() -> None:
     check(Rotated(), (torch.randn(3, 4, 2),))
+
+
+class Shifts(nn.Module):
+    def forward(self, x: torch.Tensor, by: torch.Tensor) -> Any:
+        return x << 2, x >> 1, x << by, x >> by
+
+
+def test_shifts_by_name_in_portable_programs() -> None:
+    x, by = torch.tensor([-7, 3, 100]), torch.tensor([1, 2, 3])
+    check(Shifts(), (x, by))
+    edge = penlight.to_edge(penlight.export(Shifts(), (x, by)), target="portable")
+    assert "shift__" not in str(edge)
 
 
 class Constants(nn.Module):

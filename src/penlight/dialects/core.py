@@ -147,8 +147,21 @@ def _stft(x, n_fft, hop_length=None, win_length=None, window=None, *options):  #
     return _refs.stft(x, n_fft, hop_length, win_length, window, False, "reflect", *options)
 
 
+def _shift(whole: OpOverload) -> Callable[..., Any]:
+    """`x << n` as the operator with a name, which ExecuTorch has; that one takes no floats."""
+
+    def split(x: Any, by: Any) -> Any:
+        return NotImplemented if x.is_floating_point() else whole(x, by)
+
+    return split
+
+
 # In place of torch's decompositions, which hide what a kernel or a pass wants.
 _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
+    aten.__lshift__.Scalar: _shift(aten.bitwise_left_shift.Tensor_Scalar),
+    aten.__lshift__.Tensor: _shift(aten.bitwise_left_shift.Tensor),
+    aten.__rshift__.Scalar: _shift(aten.bitwise_right_shift.Tensor_Scalar),
+    aten.__rshift__.Tensor: _shift(aten.bitwise_right_shift.Tensor),
     aten._embedding_bag_forward_only.default: aten._embedding_bag.default,
     aten.addbmm.default: _addbmm,
     aten.alpha_dropout.default: _alpha_dropout,
