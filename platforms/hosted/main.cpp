@@ -159,30 +159,48 @@ Status set_number(Method& method, const MethodMeta& meta, size_t index, const ch
   return method.set_input(index, value, &message);
 }
 
-Status set_inputs(Method& method, const MethodMeta& meta, const Options& options, Message& message) {
+// A tensor input: what is given to the method before each run, which may write over the last one's.
+struct Input {
+  HostArray array;
+  const void* data;  // in the order of the input's dimensions
+};
+
+Status read_inputs(const MethodMeta& meta, const Options& options, Input* inputs, Message& message) {
   if (static_cast<size_t>(options.input_count) > meta.input_count()) {
     message.set("{} inputs were given, the method takes {}", options.input_count, meta.input_count());
     return Status::InvalidArgument;
   }
   for (size_t i = 0; i < meta.input_count(); ++i) {
+    if (meta.input_tag(i) != Tag::Tensor) continue;
     const char* given = i < static_cast<size_t>(options.input_count) ? options.inputs[i] : nullptr;
+    TensorInfo info;
+    if (const Status status = meta.input_tensor(i, info); status != Status::Ok) return status;
+    HostArray& array = inputs[i].array;
+    array = {info.dtype, info.dim, {}, nullptr};
+    for (size_t d = 0; d < info.dim; ++d) array.sizes[d] = info.sizes[d];
+    if (given) {
+      if (const Status status = read_array(given, array, message); status != Status::Ok) return status;
+    } else {
+      if (!array.allocate()) return Status::OutOfMemory;
+      fill(array, options.fill, options.seed + i);
+    }
+    inputs[i].data = array.dim == info.dim ? in_dim_order(array, info.dim_order) : array.data;
+    if (!inputs[i].data) return Status::OutOfMemory;
+  }
+  return Status::Ok;
+}
+
+Status set_inputs(Method& method, const MethodMeta& meta, const Options& options, const Input* inputs,
+                  Message& message) {
+  for (size_t i = 0; i < meta.input_count(); ++i) {
     const Tag tag = meta.input_tag(i);
     Status status = Status::Ok;
     if (tag == Tag::Tensor) {
-      TensorInfo info;
-      if (status = meta.input_tensor(i, info); status != Status::Ok) return status;
-      HostArray array = {info.dtype, info.dim, {}, nullptr};
-      for (size_t d = 0; d < info.dim; ++d) array.sizes[d] = info.sizes[d];
-      if (given) {
-        if (status = read_array(given, array, message); status != Status::Ok) return status;
-      } else {
-        if (!array.allocate()) return Status::OutOfMemory;
-        fill(array, options.fill, options.seed + i);
-      }
-      const void* data = array.dim == info.dim ? in_dim_order(array, info.dim_order) : array.data;
-      if (!data) return Status::OutOfMemory;
-      status = method.set_input(i, InputTensor{data, array.sizes, array.dim, array.dtype}, &message);
+      const HostArray& array = inputs[i].array;
+      const InputTensor tensor{inputs[i].data, array.sizes, array.dim, array.dtype};
+      status = method.set_input(i, tensor, &message);
     } else if (tag != Tag::None) {
+      const char* given = i < static_cast<size_t>(options.input_count) ? options.inputs[i] : nullptr;
       status = set_number(method, meta, i, given, message);
     }
     if (status != Status::Ok) return status;
@@ -262,10 +280,15 @@ Status run(const uint8_t* data, size_t size, const Options& options, Message& me
   memory.scratch = {Scratch::allocate, Scratch::release, &scratch};
   Method method;
   if (status = method.load(program, name, memory, &message); status != Status::Ok) return status;
-  if (status = set_inputs(method, meta, options, message); status != Status::Ok) return status;
-  if (status = method.check_inputs(&message); status != Status::Ok) return status;
+  auto* inputs = static_cast<Input*>(allocate((meta.input_count() + 1) * sizeof(Input)));
+  if (!inputs) return Status::OutOfMemory;
+  if (status = read_inputs(meta, options, inputs, message); status != Status::Ok) return status;
   double fastest = 1e300;
   for (long i = 0; i < options.runs; ++i) {
+    if (status = set_inputs(method, meta, options, inputs, message); status != Status::Ok) return status;
+    if (i == 0) {
+      if (status = method.check_inputs(&message); status != Status::Ok) return status;
+    }
     const double start = seconds();
     if (status = method.execute(&message); status != Status::Ok) return status;
     const double taken = seconds() - start;

@@ -73,6 +73,14 @@ def test_two_models_in_one_binary(make: Make, programs: Programs, tmp_path: Path
     assert sum(by_operator.values()) == kernels
 
 
+def test_several_runs(make: Make, programs: Programs, tmp_path: Path) -> None:
+    """Each is given its inputs anew: a run may use their memory for something else."""
+    inputs = MODELS["keywords"][1]
+    built = make(programs("keywords"))
+    want = expected(programs("keywords"), inputs)
+    assert_same_bits(run_program([built.files[0], "-n", "3"], inputs, tmp_path), want)
+
+
 def test_unknown_dtype_is_refused(make: Make, programs: Programs, tmp_path: Path) -> None:
     """A program beside the binary that it was not built for."""
     built = make(programs("add"), embed=False)
