@@ -234,14 +234,14 @@ bool read_program(KernelContext& ctx, ArrayRef<int64_t> program, Chain& chain) {
 
 bool is_float(const Tensor& tensor) { return tensor.scalar_type() == ScalarType::Float; }
 
-// Whole tensors of one layout, the second perhaps one number, of so few elements that
-// finding out how they lie would take longer than the work.
+// Two tensors of one layout, the second perhaps one number, of so few elements that finding
+// out how they lie would take longer than the work.
 template <class F>
-bool run_small(const Tensor& a, const Tensor& b, Tensor& out, F&& f) {
-  constexpr dim_t kSmall = 32;
+bool run_small(ElementOp op, const Tensor& a, const Tensor& b, Tensor& out, F&& f) {
+  constexpr dim_t kSmall = 32, kMost = 16384;
   const TensorImpl &to = *out.unsafeGetTensorImpl(), &x = *a.unsafeGetTensorImpl(),
                    &y = *b.unsafeGetTensorImpl();
-  if (to.numel > kSmall || x.dim != to.dim || (y.dim != to.dim && y.dim != 0)) return false;
+  if (to.numel > kMost || to.numel == 0 || x.dim != to.dim || (y.dim != to.dim && y.dim != 0)) return false;
   dim_t different = 0, span = 1;
   for (int d = 0; d < to.dim; ++d) {
     const dim_t size = to.sizes[d], stride = to.strides[d];
@@ -252,13 +252,38 @@ bool run_small(const Tensor& a, const Tensor& b, Tensor& out, F&& f) {
   if (different != 0 || span != to.numel) return false;
   const float *from = static_cast<const float*>(x.data), *other = static_cast<const float*>(y.data);
   float* result = static_cast<float*>(to.data);
-  const dim_t step = y.dim == 0 ? 0 : 1;
-  const float number = *other;  // before the output is written: it may lie there
-  if (step == 0) {
-    for (dim_t i = 0; i < span; ++i) result[i] = f(from[i], number);
-  } else {
-    for (dim_t i = 0; i < span; ++i) result[i] = f(from[i], other[i]);
+  const bool is_number = y.dim == 0;
+  if (span <= kSmall) {
+    const float number = *other;  // before the output is written: it may lie there
+    for (dim_t i = 0; i < span; ++i) result[i] = f(from[i], is_number ? number : other[i]);
+    return true;
   }
+  if (!is_compiled(op)) return false;
+  alignas(64) float numbers[2 * kPanel];
+  const ElementStep step = {op, 0, {kRegisters, kRegisters + 1, 0}};
+  ElementOperand operands[2];
+  for (ElementOperand& operand : operands) {
+    operand.read = ElementRead::Dense;
+    operand.strides[0] = 1;
+    operand.is_mask = false;
+    operand.tile = 0;
+  }
+  operands[0].data = from;
+  operands[1].data = other;
+  if (is_number) operands[1].read = ElementRead::Number;
+  Elementwise work;
+  work.steps = &step;
+  work.step_count = 1;
+  work.operands = operands;
+  work.operand_count = 2;
+  work.loops = 1;
+  work.sizes[0] = work.count = work.item = work.tile = span;
+  work.output = result;
+  work.row_items = work.last = 1;
+  work.first = 0;
+  work.tiles = 0;
+  work.scratch = numbers;
+  routines().elementwise(work);
   return true;
 }
 
@@ -306,7 +331,7 @@ Tensor& two(KernelContext& ctx, ElementOp op, const A& a, const B& b, Tensor& ou
 template <class F>
 Tensor& two_tensors(KernelContext& ctx, ElementOp op, const Tensor& a, const Tensor& b, Tensor& out, F&& f) {
   if (!is_float(a) || !is_float(b) || !is_float(out)) return decline(ctx, out);
-  if (run_small(a, b, out, f)) return out;
+  if (run_small(op, a, b, out, f)) return out;
   return two(ctx, op, a, b, out);
 }
 

@@ -12,26 +12,41 @@ namespace {
 struct Source {
   const float* data;
   ptrdiff_t step;  // elements from vector to vector: kLanes, or 0 where all elements are one number
+  bool is_padded;  // to whole vectors: a part of one would wait for what was stored just before
 };
 
-// out[i] = f(a[i], ...). `out` may be one of the sources.
+struct Target {
+  float* data;
+  bool is_padded;
+};
+
+// to[i] = f(a[i], ...). `to` may be one of the sources.
 template <int arity, class F>
-PENLIGHT_INLINE void each(const Source* from, float* out, ptrdiff_t count, F&& f) {
+PENLIGHT_INLINE void each(const Source* from, const Target& to, ptrdiff_t count, F&& f) {
   const float* at[3] = {from[0].data, arity > 1 ? from[1].data : nullptr, arity > 2 ? from[2].data : nullptr};
   const ptrdiff_t steps[3] = {from[0].step, arity > 1 ? from[1].step : 0, arity > 2 ? from[2].step : 0};
+  float* out = to.data;
   const auto apply = [&](Floats a, Floats b, Floats c) __attribute__((always_inline)) {
     if constexpr (arity == 1) return f(a);
     if constexpr (arity == 2) return f(a, b);
     if constexpr (arity == 3) return f(a, b, c);
   };
-  const auto get = [&](int i, ptrdiff_t left) __attribute__((always_inline)) {
-    return i < arity ? load_part(at[i], left) : Floats{};
+  const auto get = [&](int i) __attribute__((always_inline)) { return i < arity ? load(at[i]) : Floats{}; };
+  const auto get_last = [&](int i) __attribute__((always_inline)) {
+    if (i >= arity) return Floats{};
+    return from[i].is_padded ? load(at[i]) : load_some(at[i], count);
   };
   for (; count >= kLanes; count -= kLanes, out += kLanes) {
-    store(out, apply(get(0, kLanes), get(1, kLanes), get(2, kLanes)));
+    store(out, apply(get(0), get(1), get(2)));
     for (int i = 0; i < arity; ++i) at[i] += steps[i];
   }
-  if (count > 0) store_some(out, apply(get(0, count), get(1, count), get(2, count)), count);
+  if (count == 0) return;
+  const Floats last = apply(get_last(0), get_last(1), get_last(2));
+  if (to.is_padded) {
+    store(out, last);
+  } else {
+    store_some(out, last, count);
+  }
 }
 
 PENLIGHT_INLINE Floats sqrt_of(Floats x) {
@@ -48,14 +63,14 @@ PENLIGHT_INLINE Floats sqrt_of(Floats x) {
 
 PENLIGHT_INLINE Floats masked(Ints mask) { return (Floats)mask; }
 
-void run_step(ElementOp op, const Source* from, float* out, ptrdiff_t count) {
+void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t count) {
   const Bounds none = {};
   switch (op) {
-#define PENLIGHT_ELEMENT(name, arity, parameters, ...)                                                      \
-  case ElementOp::name:                                                                                     \
-    if constexpr (is_compiled(ElementOp::name)) {                                                           \
-      each<arity>(from, out, count, [&] parameters __attribute__((always_inline)) { return __VA_ARGS__; }); \
-    }                                                                                                       \
+#define PENLIGHT_ELEMENT(name, arity, parameters, ...)                                                     \
+  case ElementOp::name:                                                                                    \
+    if constexpr (is_compiled(ElementOp::name)) {                                                          \
+      each<arity>(from, to, count, [&] parameters __attribute__((always_inline)) { return __VA_ARGS__; }); \
+    }                                                                                                      \
     return;
 #define PENLIGHT_ONE(name, ...) PENLIGHT_ELEMENT(name, 1, (Floats x), __VA_ARGS__)
 #define PENLIGHT_TWO(name, ...) PENLIGHT_ELEMENT(name, 2, (Floats x, Floats y), __VA_ARGS__)
@@ -165,16 +180,16 @@ Source source_of(const Elementwise& p, const ElementOperand& operand, ptrdiff_t 
                  ptrdiff_t count, float* buffer, float* number) {
   const ptrdiff_t width = p.sizes[p.loops - 1], stride = operand.strides[p.loops - 1];
   if (operand.read == ElementRead::Dense) {
-    return {static_cast<const float*>(operand.data) + row * width + column, kLanes};
+    return {static_cast<const float*>(operand.data) + row * width + column, kLanes, false};
   }
   if (p.row_items && (stride == 0 || (stride == 1 && !operand.is_mask))) {
     const ptrdiff_t place = offset_of(p, operand, row) + column * stride;
-    if (stride == 1) return {static_cast<const float*>(operand.data) + place, kLanes};
+    if (stride == 1) return {static_cast<const float*>(operand.data) + place, kLanes, false};
     store(number, splat(number_at(operand, place)));
-    return {number, 0};
+    return {number, 0, true};
   }
   copy_rows(p, operand, row, column, count, buffer);
-  return {buffer, kLanes};
+  return {buffer, kLanes, true};
 }
 
 }  // namespace
@@ -182,7 +197,8 @@ Source source_of(const Elementwise& p, const ElementOperand& operand, ptrdiff_t 
 void elementwise(const Elementwise& p) {
   Source sources[kElementRegisters + kElementOperands];
   float* const numbers = p.scratch + p.tiles * p.tile;
-  for (int r = 0; r < min_of(p.tiles, kElementRegisters); ++r) sources[r] = {p.scratch + r * p.tile, kLanes};
+  for (int r = 0; r < min_of(p.tiles, kElementRegisters); ++r)
+    sources[r] = {p.scratch + r * p.tile, kLanes, true};
   const ptrdiff_t width = p.sizes[p.loops - 1], item_rows = p.row_items ? 0 : p.item / width;
   for (ptrdiff_t i = p.first; i < p.last; ++i) {
     const ptrdiff_t row = p.row_items ? i / p.row_items : i * item_rows;
@@ -194,7 +210,7 @@ void elementwise(const Elementwise& p) {
       Source& source = sources[kElementRegisters + k];
       if (operand.read == ElementRead::Number) {
         if (i == p.first) store(number, splat(number_at(operand, 0)));
-        source = {number, 0};
+        source = {number, 0, true};
       } else if (i == p.first || operand.read != ElementRead::Row || p.row_items) {
         source = source_of(p, operand, row, column, count, buffer, number);
       }
@@ -204,8 +220,9 @@ void elementwise(const Elementwise& p) {
       Source from[3];
       const int arity = arity_of(step.op);
       for (int a = 0; a < arity; ++a) from[a] = sources[step.from[a]];
-      const bool last = s + 1 == p.step_count;
-      run_step(step.op, from, last ? p.output + place : p.scratch + step.to * p.tile, count);
+      const bool is_last = s + 1 == p.step_count;
+      const Target to = {is_last ? p.output + place : p.scratch + step.to * p.tile, !is_last};
+      run_step(step.op, from, to, count);
     }
   }
 }
