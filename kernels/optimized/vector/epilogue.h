@@ -27,8 +27,9 @@ PENLIGHT_INLINE Floats activated(Floats x, const Bounds& bounds) {
     return splat(0.5f) * x * (one + tanh_of(inner));
   }
   if constexpr (activation == Activation::HardSigmoid || activation == Activation::HardSwish) {
-    const Floats gate = at_most(at_least(x + splat(3.0f), zero), splat(6.0f)) * splat(1.0f / 6.0f);
-    return activation == Activation::HardSwish ? x * gate : gate;
+    const Floats gate = at_most(at_least(x + splat(3.0f), zero), splat(6.0f));
+    // In this order a hardswish overflows where PyTorch's does.
+    return (activation == Activation::HardSwish ? x * gate : gate) * splat(1.0f / 6.0f);
   }
   if constexpr (activation == Activation::LeakyRelu) return select(x < zero, x * bounds.low, x);
   return x;
