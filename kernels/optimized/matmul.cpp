@@ -9,6 +9,7 @@ namespace penlight::optimized {
 namespace {
 
 constexpr dim_t kFewRows = 4;
+constexpr dim_t kTiny = 8;
 constexpr dim_t kPanelsAtOnce = 8;
 
 // C[m, n] = sum over k of A[m, k] * B[k, n] + bias[n]; A and C are dense.
@@ -64,7 +65,20 @@ void multiply_panels(KernelContext& ctx, const Matrices& x) {
   ctx.parallel(static_cast<size_t>(parts), part);
 }
 
+// So few products that arranging them would take longer.
+void multiply_tiny(const Matrices& x) {
+  for (dim_t i = 0; i < x.m; ++i) {
+    for (dim_t j = 0; j < x.n; ++j) {
+      const float *a = x.a + i * x.k, *b = x.b + j * x.column_pitch;
+      float sum = x.bias ? x.bias[j] : 0.0f;
+      for (dim_t k = 0; k < x.k; ++k) sum += a[k] * b[k * x.row_pitch];
+      x.c[i * x.n + j] = sum;
+    }
+  }
+}
+
 void multiply(KernelContext& ctx, const Matrices& x) {
+  if (x.m <= kTiny && x.n <= kTiny && x.k <= kTiny) return multiply_tiny(x);
   if (x.m < kFewRows && x.row_pitch == 1) return multiply_few(ctx, x);
   multiply_panels(ctx, x);
 }

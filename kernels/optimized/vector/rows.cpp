@@ -73,7 +73,24 @@ void norm_rows(const NormRows& p) {
   }
 }
 
+namespace {
+
+// Rows that one vector holds.
+void softmax_short_rows(const SoftmaxRows& p) {
+  float past[kLanes];
+  for (ptrdiff_t i = 0; i < kLanes; ++i) past[i] = i < p.count ? 0.0f : -__builtin_inff();
+  const Floats padding = load(past);
+  for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
+    const Floats x = load_part(p.input + r * p.count, p.count) + padding;
+    const Floats value = exp_of_score(x - splat(max_lanes(x)));
+    store_part(p.output + r * p.count, value * splat(1.0f / sum_lanes(value)), p.count);
+  }
+}
+
+}  // namespace
+
 void softmax_rows(const SoftmaxRows& p) {
+  if (p.count <= kLanes && !p.logarithm) return softmax_short_rows(p);
   for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
     const float* x = p.input + r * p.count;
     float* out = p.output + r * p.count;
