@@ -46,10 +46,14 @@ def programs(function: Callable[..., object], *args: Tensor) -> list[list[Elemen
     ]
 
 
+# Where gelu is small it is x / 2 times a difference: 7 units of erf beside 1, and ATen's own, for x to -5.
+ATOL = 3e-6
+
+
 def check(function: Callable[..., object], *args: Tensor, **options: object) -> None:
     model = Calls(function)
     program = penlight.load(penlight.compile(model, args, **options).to_bytes())
-    torch.testing.assert_close(program(*args), model(*args), rtol=1e-5, atol=1e-6, equal_nan=True)
+    torch.testing.assert_close(program(*args), model(*args), rtol=1e-5, atol=ATOL, equal_nan=True)
 
 
 A, B, ROW, COLUMN = torch.randn(2, 6, 40), torch.randn(2, 6, 40), torch.rand(40) + 0.5, torch.randn(2, 6, 1)
@@ -138,8 +142,10 @@ def test_small_values_are_not_computed_for_every_element() -> None:
     def function(x: Tensor, column: Tensor) -> Tensor:
         return x * (column.exp() + 1).sigmoid() + x
 
-    assert sorted(map(len, programs(function, A, COLUMN))) == [2, 3]
+    column = torch.randn(2, 20, 1)
+    assert sorted(map(len, programs(function, torch.randn(2, 20, 9), column))) == [2, 3]
     check(function, A, COLUMN)
+    assert sorted(map(len, programs(function, A, COLUMN))) == [2], "for few elements a chain is not worth it"
 
 
 def test_gated_feed_forward() -> None:
@@ -219,7 +225,7 @@ def test_dynamic_shapes(batch: int, length: int) -> None:
     model = Calls(function)
     program = penlight.compile(model, (A, ROW), dynamic_shapes={"args": (sizes, None)})
     x = torch.randn(batch, length, 40)
-    torch.testing.assert_close(penlight.load(program.to_bytes())(x, ROW), model(x, ROW), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(penlight.load(program.to_bytes())(x, ROW), model(x, ROW), rtol=1e-5, atol=ATOL)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (0, 3)])
@@ -273,7 +279,7 @@ def test_state_that_is_written_in_between_is_read_before() -> None:
 
     model, program = Counts(), penlight.load(penlight.compile(Counts(), (ROW,)).to_bytes())
     for _ in range(3):
-        torch.testing.assert_close(program(ROW), model(ROW), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(program(ROW), model(ROW), rtol=1e-5, atol=ATOL)
 
 
 # --- random models ---------------------------------------------------------------------------------

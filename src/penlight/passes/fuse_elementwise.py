@@ -16,6 +16,7 @@ Runs:   last, when what layers can apply themselves is in them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +28,9 @@ from penlight.kernels.elementwise import OPERANDS, REGISTERS, STEPS
 from penlight.passes.base import tensor_of
 from penlight.passes.constants import Constants
 from penlight.passes.elementwise import Step, steps_of
+
+# Elements that a chain takes longer for than its operators do.
+FEW = 16
 
 
 def fuse_elementwise(op: OpOverload) -> Callable[[Graph, Constants], int]:
@@ -56,7 +60,10 @@ def fuse_elementwise(op: OpOverload) -> Callable[[Graph, Constants], int]:
 
 def _is_result(node: Node) -> bool:
     value = tensor_of(node)
-    return value is not None and value.dtype is torch.float32 and steps_of(node) is not None
+    if value is None or value.dtype is not torch.float32 or steps_of(node) is None:
+        return False
+    sizes: Sequence[Any] = value.shape
+    return not all(isinstance(size, int) for size in sizes) or math.prod(sizes) >= FEW
 
 
 # --- which operators --------------------------------------------------------------------------------
@@ -65,7 +72,7 @@ def _is_result(node: Node) -> bool:
 def _chain(root: Node, nodes: list[Node], order: dict[Node, int], constants: Constants) -> list[Node]:
     """`root`, and before it what only the chain reads; the later ones in the graph come first."""
     chain, inside, refused = [root], {root}, set()
-    while True:
+    while len(chain) <= STEPS:  # each takes a step or more
         around = {
             source
             for node in chain
@@ -74,7 +81,7 @@ def _chain(root: Node, nodes: list[Node], order: dict[Node, int], constants: Con
         }
         candidates = [node for node in around if _may_join(node, root, inside)]
         if not candidates:
-            return chain
+            break
         node = max(candidates, key=order.__getitem__)
         between = [
             n for n in nodes[order[node] + 1 : order[root]] if n.op == "call_function" and n not in inside
@@ -84,6 +91,7 @@ def _chain(root: Node, nodes: list[Node], order: dict[Node, int], constants: Con
             inside.add(node)
         else:
             refused.add(node)
+    return chain
 
 
 def _may_join(node: Node, root: Node, inside: set[Node]) -> bool:
