@@ -9,8 +9,9 @@ with this file.
 
 from __future__ import annotations
 
+import difflib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -54,6 +55,7 @@ def compile(
     dynamic_shapes: Any = None,
     target: str = "cpu",
     passes: Mapping[str, Sequence[Pass]] | None = None,
+    without: Collection[str] = (),
     constant_methods: Mapping[str, Any] | None = None,
     algorithm: Algorithm = greedy,
     alignment: int = 16,
@@ -72,6 +74,7 @@ def compile(
         dynamic_shapes: as for torch.export; every dynamic dimension needs an upper bound.
         target: "cpu", or "portable" for programs that ExecuTorch's runtime can run as well.
         passes: your own graph passes: {"aten" | "core" | "edge": [function]}.
+        without: names of optimisations to leave out, such as "fuse_elementwise"; --explain lists them.
         constant_methods: methods that only return a value, {"get_vocab_size": 32000}.
         algorithm, alignment, plan_inputs, plan_outputs: see plan_memory.
         debug: keep source lines and the names of inputs in the file.
@@ -85,7 +88,7 @@ def compile(
     start = time.perf_counter()
     exported = export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     report.add("torch export", 0, 0, start)
-    edge = to_edge(exported, target=target, passes=passes, report=report)
+    edge = to_edge(exported, target=target, passes=passes, without=without, report=report)
     for name, value in (constant_methods or {}).items():
         if name in edge.methods:
             raise InvalidInput(f"'{name}' is a method of the model and a constant method", do="rename one")
@@ -181,6 +184,7 @@ def to_edge(
     *,
     target: str = "cpu",
     passes: Mapping[str, Sequence[Pass]] | None = None,
+    without: Collection[str] = (),
     report: Report | None = None,
 ) -> EdgeProgram:
     """Bring exported programs into the edge dialect and optimise them.
@@ -190,6 +194,7 @@ def to_edge(
         target: "cpu" for Penlight's own kernels; "portable" for programs that
             ExecuTorch's runtime can run as well.
         passes: the user's own, run after Penlight's: {"aten" | "core" | "edge": [function]}.
+        without: names of optimisations to leave out; see `penlight.passes.recipes`.
         report: filled with what each stage did.
 
     Raises:
@@ -199,6 +204,11 @@ def to_edge(
     if target not in TARGETS:
         raise InvalidInput(f"unknown target '{target}'", do=f"use one of {', '.join(TARGETS)}")
     extra = _checked_passes(passes)
+    left_out = _checked_names(without)
+
+    def chosen(functions: Iterable[Pass]) -> list[Pass]:
+        return [function for function in functions if function.__name__ not in left_out]
+
     report = report if report is not None else Report()
     program = _aten(exported, target, report)
     run(program, [*recipes.ATEN, *extra["aten"]], report, _verify_core)
@@ -208,14 +218,14 @@ def to_edge(
     remove_dead(program)
     verify(program, "the conversion to edge")
     whole = twins(default_table(), TARGETS[target]) if target != "portable" else {}
-    run(program, [*recipes.edge_for(whole), *extra["edge"]], report, verify)
+    run(program, [*chosen(recipes.edge_for(whole)), *extra["edge"]], report, verify)
     packed = packed_ops(default_table(), TARGETS[target])
     if packed is not None:
         ops = packed.linear, packed.convolution, packed.max_pool, packed.expand_depthwise
-        run(program, recipes.packed(*ops, read_otherwise(program)), report, verify)
+        run(program, chosen(recipes.packed(*ops, read_otherwise(program))), report, verify)
     elementwise = elementwise_op(default_table(), TARGETS[target])
     if elementwise is not None:
-        run(program, recipes.chains(elementwise), report, verify)
+        run(program, chosen(recipes.chains(elementwise)), report, verify)
     for method in program.methods.values():
         method.graph_module.recompile()
     return program
@@ -226,6 +236,15 @@ def _checked_passes(passes: Mapping[str, Sequence[Pass]] | None) -> dict[str, Se
     if unknown:
         raise InvalidInput(f"passes for unknown dialect '{min(unknown)}'", do=f"use {', '.join(DIALECTS)}")
     return {name: (passes or {}).get(name, ()) for name in DIALECTS}
+
+
+def _checked_names(without: Collection[str]) -> set[str]:
+    names = {without} if isinstance(without, str) else set(without)
+    names = {name.replace(" ", "_") for name in names}
+    for name in sorted(names - recipes.OPTIONAL):
+        near = difflib.get_close_matches(name, recipes.OPTIONAL, 3, 0.5) or sorted(recipes.OPTIONAL)
+        raise InvalidInput(f"there is no optimisation '{name}' to leave out", do=f"one of {', '.join(near)}")
+    return names
 
 
 def _verify_core(program: EdgeProgram, after: str) -> None:

@@ -26,6 +26,9 @@ def compile(
     external: Annotated[
         bool, typer.Option("--external", help="Write the weights to a .ptd file beside the program.")
     ] = False,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", help="An optimisation to leave out; may be repeated.")
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show what each stage did.")] = False,
     json: Json = False,
 ) -> None:
@@ -55,7 +58,8 @@ def compile(
     import penlight
 
     with progress(f"compiling for {target}", quiet=json):
-        program = penlight.compile(*arguments, **{"target": target, "external": external, **options})
+        given = {"target": target, "external": external, "without": without or ()}
+        program = penlight.compile(*arguments, **{**given, **options})
     path = program.save(output or _default_output(model))
     report = _report(program, path)
     if json:

@@ -70,3 +70,13 @@ def packed(
 def chains(elementwise: OpOverload) -> tuple[Pass, ...]:
     """Chains of elementwise operators become one call of `elementwise` each."""
     return (fuse_elementwise(elementwise),)
+
+
+# What makes programs smaller or faster and can be left out, by name.
+OPTIONAL = frozenset(
+    (
+        *(function.__name__ for function in EDGE),
+        *("fuse_rms_norm", "pack_weights", "keep_channels_last", "read_row_major"),
+        *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),
+    )
+)
