@@ -93,8 +93,6 @@ def test_special_values(isa: str, op: ElementOp) -> None:
         same(got, want.float())
         return
     got = one(op, *inputs)
-    if op is ElementOp.HARD_SWISH:
-        want = MEANING[op](inputs[0].double())  # of large numbers, ATen's product overflows in float32
     want = want.float()
     assert torch.equal(got.isnan(), want.isnan())
     torch.testing.assert_close(got, want, rtol=1e-6, atol=2e-45, equal_nan=True)

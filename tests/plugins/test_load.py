@@ -186,7 +186,7 @@ def test_two_files_with_one_kernel(tmp_path: Path) -> None:
         ),
         ("f(Tensor x, int[] n) -> Tensor", "const Tensor& x, int64_t n", "argument n is int.. in the schema"),
         ("f(Tensor x) -> int", "const Tensor& x", "an operator's results are Tensors"),
-        ("f(Tensor x) -> Tensor[]", "const Tensor& x", "an operator's results are Tensors"),
+        ("f(Tensor x) -> str[]", "const Tensor& x", "an operator's results are Tensors"),
         ("f(Tensor x) -> ()", "const Tensor& x", "there is no out argument"),
         ("f(Tensor x, Future y) -> Tensor", "const Tensor& x, int64_t y", "argument y has a type that"),
         ("f(Tensor x", "const Tensor& x", "a schema is `name"),
