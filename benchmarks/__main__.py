@@ -178,7 +178,7 @@ def compiling(bench: Bench) -> list[Line]:
         ("compile MiniLM, export included", "minilm", 3),
         ("compile 1,000 tiny operators", "tiny:1000", 6),
     ):
-        ours, theirs, note = bench.turns(lambda engine, name=name: bench.seconds(engine, name), rounds=1)
+        ours, theirs, note = bench.turns(lambda engine, name=name: bench.seconds(engine, name), rounds=3)
         lines.append(Line(text, "s", ours, bar, theirs, note or "peer undelegated"))
     return lines
 

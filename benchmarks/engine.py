@@ -19,6 +19,11 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 
 
+def as_installed() -> dict[str, str]:
+    """An environment in which a checkout's Python files are kept as byte code, as those of a wheel are."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 class EngineFailed(RuntimeError):
     """What an engine answered instead of a number."""
 
@@ -27,7 +32,9 @@ class Engine:
     """A running engine; call it with the name of a measurement and its arguments."""
 
     def __init__(self, interpreter: Path | str, module: str, *arguments: str) -> None:
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+        environment = as_installed() | {
+            "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": str(ROOT),
+        }  # fmt: skip
         # Where the models' weights are installed, for an engine whose environment has none.
         environment["PENLIGHT_PACKAGES"] = os.pathsep.join(site.getsitepackages())
         self._process = subprocess.Popen(

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
+from .engine import as_installed
+
 _SCRIPT = """
 import json, time, numpy
 def resident(most=False):
@@ -25,9 +27,10 @@ EXECUTORCH = "from executorch.extension.pybindings import portable_lib"
 def cost(interpreter: str = sys.executable, statement: str = PENLIGHT, rounds: int = 5) -> dict[str, Any]:
     """Medians: ms of the import with numpy already in, MB resident before and after it, and at most."""
     rows = []
-    for _ in range(rounds):
+    for _ in range(1 + rounds):
         command = [interpreter, "-W", "ignore", "-c", _SCRIPT.format(statement=statement)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=as_installed())
         rows.append(json.loads(done.stdout.splitlines()[-1]))
-    ms, before, after, most = (statistics.median(column) for column in zip(*rows, strict=True))
+    # The first may have written byte code.
+    ms, before, after, most = (statistics.median(column) for column in zip(*rows[1:], strict=True))
     return {"ms": ms, "numpy_mb": before, "mb": after, "peak_mb": most}
