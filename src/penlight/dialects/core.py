@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import _refs
-from torch._decomp import core_aten_decompositions, decomposition_table
+from torch._decomp import _core_aten_decompositions_post_autograd, decomposition_table
 from torch._ops import OpOverload
 
 from penlight.dialects import matrices, rare
@@ -200,7 +200,7 @@ def legal_for(target: str, table: OpTable, libraries: tuple[str, ...]) -> Callab
             return False
         if torch.Tag.core in op.tags:
             # A core operator without a kernel is split if it can be.
-            return op not in splits or has_kernel(name) or op.is_view
+            return not (op in splits or _is_composite(op)) or has_kernel(name) or op.is_view
         return has_kernel(name)
 
     def has_kernel(name: str) -> bool:
@@ -257,12 +257,20 @@ _CANNOT: dict[OpOverload, Callable[..., bool]] = {
 
 @lru_cache(maxsize=1)
 def _torch_decompositions() -> dict[OpOverload, Callable[..., Any]]:
-    splits: dict[OpOverload, Callable[..., Any]] = {
+    """Of operators that are not composites: listing those takes torch longer than a small model's export.
+
+    `decompose` asks each composite that it meets. Those that write or draw numbers have their
+    parts here.
+    """
+    splits: dict[Any, Callable[..., Any]] = {
         op: split
         for op, split in decomposition_table.items()
-        if isinstance(op, OpOverload) and torch.Tag.core not in op.tags and op.namespace == "aten"
+        if isinstance(op, OpOverload)
+        and torch.Tag.core not in op.tags
+        and op.namespace == "aten"
+        and (op is aten.dropout.default or op._schema.is_mutable or not _is_composite(op))
     }
-    splits.update(core_aten_decompositions())
+    splits.update(_core_aten_decompositions_post_autograd())
     return splits
 
 
