@@ -234,31 +234,24 @@ bool read_program(KernelContext& ctx, ArrayRef<int64_t> program, Chain& chain) {
 
 bool is_float(const Tensor& tensor) { return tensor.scalar_type() == ScalarType::Float; }
 
-// Two tensors of one layout, the second perhaps one number, of so few elements that finding
-// out how they lie would take longer than the work.
-template <class F>
-bool run_small(ElementOp op, const Tensor& a, const Tensor& b, Tensor& out, F&& f) {
-  constexpr dim_t kSmall = 32, kMost = 16384;
-  const TensorImpl &to = *out.unsafeGetTensorImpl(), &x = *a.unsafeGetTensorImpl(),
-                   &y = *b.unsafeGetTensorImpl();
-  if (to.numel > kMost || to.numel == 0 || x.dim != to.dim || (y.dim != to.dim && y.dim != 0)) return false;
-  dim_t different = 0, span = 1;
-  for (int d = 0; d < to.dim; ++d) {
-    const dim_t size = to.sizes[d], stride = to.strides[d];
-    different |= (x.sizes[d] ^ size) | (x.strides[d] ^ stride);
-    if (y.dim != 0) different |= (y.sizes[d] ^ size) | (y.strides[d] ^ stride);
-    span += (size - 1) * stride;
+bool lies_as(const TensorImpl& x, const TensorImpl& other) {
+  dim_t different = x.dim ^ other.dim;
+  if (different != 0) return false;
+  for (int d = 0; d < x.dim; ++d) {
+    different |= (x.sizes[d] ^ other.sizes[d]) | (x.strides[d] ^ other.strides[d]);
   }
-  if (different != 0 || span != to.numel) return false;
-  const float *from = static_cast<const float*>(x.data), *other = static_cast<const float*>(y.data);
-  float* result = static_cast<float*>(to.data);
-  const bool is_number = y.dim == 0;
-  if (span <= kSmall) {
-    const float number = *other;  // before the output is written: it may lie there
-    for (dim_t i = 0; i < span; ++i) result[i] = f(from[i], is_number ? number : other[i]);
-    return true;
-  }
-  if (!is_compiled(op)) return false;
+  return different == 0;
+}
+
+bool has_gaps(const TensorImpl& x) {
+  dim_t span = 1;
+  for (int d = 0; d < x.dim; ++d) span += (x.sizes[d] - 1) * x.strides[d];
+  return span != x.numel;
+}
+
+// One step over elements that all lie in a row; `other` is one number, or as many.
+void run_row(ElementOp op, const float* from, const float* other, bool is_number, float* result,
+             dim_t count) {
   alignas(64) float numbers[2 * kPanel];
   const ElementStep step = {op, 0, {kRegisters, kRegisters + 1, 0}};
   ElementOperand operands[2];
@@ -277,13 +270,56 @@ bool run_small(ElementOp op, const Tensor& a, const Tensor& b, Tensor& out, F&& 
   work.operands = operands;
   work.operand_count = 2;
   work.loops = 1;
-  work.sizes[0] = work.count = work.item = work.tile = span;
+  work.sizes[0] = work.count = work.item = work.tile = count;
   work.output = result;
   work.row_items = work.last = 1;
   work.first = 0;
   work.tiles = 0;
   work.scratch = numbers;
   routines().elementwise(work);
+}
+
+// Two tensors of one layout, the second perhaps one number, of not so many elements that
+// threads would help.
+bool run_row_of(ElementOp op, const Tensor& a, const Tensor& b, Tensor& out) {
+  constexpr dim_t kMost = 16384;
+  const TensorImpl &to = *out.unsafeGetTensorImpl(), &x = *a.unsafeGetTensorImpl(),
+                   &y = *b.unsafeGetTensorImpl();
+  const bool is_number = y.dim == 0;
+  if (to.numel > kMost || to.numel == 0 || !lies_as(x, to) || has_gaps(to) || !is_compiled(op)) return false;
+  if (!is_number && !lies_as(y, to)) return false;
+  run_row(op, static_cast<const float*>(x.data), static_cast<const float*>(y.data), is_number,
+          static_cast<float*>(to.data), to.numel);
+  return true;
+}
+
+// Three tensors of one layout, of so few elements that anything but doing it would take longer.
+template <class F>
+inline bool run_few(const Tensor& a, const Tensor& b, Tensor& out, F&& f) {
+  constexpr dim_t kFew = 32, kAtOnce = 4;
+  const TensorImpl &to = *out.unsafeGetTensorImpl(), &x = *a.unsafeGetTensorImpl(),
+                   &y = *b.unsafeGetTensorImpl();
+  const dim_t count = to.numel;
+  if (count > kFew || x.dim != to.dim || y.dim != to.dim) return false;
+  // One loop after the other: all at once takes more registers than there are.
+  dim_t different = 0, span = 1;
+  for (int d = 0; d < to.dim; ++d) {
+    different |= (x.sizes[d] ^ to.sizes[d]) | (x.strides[d] ^ to.strides[d]);
+    span += (to.sizes[d] - 1) * to.strides[d];
+  }
+  for (int d = 0; d < to.dim; ++d) {
+    different |= (y.sizes[d] ^ to.sizes[d]) | (y.strides[d] ^ to.strides[d]);
+  }
+  if (different != 0 || span != count) return false;
+  const float *from = static_cast<const float*>(x.data), *other = static_cast<const float*>(y.data);
+  float* result = static_cast<float*>(to.data);
+  dim_t i = 0;
+  for (; i + kAtOnce <= count; i += kAtOnce) {
+    float some[kAtOnce];
+    for (int j = 0; j < kAtOnce; ++j) some[j] = f(from[i + j], other[i + j]);
+    memcpy(result + i, some, sizeof some);
+  }
+  for (; i < count; ++i) result[i] = f(from[i], other[i]);
   return true;
 }
 
@@ -328,11 +364,16 @@ Tensor& two(KernelContext& ctx, ElementOp op, const A& a, const B& b, Tensor& ou
   return run_alone(ctx, chain, out);
 }
 
+__attribute__((noinline)) Tensor& two_tensors(KernelContext& ctx, ElementOp op, const Tensor& a,
+                                              const Tensor& b, Tensor& out) {
+  return run_row_of(op, a, b, out) ? out : two(ctx, op, a, b, out);
+}
+
 template <class F>
-Tensor& two_tensors(KernelContext& ctx, ElementOp op, const Tensor& a, const Tensor& b, Tensor& out, F&& f) {
+inline Tensor& two_tensors(KernelContext& ctx, ElementOp op, const Tensor& a, const Tensor& b, Tensor& out,
+                           F&& f) {
   if (!is_float(a) || !is_float(b) || !is_float(out)) return decline(ctx, out);
-  if (run_small(op, a, b, out, f)) return out;
-  return two(ctx, op, a, b, out);
+  return run_few(a, b, out, f) ? out : two_tensors(ctx, op, a, b, out);
 }
 
 bool is_one(const Scalar& number) { return number.to<double>() == 1.0; }

@@ -67,12 +67,25 @@ void multiply_panels(KernelContext& ctx, const Matrices& x) {
 
 // So few products that arranging them would take longer.
 void multiply_tiny(const Matrices& x) {
+  constexpr dim_t kAtOnce = 4;
   for (dim_t i = 0; i < x.m; ++i) {
-    for (dim_t j = 0; j < x.n; ++j) {
-      const float *a = x.a + i * x.k, *b = x.b + j * x.column_pitch;
+    const float* a = x.a + i * x.k;
+    float* c = x.c + i * x.n;
+    dim_t j = 0;
+    for (; x.column_pitch == 1 && j + kAtOnce <= x.n; j += kAtOnce) {
+      float sums[kAtOnce] = {};
+      if (x.bias) memcpy(sums, x.bias + j, sizeof sums);
+      for (dim_t k = 0; k < x.k; ++k) {
+        const float* b = x.b + k * x.row_pitch + j;
+        for (int l = 0; l < kAtOnce; ++l) sums[l] += a[k] * b[l];
+      }
+      memcpy(c + j, sums, sizeof sums);
+    }
+    for (; j < x.n; ++j) {
+      const float* b = x.b + j * x.column_pitch;
       float sum = x.bias ? x.bias[j] : 0.0f;
       for (dim_t k = 0; k < x.k; ++k) sum += a[k] * b[k * x.row_pitch];
-      x.c[i * x.n + j] = sum;
+      c[j] = sum;
     }
   }
 }

@@ -34,6 +34,7 @@ dim_t row_size(const Tensor& input, ArrayRef<int64_t> shape) {
 // Calls `body` with the ranges of `count` items, which take `operations` each.
 template <class Body>
 void in_parts(KernelContext& ctx, dim_t count, double operations, Body&& body) {
+  if (operations * static_cast<double>(count) < 2 * kOperationsOfPart) return body(Range{0, count});
   const dim_t parts = parts_of(ctx, operations * static_cast<double>(count), count);
   const auto part = [&](size_t index) { body(range_of(index, parts, count)); };
   ctx.parallel(static_cast<size_t>(parts), part);
