@@ -48,6 +48,11 @@ T add(T& to, T value) {
   return __atomic_fetch_add(&to, value, __ATOMIC_SEQ_CST);
 }
 
+// Items of a job that one thread starts with, in a line of the cache of its own.
+struct alignas(64) Share {
+  size_t next = 0, end = 0;
+};
+
 // One job at a time. `open` says that its fields may be read; a thread counts itself
 // inside before it looks, and the fields change only while nobody is inside.
 struct Pool {
@@ -60,14 +65,22 @@ struct Pool {
   int open = 0;
   size_t sleepers = 0;
   alignas(64) size_t inside = 0;
-  alignas(64) size_t next = 0;
 
-  void (*task)(void* argument, size_t index) = nullptr;
+  alignas(64) void (*task)(void* argument, size_t index) = nullptr;
   void* argument = nullptr;
-  size_t count = 0, helpers = 0;
+  size_t threads = 0;
+  Share shares[kMostThreads];
 
-  void work() {
-    for (size_t i; (i = add(next, size_t{1})) < count;) task(argument, i);
+  // Of every job a thread does the same share first: what it reads there, it most likely wrote
+  // in the job before, and has it in a cache of its own. Then it takes what others did not get to.
+  void work(size_t mine) {
+    for (size_t k = 0; k < threads; ++k) {
+      Share& share = shares[mine + k < threads ? mine + k : mine + k - threads];
+      while (read(share.next) < share.end) {
+        const size_t i = add(share.next, size_t{1});
+        if (i < share.end) task(argument, i);
+      }
+    }
   }
 };
 
@@ -92,11 +105,11 @@ unsigned wait_for_news(unsigned known) {
 }
 
 void* help(void* number) {
-  const size_t mine = reinterpret_cast<size_t>(number);
+  const size_t mine = 1 + reinterpret_cast<size_t>(number);  // the caller's is 0
   for (unsigned known = 0;;) {
     known = wait_for_news(known);
     add(pool.inside, size_t{1});
-    if (read(pool.open) && mine < pool.helpers) pool.work();
+    if (read(pool.open) && mine < pool.threads) pool.work(mine);
     __atomic_fetch_sub(&pool.inside, size_t{1}, __ATOMIC_SEQ_CST);
   }
   return nullptr;
@@ -117,19 +130,18 @@ void spawn(size_t helpers) {
 }
 
 void run(void* owner, void (*task)(void* argument, size_t index), void* argument, size_t count) {
-  const size_t helpers = reinterpret_cast<size_t>(owner) - 1;
+  const size_t threads = reinterpret_cast<size_t>(owner);
   int idle = 0;
   if (count < 2 ||
       !__atomic_compare_exchange_n(&pool.busy, &idle, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
     for (size_t i = 0; i < count; ++i) task(argument, i);
     return;
   }
-  spawn(helpers);
+  spawn(threads - 1);
   pool.task = task;
   pool.argument = argument;
-  pool.count = count;
-  pool.helpers = helpers;
-  write(pool.next, size_t{0});
+  pool.threads = threads;
+  for (size_t t = 0; t < threads; ++t) pool.shares[t] = {count * t / threads, count * (t + 1) / threads};
   write(pool.open, 1);
   add(pool.generation, 1u);
   if (read(pool.sleepers) > 0) {
@@ -137,7 +149,7 @@ void run(void* owner, void (*task)(void* argument, size_t index), void* argument
     pthread_cond_broadcast(&pool.wake);
     pthread_mutex_unlock(&pool.mutex);
   }
-  pool.work();
+  pool.work(0);
   write(pool.open, 0);
   // A helper that lost its processor in the middle of a task may take a while.
   for (int look = 0; read(pool.inside) > 0; ++look) {
