@@ -29,12 +29,25 @@ void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight
   const dim_t rows = input.size(0) * c.out[0];
   const double operations =
       2.0 * static_cast<double>(out.numel()) * static_cast<double>(c.window.taps[0] * c.window.taps[1]);
-  const dim_t parts = parts_of(ctx, 4 * operations, rows);  // it is memory that it waits for
+  // Few rows are cut by channels, as the product that made them was most likely.
+  const dim_t threads = static_cast<dim_t>(ctx.threads()),
+              panels = round_to_panel(convolution.channels) / kPanel;
+  const bool by_rows = rows >= 5 * threads || panels < rows;
+  const dim_t parts =
+      parts_of(ctx, 4 * operations, by_rows ? rows : panels);  // it is memory that it waits for
   const auto part = [&](size_t index) {
     Depthwise mine = convolution;
-    const Range range = range_of(index, parts, rows);
-    mine.first_row = range.first;
-    mine.last_row = range.last;
+    mine.last_row = rows;
+    mine.last_channel = convolution.channels;
+    if (by_rows) {
+      const Range range = range_of(index, parts, rows);
+      mine.first_row = range.first;
+      mine.last_row = range.last;
+    } else {
+      const Range range = range_of(index, parts, convolution.channels, kPanel);
+      mine.first_channel = range.first;
+      mine.last_channel = range.last;
+    }
     routines().depthwise(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);

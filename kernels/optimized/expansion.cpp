@@ -113,7 +113,7 @@ Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, con
   e.row.epilogue = epilogue_of({}, expansion_activation, expansion_low, expansion_high);
   e.windows.packed = weight.const_data_ptr<float>();
   e.windows.output = out.mutable_data_ptr<float>();
-  e.windows.channels = c.outputs;
+  e.windows.channels = e.windows.last_channel = c.outputs;
   e.windows.epilogue = epilogue_of({}, activation, low, high);
   e.windows.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
   const Geometry& g = e.windows.geometry;
@@ -133,12 +133,14 @@ Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, con
   const double operations = 2.0 * static_cast<double>(c.outputs) *
                             (static_cast<double>(depth) * static_cast<double>(input.numel() / depth) +
                              4.0 * static_cast<double>(taps) * static_cast<double>(rows * g.out_width));
-  const dim_t parts = parts_of(ctx, operations, (rows + e.band - 1) / e.band);
+  // One part a thread: each expands the rows at its edges once more, into memory of its own.
+  const dim_t most = static_cast<dim_t>(ctx.threads()), several = parts_of(ctx, operations, rows);
+  const dim_t parts = several < most ? several : most;
   const size_t between = static_cast<size_t>(buffer) * sizeof(float);
   PartMemory memory;
   if (!allocate_parts(ctx, parts, between + routines().product_scratch(e.row), memory)) return out;
   const auto part = [&](size_t index) {
-    const Range range = range_of(index, parts, rows, e.band);
+    const Range range = range_of(index, parts, rows);
     float* own = static_cast<float*>(memory.of(index));
     run_part(e, range.first, range.last, own, own + buffer);
   };

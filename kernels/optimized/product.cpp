@@ -18,13 +18,17 @@ bool run_product(KernelContext& ctx, const Product& product) {
   const double depth =
       static_cast<double>(product.geometry.taps_h * product.geometry.taps_w * product.channels);
   const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) * depth;
-  // Parts of the rows each read all weights, parts of the outputs all of the input.
+  // Parts of the rows each read all weights; parts of the outputs all of the input, and the next
+  // kernel finds half of what it reads in the cache of another.
   const dim_t row_step = routines().tile_rows, panel_step = rows == 1 ? kPanelStepOfRow : kPanelStep;
   const dim_t row_steps = (rows + row_step - 1) / row_step,
               panel_steps = (panels + panel_step - 1) / panel_step;
   const bool few_panels = panel_steps < static_cast<dim_t>(ctx.threads());
+  const double read_by_rows = static_cast<double>(product.outputs) * depth;
+  const double read_by_panels = static_cast<double>(rows) * (static_cast<double>(product.channels) +
+                                                             static_cast<double>(product.outputs) / 2);
   const bool by_rows =
-      row_steps >= static_cast<dim_t>(ctx.threads()) && (few_panels || rows > product.outputs);
+      row_steps >= static_cast<dim_t>(ctx.threads()) && (few_panels || read_by_rows < read_by_panels);
   // With few rows it is reading the weights that takes the time.
   const double work = rows < row_step ? operations * static_cast<double>(row_step / rows) : operations;
   const dim_t parts = parts_of(ctx, work, by_rows ? row_steps : panel_steps);

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,13 +89,19 @@ uint8_t* damaged(const Bytes& bytes, const Anatomy& anatomy, uint64_t number, si
   return static_cast<uint8_t*>(exact);
 }
 
+// Of the processor, not of the clock: a machine may have other things to do. 0 takes the limit away.
+void limit_seconds(long seconds) {
+  const itimerval limit = {{0, 0}, {seconds, 0}};
+  setitimer(ITIMER_PROF, &limit, nullptr);
+}
+
 void run_batch(const Seed& seed, uint64_t first, uint64_t last, const LibrarySelection& libraries,
                Progress& progress) {
   const Anatomy program(seed.program.data, seed.program.size, false);
   const Anatomy weights(seed.weights.data, seed.weights.size, true);
   for (uint64_t number = first; number < last; ++number) {
     progress.number = number;
-    alarm(10);
+    limit_seconds(10);
     const bool in_weights = seed.weights.size && number / 2 % 2;
     const Bytes& chosen = in_weights ? seed.weights : seed.program;
     size_t size = 0;
@@ -107,7 +114,7 @@ void run_batch(const Seed& seed, uint64_t first, uint64_t last, const LibrarySel
     free(bytes);
   }
   progress.number = last;
-  alarm(0);
+  limit_seconds(0);
 }
 
 // How many mutations crashed.

@@ -46,8 +46,8 @@ void one_column(const Depthwise& p, const Row& row, ptrdiff_t column) {
   const Geometry& g = p.geometry;
   const ptrdiff_t padded = round_up(p.channels, kPanel);
   const ptrdiff_t left = column * g.stride_w - g.pad_w;
-  for (ptrdiff_t c = 0; c < p.channels; c += kLanes) {
-    const ptrdiff_t some = p.channels - c;
+  for (ptrdiff_t c = p.first_channel; c < p.last_channel; c += kLanes) {
+    const ptrdiff_t some = p.last_channel - c;
     Floats sums[1] = {load(p.packed + c)};
     for (ptrdiff_t th = row.first_tap; th < row.last_tap; ++th) {
       const float* line = row.input + (row.top + th * g.dilation_h) * g.width * p.channels + c;
@@ -68,8 +68,8 @@ void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column, ptrdiff_
   constexpr int inputs = (kColumns - 1) * stride + taps;
   const ptrdiff_t padded = round_up(p.channels, kPanel), line_size = p.geometry.width * p.channels;
   const float* corner = row.input + (column * stride - p.geometry.pad_w) * p.channels + row.top * line_size;
-  for (ptrdiff_t c = channel; c < p.channels; c += kLanes) {
-    const ptrdiff_t some = p.channels - c;
+  for (ptrdiff_t c = channel; c < p.last_channel; c += kLanes) {
+    const ptrdiff_t some = p.last_channel - c;
     Floats sums[kColumns];
     const Floats bias = load(p.packed + c);
     repeat<kColumns>([&](auto j) __attribute__((always_inline)) { sums[j] = bias; });
@@ -108,10 +108,10 @@ template <int taps, int stride, int rows>
 void columns_inside(const Depthwise& p, const Row& first, ptrdiff_t column) {
   constexpr int inputs = (kColumns - 1) * stride + taps, lines = (rows - 1) * stride + taps;
   const ptrdiff_t padded = round_up(p.channels, kPanel), line_size = p.geometry.width * p.channels;
-  const ptrdiff_t out_size = p.geometry.out_width * p.channels, whole = p.channels / kLanes * kLanes;
+  const ptrdiff_t out_size = p.geometry.out_width * p.channels, whole = p.last_channel / kLanes * kLanes;
   const float* corner =
       first.input + (column * stride - p.geometry.pad_w) * p.channels + first.top * line_size;
-  for (ptrdiff_t c = 0; c < whole; c += kLanes) {
+  for (ptrdiff_t c = p.first_channel; c < whole; c += kLanes) {
     const float* weights = p.packed + padded + c;
     Floats sums[rows][kColumns];
     const Floats bias = load(p.packed + c);
@@ -180,8 +180,8 @@ void rows_of(const Depthwise& p) {
       for (ptrdiff_t group = 0; group < groups; ++group) {
         const ptrdiff_t column = min_of(inside + group * kColumns, outside - kColumns);
         if (fits) columns_inside<taps, stride, together>(p, row, column);
-        const ptrdiff_t channel = fits ? p.channels / kLanes * kLanes : 0;
-        for (ptrdiff_t i = r; channel < p.channels && i < r + rows; ++i) {
+        const ptrdiff_t channel = fits ? p.last_channel / kLanes * kLanes : p.first_channel;
+        for (ptrdiff_t i = r; channel < p.last_channel && i < r + rows; ++i) {
           some_columns<taps, stride>(p, row_of(p, i), column, channel);
         }
       }

@@ -97,7 +97,8 @@ struct Depthwise {
   const float* packed;  // biases [channels], then [tap][channels], channels padded to kPanel
   float* output;
   ptrdiff_t channels;
-  ptrdiff_t first_row, last_row;  // of batch * out_height
+  ptrdiff_t first_row, last_row;          // of batch * out_height
+  ptrdiff_t first_channel, last_channel;  // the first a multiple of kPanel
   Epilogue epilogue;
   Geometry geometry;
 };
