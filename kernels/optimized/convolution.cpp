@@ -35,8 +35,12 @@ void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight
   const bool by_rows = rows >= 5 * threads || panels < rows;
   const dim_t parts =
       parts_of(ctx, 4 * operations, by_rows ? rows : panels);  // it is memory that it waits for
+  const size_t tile = routines().depthwise_scratch(convolution);
+  PartMemory memory;
+  if (!allocate_parts(ctx, parts, tile, memory)) return;
   const auto part = [&](size_t index) {
     Depthwise mine = convolution;
+    mine.tile = tile ? static_cast<float*>(memory.of(index)) : nullptr;
     mine.last_row = rows;
     mine.last_channel = convolution.channels;
     if (by_rows) {

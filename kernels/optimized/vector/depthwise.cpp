@@ -3,14 +3,12 @@
 // A few neighbouring outputs are computed at once, channel vector by channel
 // vector, so that a column of the input is loaded once for all windows that share
 // it. Windows that reach over an edge are computed one by one, their taps clipped.
-#include "epilogue.h"
+#include "depthwise.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
 namespace {
-
-constexpr int kColumns = 4;
 
 // The taps of one row of outputs that lie inside the image, and where they read.
 struct Row {
@@ -21,24 +19,12 @@ struct Row {
   ptrdiff_t first_tap, last_tap;
 };
 
-// Stores the sums of `count` neighbouring columns, `left` channels of each.
+// Stores the sums of `count` columns that begin `offset` elements into the row.
 template <int count>
 PENLIGHT_INLINE void finish(const Depthwise& p, const Row& row, ptrdiff_t offset, ptrdiff_t left,
                             Floats (&sums)[count]) {
-  if (row.residual) {
-    repeat<count>([&](auto j) __attribute__((always_inline)) {
-      sums[j] += load_part(row.residual + offset + j * p.channels, left);
-    });
-  }
-  const Bounds bounds = {splat(p.epilogue.low), splat(p.epilogue.high)};
-  with_activation(p.epilogue.activation, [&](auto which) __attribute__((always_inline)) {
-    constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
-    repeat<count>([&](auto j)
-                      __attribute__((always_inline)) { sums[j] = activated<chosen>(sums[j], bounds); });
-  });
-  repeat<count>([&](auto j) __attribute__((always_inline)) {
-    store_part(row.output + offset + j * p.channels, sums[j], left);
-  });
+  finish<count>(p.epilogue, row.residual ? row.residual + offset : nullptr, row.output + offset, p.channels,
+                left, sums);
 }
 
 // One output column, any window.
@@ -90,49 +76,20 @@ void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column, ptrdiff_
 }
 
 // The same for `rows` rows at once, square windows wholly within the image, and as many channels
-// as make whole vectors: each line is loaded once for all rows whose windows it lies in, and nothing
-// is asked on the way. Small builds do without.
-#if defined(__OPTIMIZE_SIZE__)
-constexpr bool kInside = false;
-#else
-constexpr bool kInside = true;
-#endif
-
-// As many rows as there are registers for.
-template <int taps>
-constexpr int rows_inside() {
-  return taps == 3 || kLanes == 16 ? 2 : 1;
-}
-
+// as make whole vectors.
 template <int taps, int stride, int rows>
 void columns_inside(const Depthwise& p, const Row& first, ptrdiff_t column) {
-  constexpr int inputs = (kColumns - 1) * stride + taps, lines = (rows - 1) * stride + taps;
   const ptrdiff_t padded = round_up(p.channels, kPanel), line_size = p.geometry.width * p.channels;
   const ptrdiff_t out_size = p.geometry.out_width * p.channels, whole = p.last_channel / kLanes * kLanes;
   const float* corner =
       first.input + (column * stride - p.geometry.pad_w) * p.channels + first.top * line_size;
   for (ptrdiff_t c = p.first_channel; c < whole; c += kLanes) {
-    const float* weights = p.packed + padded + c;
     Floats sums[rows][kColumns];
     const Floats bias = load(p.packed + c);
     repeat<rows>([&](auto r) __attribute__((always_inline)) {
       repeat<kColumns>([&](auto j) __attribute__((always_inline)) { sums[r][j] = bias; });
     });
-    repeat<lines>([&](auto i) __attribute__((always_inline)) {
-      const float* line = corner + i * line_size + c;
-      Floats x[inputs];
-      repeat<inputs>([&](auto u) __attribute__((always_inline)) { x[u] = load(line + u * p.channels); });
-      repeat<rows>([&](auto r) __attribute__((always_inline)) {
-        constexpr int th = decltype(i)() - decltype(r)() * stride;
-        if constexpr (th >= 0 && th < taps) {
-          repeat<taps>([&](auto tw) __attribute__((always_inline)) {
-            const Floats weight = load(weights + (th * taps + tw) * padded);
-            repeat<kColumns>(
-                [&](auto j) __attribute__((always_inline)) { sums[r][j] += x[j * stride + tw] * weight; });
-          });
-        }
-      });
-    });
+    add_windows<taps, stride, rows>(corner + c, p.channels, line_size, p.packed + padded + c, padded, sums);
     repeat<rows>([&](auto r) __attribute__((always_inline)) {
       finish<kColumns>(p, first, r * out_size + column * p.channels + c, kLanes, sums[r]);
     });
@@ -165,7 +122,7 @@ void rows_of(const Depthwise& p) {
     inside = min_of((g.pad_w + g.stride_w - 1) / g.stride_w, g.out_width);
     outside = most < 0 ? inside : max_of(inside, min_of(most / g.stride_w + 1, g.out_width));
   }
-  constexpr int together = rows_inside<taps>();
+  constexpr int together = rows_at_once<taps>();
   // The last few columns are computed with some before them once more, to the same values.
   const ptrdiff_t groups = kColumns <= outside - inside ? (outside - inside + kColumns - 1) / kColumns : 0;
   for (ptrdiff_t r = p.first_row; r < p.last_row;) {
@@ -173,7 +130,7 @@ void rows_of(const Depthwise& p) {
     ptrdiff_t rows = 1;
     if constexpr (taps > 0) {
       const ptrdiff_t below = row.top + (together - 1) * g.stride_h + taps;
-      const bool fits = kInside && g.taps_h == taps && g.stride_h == stride && row.top >= 0 &&
+      const bool fits = kUnrolled && g.taps_h == taps && g.stride_h == stride && row.top >= 0 &&
                         below <= g.height && r + together <= p.last_row &&
                         r % g.out_height + together <= g.out_height;
       if (fits) rows = together;
@@ -198,7 +155,7 @@ void rows_of(const Depthwise& p) {
 
 }  // namespace
 
-void depthwise(const Depthwise& p) {
+void depthwise_in_place(const Depthwise& p) {
   const Geometry& g = p.geometry;
   const bool plain = g.dilation_h == 1 && g.dilation_w == 1;
   if (plain && g.taps_w == 3 && g.stride_w == 1) return rows_of<3, 1>(p);

@@ -101,6 +101,7 @@ struct Depthwise {
   ptrdiff_t first_channel, last_channel;  // the first a multiple of kPanel
   Epilogue epilogue;
   Geometry geometry;
+  float* tile;  // depthwise_scratch() bytes, or null
 };
 
 // Columns [first, last) of a matrix, and their biases or zeros, as panels of a Product.
@@ -211,6 +212,7 @@ struct Routines {
   void (*product)(const Product&);
   size_t (*few_channels_scratch)(const FewChannels&);
   void (*few_channels)(const FewChannels&);
+  size_t (*depthwise_scratch)(const Depthwise&);
   void (*depthwise)(const Depthwise&);
   size_t (*attention_scratch)(const Attention&);
   void (*attention)(const Attention&);

@@ -9,6 +9,7 @@ size_t product_scratch(const Product& product);
 void product(const Product& product);
 size_t few_channels_scratch(const FewChannels& convolution);
 void few_channels(const FewChannels& convolution);
+size_t depthwise_scratch(const Depthwise& convolution);
 void depthwise(const Depthwise& convolution);
 size_t attention_scratch(const Attention& attention);
 void attention(const Attention& attention);
@@ -38,6 +39,7 @@ bool winograd(const Winograd& convolution);
 #endif
 #if defined(PENLIGHT_WITHOUT_DEPTHWISE)
 #define depthwise nullptr
+#define depthwise_scratch nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_ATTENTION)
 #define attention_scratch nullptr
@@ -77,6 +79,7 @@ const Routines routines = {
     product,
     few_channels_scratch,
     few_channels,
+    depthwise_scratch,
     depthwise,
     attention_scratch,
     attention,

@@ -14,6 +14,7 @@ _CALLERS = {
     "product": {"linear", "convolution", "expansion", "attention", "matmul"},
     "few_channels": {"convolution"},
     "depthwise": {"convolution", "expansion"},
+    "depthwise_tiles": {"convolution", "expansion"},
     "attention": {"attention"},
     "matrix": {"matmul"},
     "pool": {"pool"},
