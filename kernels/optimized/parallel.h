@@ -5,9 +5,9 @@
 
 namespace penlight::optimized {
 
-// A part is worth a thread from about this many operations on; waking one costs a few
-// microseconds.
-constexpr double kOperationsOfPart = 1e6;
+// A part is worth a thread from about this many operations on; telling one that waits costs a
+// microsecond or two.
+constexpr double kOperationsOfPart = 4e5;
 
 // Parts for work of `operations` that can be cut into `steps`: one or several for each
 // thread, whichever leaves the least waiting when all threads are equally fast, and
