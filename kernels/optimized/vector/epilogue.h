@@ -79,16 +79,16 @@ PENLIGHT_INLINE void each_stored(ptrdiff_t stored, Body&& body) {
 template <int rows, int vectors>
 PENLIGHT_INLINE void store_tile(const Finish& f, ptrdiff_t row, ptrdiff_t stored,
                                 Floats (&sums)[rows][vectors]) {
-  float* const output = f.output + row * f.pitch;
-  if (f.columns >= vectors * kLanes && stored == rows) {
+  const ptrdiff_t pitch = f.pitch, columns = f.columns;  // no store can change these
+  float* const output = f.output + row * pitch;
+  if (columns >= vectors * kLanes && stored == rows) {
     repeat<rows>([&](auto i) __attribute__((always_inline)) {
-      repeat<vectors>([&](auto v) __attribute__((always_inline)) {
-        store(output + i * f.pitch + v * kLanes, sums[i][v]);
-      });
+      repeat<vectors>(
+          [&](auto v) __attribute__((always_inline)) { store(output + i * pitch + v * kLanes, sums[i][v]); });
     });
   } else {
     each_stored<rows, vectors>(stored, [&](auto i, auto v) __attribute__((always_inline)) {
-      store_part(output + i * f.pitch + v * kLanes, sums[i][v], f.columns - v * kLanes);
+      store_part(output + i * pitch + v * kLanes, sums[i][v], columns - v * kLanes);
     });
   }
 }
