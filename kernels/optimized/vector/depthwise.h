@@ -56,12 +56,7 @@ PENLIGHT_INLINE void finish(const Epilogue& epilogue, const float* residual, flo
     repeat<count>([&](auto j)
                       __attribute__((always_inline)) { sums[j] += load_part(residual + j * pitch, left); });
   }
-  const Bounds bounds = {splat(epilogue.low), splat(epilogue.high)};
-  with_activation(epilogue.activation, [&](auto which) __attribute__((always_inline)) {
-    constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
-    repeat<count>([&](auto j)
-                      __attribute__((always_inline)) { sums[j] = activated<chosen>(sums[j], bounds); });
-  });
+  activate<count>(epilogue, [&](auto j) __attribute__((always_inline)) -> Floats& { return sums[j]; });
   repeat<count>([&](auto j)
                     __attribute__((always_inline)) { store_part(output + j * pitch, sums[j], left); });
 }

@@ -60,6 +60,45 @@ PENLIGHT_INLINE void with_activation(Activation activation, Body&& body) {
   }
 }
 
+// Any activation, of values in memory: those that take longer than storing and loading them.
+template <int count>
+__attribute__((noinline)) void activate_in_memory(const Epilogue& epilogue, Floats* values) {
+  const Bounds bounds = {splat(epilogue.low), splat(epilogue.high)};
+  with_activation(epilogue.activation, [&](auto which) __attribute__((always_inline)) {
+    constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
+    for (int i = 0; i < count; ++i) values[i] = activated<chosen>(values[i], bounds);
+  });
+}
+
+// The activation of `count` sums, of which `sum(Index<k>())` is one. They stay in registers for
+// the usual ones.
+template <int count, class Sum>
+PENLIGHT_INLINE void activate(const Epilogue& epilogue, Sum&& sum) {
+  const Activation which = epilogue.activation;
+  if (which == Activation::None || which == Activation::Relu || which == Activation::Clamp) {
+    // One way for the three: nothing is below or above what is infinite.
+    const bool bounded = which == Activation::Clamp;
+    const float low = bounded ? epilogue.low : which == Activation::Relu ? 0.0f : -__builtin_inff();
+    const Bounds bounds = {splat(low), splat(bounded ? epilogue.high : __builtin_inff())};
+    repeat<count>([&](auto k) __attribute__((always_inline)) {
+      sum(k) = activated<Activation::Clamp>(sum(k), bounds);
+    });
+    return;
+  }
+  if constexpr (is_compiled(Activation::HardSwish)) {
+    if (which == Activation::HardSwish) {
+      repeat<count>([&](auto k) __attribute__((always_inline)) {
+        sum(k) = activated<Activation::HardSwish>(sum(k), Bounds{});
+      });
+      return;
+    }
+  }
+  Floats values[count];  // not the sums: an address of theirs would keep them in memory always
+  repeat<count>([&](auto k) __attribute__((always_inline)) { values[k] = sum(k); });
+  activate_in_memory<count>(epilogue, values);
+  repeat<count>([&](auto k) __attribute__((always_inline)) { sum(k) = values[k]; });
+}
+
 // Where the finished sums of a tile go; its residual begins where its output does.
 struct Finish {
   float* output;
@@ -103,14 +142,8 @@ PENLIGHT_INLINE void finish_tile(const Finish& f, ptrdiff_t row, ptrdiff_t store
       sums[i][v] += load_part(residual + i * f.pitch + v * kLanes, f.columns - v * kLanes);
     });
   }
-  const Bounds bounds = {splat(f.epilogue.low), splat(f.epilogue.high)};
-  with_activation(f.epilogue.activation, [&](auto which) {
-    constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
-    if constexpr (chosen != Activation::None) {
-      for (int i = 0; i < rows; ++i) {
-        for (int v = 0; v < vectors; ++v) sums[i][v] = activated<chosen>(sums[i][v], bounds);
-      }
-    }
+  activate<rows * vectors>(f.epilogue, [&](auto k) __attribute__((always_inline)) -> Floats& {
+    return sums[k / vectors][k % vectors];
   });
   store_tile(f, row, stored, sums);
 }

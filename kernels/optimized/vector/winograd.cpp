@@ -127,7 +127,6 @@ void transform_panels(const Winograd& w, Span panels, Span channels, float* to, 
 // not finite.
 bool finish(const Winograd& w, ptrdiff_t first, ptrdiff_t last, const float* from) {
   const Geometry& g = w.geometry;
-  const Bounds bounds = {splat(w.epilogue.low), splat(w.epilogue.high)};
   const float* residual = w.epilogue.residual;
   const ptrdiff_t pitch = kGroup * kPanel, plane = output_plane(w);
   const ptrdiff_t panel_size = (1 + 9 * w.channels) * kPanel;
@@ -158,10 +157,7 @@ bool finish(const Winograd& w, ptrdiff_t first, ptrdiff_t last, const float* fro
           wild |= y[j] - y[j] != Floats{};
           if (residual) y[j] += load_part(residual + at + j * w.outputs, some);
         }
-        with_activation(w.epilogue.activation, [&](auto which) __attribute__((always_inline)) {
-          constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
-          for (int j = 0; j < kOut; ++j) y[j] = activated<chosen>(y[j], bounds);
-        });
+        activate<kOut>(w.epilogue, [&](auto j) __attribute__((always_inline)) -> Floats& { return y[j]; });
         for (ptrdiff_t j = 0; j < columns; ++j) store_part(w.output + at + j * w.outputs, y[j], some);
       }
     }
