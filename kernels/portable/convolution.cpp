@@ -48,6 +48,9 @@ bool output_size(KernelContext& ctx, bool transposed, Axis& axis) {
   return false;
 }
 
+// Outputs of one input channel up to which they are computed one by one.
+constexpr dim_t kFewOutputs = 4;
+
 // The taps of one dimension in the pass over outputs first, first + step, ...
 struct AxisPass {
   dim_t q, in_step, first, step;
@@ -104,8 +107,9 @@ void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], bo
   pass.taps = taps;
   pass.tap_count = count;
   if (pass.positions() == 0) return;
-  if (shape.in_channels == 1 && shape.out_channels == 1) {
-    convolve_depthwise(ctx, shape, pass);
+  // One channel for many is a product: every patch is used as often as there are outputs.
+  if (shape.in_channels == 1 && shape.out_channels <= kFewOutputs) {
+    convolve_depthwise(ctx, shape, pass, workspace);
   } else {
     convolve_gemm(ctx, shape, pass, workspace);
   }

@@ -50,11 +50,12 @@ struct ConvShape {
   dim_t most_positions, most_taps;
 };
 
-// Scratch of a product, made by the first pass that needs it.
+// Scratch, made by the first pass that needs it (or more of it).
 struct ConvWorkspace {
   void* a = nullptr;
   void* b = nullptr;
   void* tile = nullptr;
+  size_t b_elements = 0;
 };
 
 inline bool tap_inside(const ConvShape& shape, const ConvTap& tap, const dim_t at[3]) {
@@ -67,8 +68,9 @@ inline bool tap_inside(const ConvShape& shape, const ConvTap& tap, const dim_t a
 
 // Both return false with the failure recorded.
 
-// Each group has one input channel and one output channel.
-bool convolve_depthwise(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass);
+// Each group has one input channel.
+bool convolve_depthwise(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass,
+                        ConvWorkspace& workspace);
 
 // Everything else: a matrix product of weights and patches for each group.
 bool convolve_gemm(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass,

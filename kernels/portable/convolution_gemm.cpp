@@ -322,7 +322,7 @@ void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pas
         channels_last ? make_gemm_buffer<T>(ctx, shape.most_positions, shape.out_channels, most_k)
                       : make_gemm_buffer<T>(ctx, shape.out_channels, shape.most_positions, most_k);
     if (!made) return;
-    workspace = {made.a, made.b, made.tile};
+    workspace = {made.a, made.b, made.tile, 0};
   }
   GemmBuffer<T> buffer;
   buffer.a = static_cast<T*>(workspace.a);

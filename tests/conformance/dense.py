@@ -100,6 +100,14 @@ CONVOLUTIONS = sums(
         conv((1, 4, 9), (4, 5, 4), transposed=True, stride=2, padding=1),
         conv((1, 2, 3, 4, 3), (2, 3, 2, 2, 2), transposed=True, stride=2),
         conv((0, 3, 9, 9), (8, 3, 3, 3)),
+        # Depthwise: more channels than a block, several tiles, taps apart, volumes, several outputs.
+        conv((2, 37, 14, 13), (37, 1, 3, 3), padding=1, stride=2, groups=37),
+        conv((1, 3, 150, 90), (3, 1, 5, 5), padding=2, groups=3),
+        conv((1, 2, 700), (2, 1, 3), padding=9, dilation=9, groups=2),
+        conv((1, 18, 5, 6, 7), (18, 1, 2, 3, 2), padding=1, stride=2, groups=18),
+        conv((1, 9, 8, 8), (27, 1, 3, 3), padding=2, dilation=2, groups=9),
+        conv((2, 20, 6, 5), (20, 1, 3, 2), transposed=True, stride=2, padding=1, groups=20),
+        conv((1, 5, 4, 4), (5, 3, 2, 2), transposed=True, stride=3, groups=5),
     ],
     NO_GEMM_INTS,
 )

@@ -3,6 +3,7 @@
     python tests/conformance/report.py                  every case; a while, on all processors
     python tests/conformance/report.py --samples 2      the first samples of PyTorch's only
     python tests/conformance/report.py --only float16   samples of one dtype; counted, but not written down
+    python tests/conformance/report.py --journal done.jsonl    stop it and go on where it was
     python tests/conformance/report.py --page           docs/ops.md anew, from the last results
 
 Results go to tests/conformance/results.json: [cases, passed] by operator and dtype of the first tensor.
@@ -46,6 +47,9 @@ COMPLEX_REASON = (
 UINT8_REASON = "interpolation of bytes goes through float32: convert, and round afterwards"
 
 Counts = dict[str, dict[str, list[int]]]  # operator -> dtype -> [cases, passed]
+# ("rows", n, of how many) or ("samples", OpInfo, dtype, how many; "" for all)
+Job = tuple[str, ...]
+ROW_JOBS = 16  # parts that the tables are run in
 
 
 def _add(counts: Counts, op: str, dtype: str, cases: int, passed: int) -> None:
@@ -114,32 +118,65 @@ def _count_rows(job: tuple[int, int]) -> tuple[Counts, list[str], dict[str, int]
     return counts, failed, {}
 
 
+def _run(job: Job) -> tuple[Counts, list[str], dict[str, int]]:
+    """One job, by its name."""
+    if job[0] == "rows":
+        return _count_rows((int(job[1]), int(job[2])))
+    import torch
+
+    return _count_samples((job[1], getattr(torch, job[2]), int(job[3]) if job[3] else None))
+
+
+def _finished(journal: Path | None) -> dict[Job, tuple[Counts, list[str], dict[str, int]]]:
+    """The jobs that an earlier count wrote down."""
+    if journal is None or not journal.exists():
+        return {}
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    return {tuple(job): (counts, failed, untaken) for job, counts, failed, untaken in lines}
+
+
 def count(
-    samples: int | None, jobs: int, tables: bool = True, only: list[str] | None = None
+    samples: int | None,
+    jobs: int,
+    tables: bool = True,
+    only: list[str] | None = None,
+    journal: Path | None = None,
 ) -> tuple[Counts, list[str], dict[str, int]]:
-    """Run every case, or the samples of the dtypes in `only`."""
+    """Run every case, or the samples of the dtypes in `only`.
+
+    Args:
+        journal: a file that gets a line for each part that is done; parts that have a line are not run again.
+    """
     sys.path.insert(0, str(HERE))
     from opinfo import DTYPES, all_groups
 
     counts: Counts = {}
     failed: list[str] = []
     untaken: dict[str, int] = {}
-    dtypes = tuple(dtype for dtype in DTYPES if not only or str(dtype).removeprefix("torch.") in only)
-    groups = [(name, dtype, samples) for name, dtype in all_groups(dtypes)]
+    wanted = tuple(dtype for dtype in DTYPES if not only or str(dtype).removeprefix("torch.") in only)
+    todo: list[Job] = [("rows", str(i), str(ROW_JOBS)) for i in range(ROW_JOBS if tables else 0)]
+    todo += [
+        ("samples", name, str(dtype).removeprefix("torch."), str(samples or ""))
+        for name, dtype in all_groups(wanted)
+    ]
+    done = _finished(journal)
+    rest = [job for job in todo if job not in done]
     # An executor says so when a worker dies, of a sanitizer's finding for one; a Pool waits for ever.
     with ProcessPoolExecutor(jobs) as pool:
-        parts = 8 * jobs if tables else 0
-        results = [pool.map(_count_rows, [(i, parts) for i in range(parts)])]
-        results.append(pool.map(_count_samples, groups, chunksize=4))
-        for number, (found, wrong, not_taken) in enumerate(part for many in results for part in many):
-            for op, dtypes in found.items():
-                for dtype, (cases, passed) in dtypes.items():
-                    _add(counts, op, dtype, cases, passed)
-            failed += wrong
-            for key, more in not_taken.items():
-                untaken[key] = untaken.get(key, 0) + more
+        for job, result in zip(rest, pool.map(_run, rest, chunksize=2), strict=True):
+            done[job] = result
+            if journal is not None:
+                with journal.open("a") as file:
+                    file.write(json.dumps([job, *result]) + "\n")
             if sys.stderr.isatty():
-                print(f"\r{number + 1} of {len(groups) + parts}", end="", file=sys.stderr)
+                print(f"\r{len(done)} of {len(todo)}", end="", file=sys.stderr)
+    for found, wrong, not_taken in (done[job] for job in todo):
+        for op, dtypes in found.items():
+            for dtype, (cases, passed) in dtypes.items():
+                _add(counts, op, dtype, cases, passed)
+        failed += wrong
+        for key, more in not_taken.items():
+            untaken[key] = untaken.get(key, 0) + more
     return counts, failed, untaken
 
 
@@ -240,13 +277,14 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 8))
     parser.add_argument("--page", action="store_true", help="write docs/ops.md from the last results")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where counts go; elsewhere: no page")
+    parser.add_argument("--journal", type=Path, help="note parts that are done; run again, go on after them")
     parser.add_argument("--failures", type=Path, help="also write what failed, and what is not taken")
     args = parser.parse_args(arguments)
     if args.page:
         write_page()
         return 0
     start = time.time()
-    counts, failed, untaken = count(args.samples, args.jobs, not args.no_tables, args.only)
+    counts, failed, untaken = count(args.samples, args.jobs, not args.no_tables, args.only, args.journal)
     if not args.only or args.results != RESULTS:
         results = {
             "samples": args.samples,
