@@ -134,14 +134,17 @@ static bool identity_item(KernelContext& ctx, Combine op, ScalarType type, char*
 }
 
 // Combines src (or `item`) with what is at the named places. With `mean` the sums
-// are divided by how many went in.
+// are divided by how many went in. With `rounds_once` 16-bit floats are combined in
+// float, and rounded at the end.
 static Tensor& reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                       const Tensor* src, const char* item, Combine op, bool mean, bool include_self,
-                      Tensor& out) {
+                      bool rounds_once, Tensor& out) {
   Scatter scatter;
   if (!check_same_dtype(ctx, self, out) || (src && !check_same_dtype(ctx, *src, out))) return out;
   if (!ctx.resize(out, self.sizes()) || !scatter.prepare(ctx, out, dim, index, src)) return out;
-  const CombineRow row = combine_row_for(ctx, out.scalar_type());
+  const ScalarType type = out.scalar_type();
+  const bool wide = rounds_once && (type == ScalarType::Half || type == ScalarType::BFloat16);
+  const CombineRow row = combine_row_for(ctx, wide ? ScalarType::Float : type);
   if (!row) return out;
   const dim_t element_size = static_cast<dim_t>(out.element_size());
   move_view(out.element_size(), view_of(self), view_of(out));
@@ -157,41 +160,52 @@ static Tensor& reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const
   }
   // By byte offset: `out` may lie in memory in any order, but without overlap.
   int64_t* counts = nullptr;
+  float* sums = nullptr;
   dim_t span = 1;
-  if (mean) {
-    for (int d = 0; d < scatter.whole.dim; ++d) {
-      span += (scatter.whole.sizes[d] - 1) * scatter.whole.strides[d] / element_size;
-    }
-    counts = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(span > 0 ? span : 1));
-    if (!counts) return out;
-    for (dim_t i = 0; i < span; ++i) counts[i] = include_self ? 1 : 0;
+  for (int d = 0; d < scatter.whole.dim; ++d) {
+    span += (scatter.whole.sizes[d] - 1) * scatter.whole.strides[d] / element_size;
+  }
+  if (span < 0) span = 0;
+  if (mean) counts = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(span) + 1);
+  if (wide) sums = ctx.allocate_scratch_array<float>(static_cast<size_t>(span) + 1);
+  if (!ctx.ok()) return out;
+  for (dim_t i = 0; i < span; ++i) {
+    if (mean) counts[i] = include_self ? 1 : 0;
+    if (wide) sums[i] = load_element<float>(type, to + i * element_size);
   }
   const bool done =
       scatter.for_each_block(ctx, [&](const dim_t* offsets, dim_t start, dim_t step, int count) {
         const char* from = src ? scatter.other.data + start : item;
         const dim_t from_step = src ? step : 0;
         for (int i = 0; i < count; ++i, from += from_step) {
-          row(op, to + offsets[i], 0, from, 0, 1);
-          if (mean) ++counts[offsets[i] / element_size];
+          const dim_t place = offsets[i] / element_size;
+          if (wide) {
+            const float value = load_element<float>(type, from);
+            row(op, reinterpret_cast<char*>(sums + place), 0, reinterpret_cast<const char*>(&value), 0, 1);
+          } else {
+            row(op, to + offsets[i], 0, from, 0, 1);
+          }
+          if (mean) ++counts[place];
         }
       });
+  for (dim_t i = 0; done && wide && i < span; ++i) store_element(type, to + i * element_size, sums[i]);
   if (!done || !mean) return out;
   for (dim_t i = 0; i < span; ++i) {
     if (counts[i] <= 1) continue;
     char* element = to + i * element_size;
-    if (out.scalar_type() == ScalarType::Double || !is_floating(out.scalar_type())) {
+    if (type == ScalarType::Double || !is_floating(type)) {
       // Integer means round down.
-      if (is_floating(out.scalar_type())) {
-        const double sum = load_element<double>(out.scalar_type(), element);
-        store_element(out.scalar_type(), element, sum / static_cast<double>(counts[i]));
+      if (is_floating(type)) {
+        const double sum = load_element<double>(type, element);
+        store_element(type, element, sum / static_cast<double>(counts[i]));
       } else {
-        const int64_t sum = load_element<int64_t>(out.scalar_type(), element);
+        const int64_t sum = load_element<int64_t>(type, element);
         const int64_t quotient = sum / counts[i];
-        store_element(out.scalar_type(), element, quotient - (sum % counts[i] < 0 ? 1 : 0));
+        store_element(type, element, quotient - (sum % counts[i] < 0 ? 1 : 0));
       }
     } else {
-      const float sum = load_element<float>(out.scalar_type(), element);
-      store_element(out.scalar_type(), element, sum / static_cast<float>(counts[i]));
+      const float sum = load_element<float>(type, element);
+      store_element(type, element, sum / static_cast<float>(counts[i]));
     }
   }
   return out;
@@ -213,7 +227,7 @@ static bool find_reduction(KernelContext& ctx, StringView reduce, const char* co
 
 Tensor& scatter_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                         const Tensor& src, Tensor& out) {
-  return reduce(ctx, self, dim, index, &src, nullptr, Combine::Add, false, true, out);
+  return reduce(ctx, self, dim, index, &src, nullptr, Combine::Add, false, true, true, out);
 }
 
 Tensor& scatter_reduce_two_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
@@ -223,7 +237,7 @@ Tensor& scatter_reduce_two_out(KernelContext& ctx, const Tensor& self, int64_t d
   if (!find_reduction(ctx, reduce_name, kNames, 5, found)) return out;
   const bool mean = found == 4;
   return reduce(ctx, self, dim, index, &src, nullptr, mean ? Combine::Add : static_cast<Combine>(found), mean,
-                include_self, out);
+                include_self, true, out);
 }
 
 // The same with one index for each slice of source: an index for each element that
@@ -249,7 +263,8 @@ Tensor& index_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, co
   impl.dim = static_cast<uint8_t>(source.dim());
   impl.numel = source.numel();
   return reduce(ctx, self, dim, Tensor(&impl), &source, nullptr,
-                found == 0 ? Combine::Add : static_cast<Combine>(found), found == 0, include_self, out);
+                found == 0 ? Combine::Add : static_cast<Combine>(found), found == 0, include_self, false,
+                out);
 }
 
 // Places counted in row-major order.
@@ -282,7 +297,7 @@ Tensor& scatter_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, 
   static const char* const kNames[] = {"add", "multiply"};
   int found;
   if (!find_reduction(ctx, reduce_name, kNames, 2, found)) return out;
-  return reduce(ctx, self, dim, index, &src, nullptr, static_cast<Combine>(found), false, true, out);
+  return reduce(ctx, self, dim, index, &src, nullptr, static_cast<Combine>(found), false, true, true, out);
 }
 
 Tensor& scatter_value_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
@@ -292,7 +307,7 @@ Tensor& scatter_value_reduce_out(KernelContext& ctx, const Tensor& self, int64_t
   char item[16];
   if (!find_reduction(ctx, reduce_name, kNames, 2, found)) return out;
   if (!scalar_item(ctx, value, out.scalar_type(), item)) return out;
-  return reduce(ctx, self, dim, index, nullptr, item, static_cast<Combine>(found), false, true, out);
+  return reduce(ctx, self, dim, index, nullptr, item, static_cast<Combine>(found), false, true, true, out);
 }
 
 }  // namespace penlight::portable

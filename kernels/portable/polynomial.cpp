@@ -14,26 +14,27 @@ struct Polynomial {
   double first_slope, first_offset;  // of the polynomial of degree 1
   bool shifted;                      // from [0, 1] to [-1, 1]
 
+  // In T as ATen has it: where a step overflows decides between infinity and NaN.
   template <class T>
   T operator()(T x_, T degree) const {
-    const double x = shifted ? 2 * static_cast<double>(x_) - 1 : static_cast<double>(x_);
+    const T x = shifted ? x_ + x_ - 1 : x_;
     const int64_t n = convert<int64_t>(static_cast<double>(degree));
-    if (n < 0 || x != x) return n < 0 ? T(0) : x_;
+    if (n <= 0) return n < 0 ? T(0) : T(1);
     constexpr int64_t kMost = 1 << 20;  // so that a wild number does not run for years
-    double before = 0, value = 1;
-    for (int64_t k = 0; k < n; ++k) {
-      const double next =
-          k == 0 ? first_slope * x + first_offset : step(x, static_cast<double>(k), value, before);
+    T before = 1, value = static_cast<T>(first_slope) * x + static_cast<T>(first_offset);
+    for (int64_t k = 1; k < n && value == value; ++k) {
+      if (k > kMost) return static_cast<T>(__builtin_nan(""));
+      const T next = step(x, static_cast<T>(k), value, before);
       before = value;
       value = next;
-      if (k > kMost || value != value) return static_cast<T>(__builtin_nan(""));
     }
-    return static_cast<T>(value);
+    return value;
   }
 
  private:
   // From degrees k and k - 1 to k + 1.
-  double step(double x, double k, double value, double before) const {
+  template <class T>
+  T step(T x, T k, T value, T before) const {
     switch (family) {
       case Family::Chebyshev:
         return 2 * x * value - before;

@@ -24,6 +24,8 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "polygamma": lambda order, x: mpmath.psi(order, x),
     "special_airy_ai": lambda x: mpmath.airyai(x),
     "special_bessel_j0": lambda x: mpmath.besselj(0, x),
+    "special_bessel_j1": lambda x: mpmath.besselj(1, x),
+    "special_bessel_y0": lambda x: mpmath.bessely(0, x),
     "special_bessel_y1": lambda x: mpmath.bessely(1, x),
 }
 _WIDE = {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
