@@ -27,16 +27,17 @@ struct VarianceOf {
   void row(const double* x, dim_t n) {
     double sum = 0, squares = 0;
     for (dim_t i = 0; i < n; ++i) sum += x[i];
-    const double own = sum / static_cast<double>(n);
-    if (own - own != 0) {
-      // Infinite: one by one, so that the mean is NaN exactly where ATen's is.
+    const double own = sum / static_cast<double>(n), apart = own - average[0];
+    if (apart - apart != 0) {
+      // Infinite, or too large a sum: one by one, so that the results are NaN exactly where ATen's are.
       for (dim_t i = 0; i < n; ++i) column(x + i, 1);
       return;
     }
     for (dim_t i = 0; i < n; ++i) squares += (x[i] - own) * (x[i] - own);
-    const double added = static_cast<double>(n), total = count + added, apart = own - average[0];
+    const double added = static_cast<double>(n), total = count + added;
     average[0] += apart * (added / total);
-    deviation[0] += squares + apart * apart * (count * added / total);
+    // No infinite square times a count of 0.
+    deviation[0] += squares + apart * (apart * (count * added / total));
     count = total;
   }
 
@@ -45,6 +46,12 @@ struct VarianceOf {
     const double share = 1 / count;
     for (int k = 0; k < columns; ++k) {
       const double apart = x[k] - average[k];
+      if (apart - apart != 0 && x[k] - x[k] == 0 && average[k] - average[k] == 0) {
+        // Two numbers whose difference is none: their variance is, the mean is not.
+        average[k] += x[k] * share - average[k] * share;
+        deviation[k] = HUGE_VAL;
+        continue;
+      }
       average[k] += apart * share;
       deviation[k] += apart * (x[k] - average[k]);
     }

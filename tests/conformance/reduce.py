@@ -112,6 +112,13 @@ EXTREMA = [
 SPREAD_DIMS = [(shape, dims) for shape, dims, *_ in DIMS + NO_DIMS if shape != SCALAR]
 
 SPREAD = [
+    # Finite numbers whose squares are not.
+    Op(
+        "aten::var.correction",
+        [(In((5,), values=(0.0, 1.0, 1.7e308, 0.0, -2.5)),)],
+        (torch.float64,),
+        special=False,
+    ),
     *[
         Op(
             f"aten::{name}.correction",
