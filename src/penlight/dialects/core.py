@@ -17,7 +17,7 @@ from torch import _refs
 from torch._decomp import _core_aten_decompositions_post_autograd, decomposition_table
 from torch._ops import OpOverload
 
-from penlight.dialects import matrices, rare
+from penlight.dialects import grouped, matrices, rare
 from penlight.dialects.penlight_ops import twins
 from penlight.dialects.recurrent import has_projections, max_pool1d, split_gru, split_lstm, split_rnn
 from penlight.dialects.user_operators import Splits
@@ -182,6 +182,7 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     # torch's own in C++ fix a dynamic length.
     aten.stft.center: _refs.stft,
     aten.stft.default: _stft,
+    **grouped.SPLITS,
     **matrices.SPLITS,
     **rare.SPLITS,
 }

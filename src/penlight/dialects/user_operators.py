@@ -26,6 +26,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
+from penlight.dialects import grouped
 from penlight.errors import NotSupported, PenlightError
 from penlight.kernels.out_variants import by_naming_rule, out_variant, program_name
 from penlight.kernels.table import OpTable
@@ -261,7 +262,7 @@ class Splits(dict[Any, Callable[..., Any]]):
 def split_of(op: OpOverload) -> Callable[..., Any] | None:
     """What runs in place of an operator whose implementation is a Python function."""
     users = _original.get(op, op)
-    function = implementation_of(users)
+    function = grouped.BY_NAME.get(users._schema.name) or implementation_of(users)
     if function is None:
         return None
 
