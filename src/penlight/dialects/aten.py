@@ -43,11 +43,14 @@ def method_of(
     methods of one model share theirs.
     """
     exported = _of_plain_tensors(exported)
+    region = needs_retrace(exported.graph_module)
+    if region:
+        exported = _traced_again(exported, region)
     module = copy_module(exported.graph_module)
     _merge_aliases(exported, module.graph)
+    if region:
+        take_over(module.graph)
     try:
-        if needs_retrace(module):
-            raise CannotFunctionalize("autocast")
         inline_regions(module)
         return_written(module.graph)
         functionalize_bodies(module)
@@ -63,6 +66,22 @@ def method_of(
     method, tensors = _with_specs(name, exported, module, written, tensor_name)
     _check_bounds(method)
     return method, tensors
+
+
+def _traced_again(exported: ExportedProgram, region: Node) -> ExportedProgram:
+    """Without autocast and the transformations of torch.func, which act on all operators inside them."""
+    try:
+        with torch.enable_grad(), functionalized_by_torch():
+            made: ExportedProgram = exported.run_decompositions({})
+            return made
+    except Exception as error:
+        raise NotSupported(
+            "the model differentiates inside, or transforms a function in a way that has no operators",
+            where=describe(region),
+            got=f"{type(error).__name__}: {error}".split("\n")[0][:300],
+            do="write down the derivative, or leave this part out; torch.vmap, torch.func.jvp and autocast "
+            "can be compiled",
+        ) from error
 
 
 def _functionalized_by_torch(exported: ExportedProgram, reason: CannotFunctionalize) -> ExportedProgram:

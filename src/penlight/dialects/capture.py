@@ -172,14 +172,16 @@ _NOISE = re.compile(
 )
 
 
+_TAIL = re.compile(
+    r"(For more info|For extended logs|\(Size-like symbols|consider using data-dependent"
+    r"|Please file an issue).*?(?= - |$)"
+)
+
+
 def _reason(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not _NOISE.match(line)]
     kept = " ".join(lines[:3]) or type(error).__name__
-    kept = re.sub(
-        r"(For more info|For extended logs|\(Size-like symbols|consider using data-dependent).*?(?= - |$)",
-        "",
-        kept,
-    )
+    kept = _TAIL.sub("", kept)
     return f"{type(error).__name__}: {kept.strip()[:400]}"
 
 

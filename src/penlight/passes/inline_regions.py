@@ -2,7 +2,8 @@
 
 Gradients do not matter to a program, so the body of such a region takes the
 place of the call. A region of autocast that is switched on casts inside every
-operator; torch has to trace those again, which `needs_retrace` reports.
+operator, and one of torch.vmap makes every operator in it one over batches; torch
+has to trace those again, which `needs_retrace` finds.
 
 Needs:  ATen dialect as exported, before mutation is removed (a body may write to what it is given).
 Keeps:  every output.
@@ -21,12 +22,16 @@ from torch.fx import GraphModule, Node
 _BODY = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
 
 
-def needs_retrace(module: GraphModule) -> bool:
-    """Is there a region in which autocast is on?"""
+def needs_retrace(module: GraphModule) -> Node | None:
+    """A node that only torch can take away, if there is one: of autocast that is on, or of torch.func."""
+    node: Node
     for node in module.graph.nodes:
         if _name(node) == "wrap_with_autocast" and node.args[2] is not False:
-            return True
-    return any(needs_retrace(child) for child in module.children() if isinstance(child, GraphModule))
+            return node
+        if getattr(node.target, "__module__", None) == "torch._functorch.predispatch":
+            return node
+    found = (needs_retrace(child) for child in module.children() if isinstance(child, GraphModule))
+    return next((node for node in found if node is not None), None)
 
 
 def inline_regions(module: GraphModule) -> int:
