@@ -101,6 +101,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "cache": _cache,
     "convolution": _convolution,
     "bfloat16": _twice(torch.bfloat16),
+    "complex64": _twice(torch.complex64),
     "float16": _twice(torch.float16),
     "int64": _twice(torch.int64),
     "uint8": _twice(torch.uint8),

@@ -68,6 +68,28 @@ def test_bfloat16(program_path: Callable[[str], Path], tmp_path: Path) -> None:
     assert report["outputs"][0]["first"] == [3.0] * 6
 
 
+def test_complex(program_path: Callable[[str], Path], tmp_path: Path) -> None:
+    path = program_path("complex64")
+    x = np.random.default_rng(0).standard_normal((2, 6)).astype(np.float32).view(np.complex64)
+    for saved in (x, np.asfortranarray(x), x.astype(">c8")):
+        np.save(tmp_path / "x.npy", saved)
+        report = as_json(path, "-i", tmp_path / "x.npy", "-o", tmp_path / "out")["outputs"][0]
+        np.testing.assert_array_equal(np.load(tmp_path / "out.0.npy"), x + x)
+        np.testing.assert_array_equal(np.float32(report["first"]), 2 * x.reshape(6, 1).view(np.float32))
+    made_up = np.array(as_json(path)["outputs"][0]["first"])
+    assert len(np.unique(made_up)) == 12
+    assert "first 2+0j 2+0j" in run(path, "--ones").stdout
+
+
+def test_whole_numbers_keep_all_digits(program_path: Callable[[str], Path], tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.full((2, 3), 2**61 + 1))
+    assert as_json(program_path("int64"), "-i", tmp_path / "x.npy")["outputs"][0]["first"] == [2**62 + 2] * 6
+    np.save(tmp_path / "x.npy", np.full((2, 3), 1234567))
+    text = run(program_path("int64"), "-i", tmp_path / "x.npy").stdout
+    assert "min 2469134  max 2469134" in text
+    assert "first 2469134 2469134" in text
+
+
 def test_report(program_path: Callable[[str], Path]) -> None:
     report = as_json(program_path("linear"), "-n", 5, "--warm-up", 2, "--times", "--ones")
     assert report["method"] == "forward"
@@ -108,7 +130,7 @@ def test_sizes_seed_and_methods(program_path: Callable[[str], Path]) -> None:
         (["PROGRAM", "-m", "forwad"], 2, "did you mean forward?"),
         (["PROGRAM", "-i", "none.npy"], 2, "no such file: none.npy"),
         (["PROGRAM", "-i", __file__], 2, "is not a .npy file"),
-        (["PROGRAM", "-i", "a", "-i", "b"], 2, "takes 1 inputs, 2 were given"),
+        (["PROGRAM", "-i", "a", "-i", "b"], 2, "takes 1 input, 2 were given"),
         (["PROGRAM", "--sizes", "0=3,4"], 2, "size 2 in dimension 0, 3 was given"),
         (["PROGRAM", "--sizes", "3=1"], 2, "--sizes names input 3"),
         (["PROGRAM", "--libraries", "fast"], 2, "no kernel library of the name fast"),
@@ -130,7 +152,7 @@ def test_damaged_npy(program_path: Callable[[str], Path], tmp_path: Path) -> Non
     for content, message in (
         (good[:-1], "truncated: 31 bytes of elements, 32 are needed"),
         (good.replace(b"(2, 4)", b"(2, x)"), "header that cannot be read"),
-        (good.replace(b"<f4", b"<c8"), "elements of type <c8"),
+        (good.replace(b"<f4", b"<U1"), "elements of type <U1"),
         (good[:8] + b"\xff\xff" + good[10:], "header of 65535 bytes"),
     ):
         (tmp_path / "bad.npy").write_bytes(content)

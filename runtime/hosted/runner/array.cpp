@@ -102,6 +102,19 @@ bool HostArray::allocate(ScalarType type, size_t rank, const dim_t* shape) {
   return bytes.allocate(count);
 }
 
+ScalarType part_of(ScalarType dtype) {
+  switch (dtype) {
+    case ScalarType::ComplexHalf:
+      return ScalarType::Half;
+    case ScalarType::ComplexFloat:
+      return ScalarType::Float;
+    case ScalarType::ComplexDouble:
+      return ScalarType::Double;
+    default:
+      return dtype;
+  }
+}
+
 double element(const void* data, ScalarType dtype, size_t index) {
   double value = 0;
   at_element(const_cast<void*>(data), dtype, index, [&](auto* item) { value = to_double(*item); });
@@ -114,15 +127,17 @@ void set_element(void* data, ScalarType dtype, size_t index, double value) {
 
 void fill(HostArray& array, Fill how, uint64_t seed) {
   uint64_t state = seed;
-  const size_t count = array.numel();
+  const ScalarType part = part_of(array.dtype);
+  const size_t parts = is_complex(array.dtype) ? 2 : 1;
+  const size_t count = array.numel() * parts;
   for (size_t i = 0; i < count; ++i) {
-    double value = how == Fill::Ones ? 1 : 0;
+    double value = how == Fill::Ones && i % parts == 0 ? 1 : 0;
     if (how == Fill::Random) {
       const uint64_t bits = next_random(state);
-      value = is_floating(array.dtype) ? static_cast<double>(bits >> 11) * 0x1p-52 - 1
-                                       : static_cast<double>(bits >> 63);
+      value =
+          is_floating(part) ? static_cast<double>(bits >> 11) * 0x1p-52 - 1 : static_cast<double>(bits >> 63);
     }
-    set_element(array.bytes.data(), array.dtype, i, value);
+    set_element(array.bytes.data(), part, i, value);
   }
 }
 

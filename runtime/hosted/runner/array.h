@@ -22,13 +22,17 @@ struct HostArray {
   bool allocate(ScalarType type, size_t rank, const dim_t* shape);
 };
 
-// Element `index` as a number; integers above 2^53 lose digits.
+// Of the two parts of a complex number, which follow one another; other types are their own.
+ScalarType part_of(ScalarType dtype);
+
+// Element `index` as a number, of a type that is not complex; integers above 2^53 lose digits.
 double element(const void* data, ScalarType dtype, size_t index);
 void set_element(void* data, ScalarType dtype, size_t index, double value);
 
 enum class Fill { Random, Ones, Zeros };
 
-// Floats from [-1, 1), integers 0 or 1 (which index whatever they may index).
+// Floats and both parts of complex numbers from [-1, 1), integers 0 or 1 (which index
+// whatever they may index). A complex one has no imaginary part.
 void fill(HostArray& array, Fill how, uint64_t seed);
 
 // Rewrites a row-major array so that its bytes lie in `order`, outermost first.

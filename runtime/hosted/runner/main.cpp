@@ -142,8 +142,8 @@ Status make_tensor(const TensorInfo& info, size_t index, const char* path, const
 Status make_arguments(const MethodMeta& meta, const RunnerOptions& options, Arguments& arguments,
                       Message& message) {
   if (options.inputs.size() > meta.input_count()) {
-    message.set("method {} takes {} inputs, {} were given", meta.name(), meta.input_count(),
-                options.inputs.size());
+    message.set("method {} takes {} input{}, {} were given", meta.name(), meta.input_count(),
+                meta.input_count() == 1 ? "" : "s", options.inputs.size());
     return Status::InvalidArgument;
   }
   for (const GivenSizes& given : options.sizes) {

@@ -17,10 +17,13 @@ struct DtypeCode {
 };
 
 constexpr DtypeCode kCodes[] = {
-    {"u1", ScalarType::Byte},     {"i1", ScalarType::Char},   {"i2", ScalarType::Short},
-    {"i4", ScalarType::Int},      {"i8", ScalarType::Long},   {"f2", ScalarType::Half},
-    {"f4", ScalarType::Float},    {"f8", ScalarType::Double}, {"b1", ScalarType::Bool},
-    {"u2", ScalarType::UInt16},   {"u4", ScalarType::UInt32}, {"u8", ScalarType::UInt64},
+    {"u1", ScalarType::Byte},         {"i1", ScalarType::Char},
+    {"i2", ScalarType::Short},        {"i4", ScalarType::Int},
+    {"i8", ScalarType::Long},         {"f2", ScalarType::Half},
+    {"f4", ScalarType::Float},        {"f8", ScalarType::Double},
+    {"b1", ScalarType::Bool},         {"u2", ScalarType::UInt16},
+    {"u4", ScalarType::UInt32},       {"u8", ScalarType::UInt64},
+    {"c8", ScalarType::ComplexFloat}, {"c16", ScalarType::ComplexDouble},
     {"V2", ScalarType::BFloat16},  // how ml_dtypes saves it
 };
 
@@ -91,7 +94,8 @@ Status read_npy(const char* path, HostArray& array, Message& message) {
   }
   const DtypeCode* found = nullptr;
   for (const DtypeCode& code : kCodes) {
-    if (strncmp(descr + 1, code.code, 2) == 0 && descr[3] == '\'') found = &code;
+    const size_t letters = strlen(code.code);
+    if (*descr && strncmp(descr + 1, code.code, letters) == 0 && descr[1 + letters] == '\'') found = &code;
   }
   if (!found) {
     char name[24];
@@ -117,7 +121,10 @@ Status read_npy(const char* path, HostArray& array, Message& message) {
     return Status::InvalidArgument;
   }
   if (count) memcpy(raw.bytes.data(), bytes + prefix + length, count * item);
-  if (descr[0] == '>') swap_bytes(raw.bytes.data(), count, item);
+  if (descr[0] == '>') {
+    const size_t part = element_size(part_of(found->dtype));
+    swap_bytes(raw.bytes.data(), count * item / part, part);
+  }
 
   array.dtype = found->dtype;
   array.dim = dim;

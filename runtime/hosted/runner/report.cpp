@@ -14,11 +14,41 @@ void print_sizes(const int32_t* sizes, size_t dim, const char* bound) {
   printf("]");
 }
 
-void print_json_number(double value) {
+void print_json_number(double value, int digits) {
   if (isfinite(value)) {
-    printf("%.9g", value);
+    printf("%.*g", digits, value);
   } else {
     printf("\"%s\"", isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");  // JSON has no such numbers
+  }
+}
+
+// Whole numbers in full; floats to six digits for people, to all they have as JSON.
+void print_number(double value, ScalarType dtype, bool json) {
+  const bool whole = dtype == ScalarType::Bool || is_integral(dtype);
+  const int digits = whole || (json && dtype == ScalarType::Double) ? 17 : json ? 9 : 6;
+  if (json) {
+    print_json_number(value, digits);
+  } else {
+    printf("%.*g", digits, value);
+  }
+}
+
+void print_element(const HostArray& array, size_t index, bool json) {
+  const void* data = array.bytes.data();
+  if (array.dtype == ScalarType::Long) {
+    printf("%lld", static_cast<long long>(static_cast<const int64_t*>(data)[index]));
+  } else if (array.dtype == ScalarType::UInt64) {
+    printf("%llu", static_cast<unsigned long long>(static_cast<const uint64_t*>(data)[index]));
+  } else if (is_complex(array.dtype)) {
+    const ScalarType part = part_of(array.dtype);
+    const double imaginary = element(data, part, 2 * index + 1);
+    if (json) printf("[");
+    print_number(element(data, part, 2 * index), part, json);
+    printf(json ? ", " : signbit(imaginary) ? "" : "+");
+    print_number(imaginary, part, json);
+    printf(json ? "]" : "j");
+  } else {
+    print_number(element(data, array.dtype, index), array.dtype, json);
   }
 }
 
@@ -42,7 +72,7 @@ void print_end(const MethodMeta& meta, bool input, size_t index, bool json) {
   printf("}");
 }
 
-// Smallest, largest and mean of a tensor's elements.
+// Smallest, largest and mean of a tensor's elements, which are not complex.
 struct Summary {
   double min = NAN, max = NAN, mean = NAN;
   explicit Summary(const HostArray& array) {
@@ -58,10 +88,21 @@ struct Summary {
   }
 };
 
+void print_summary(const HostArray& array, bool json) {
+  if (is_complex(array.dtype)) return;  // they have no order
+  const Summary summary(array);
+  printf(json ? "\"min\": " : "  min ");
+  print_number(summary.min, array.dtype, json);
+  printf(json ? ", \"max\": " : "  max ");
+  print_number(summary.max, array.dtype, json);
+  printf(json ? ", \"mean\": " : "  mean ");
+  print_number(summary.mean, is_floating(array.dtype) ? array.dtype : ScalarType::Float, json);
+  if (json) printf(", ");
+}
+
 void print_tensor(const Tensor& tensor, size_t index, bool json) {
   HostArray array;
   if (!copy_output(tensor, array)) return;
-  const Summary summary(array);
   const size_t shown = array.numel() < 6 ? array.numel() : 6;
   if (json) {
     printf("{\"dtype\": \"%s\", \"sizes\": [", dtype_name(array.dtype));
@@ -70,25 +111,12 @@ void print_tensor(const Tensor& tensor, size_t index, bool json) {
   }
   for (size_t d = 0; d < array.dim; ++d)
     printf("%s%lld", d ? ", " : "", static_cast<long long>(array.sizes[d]));
-  if (json) {
-    printf("], \"min\": ");
-    print_json_number(summary.min);
-    printf(", \"max\": ");
-    print_json_number(summary.max);
-    printf(", \"mean\": ");
-    print_json_number(summary.mean);
-    printf(", \"first\": [");
-  } else {
-    printf("]  min %.6g  max %.6g  mean %.6g  first", summary.min, summary.max, summary.mean);
-  }
+  printf(json ? "], " : "]");
+  print_summary(array, json);
+  printf(json ? "\"first\": [" : "  first");
   for (size_t i = 0; i < shown; ++i) {
-    const double value = element(array.bytes.data(), array.dtype, i);
-    if (json) {
-      if (i) printf(", ");
-      print_json_number(value);
-    } else {
-      printf(" %.6g", value);
-    }
+    printf(!json ? " " : i ? ", " : "");
+    print_element(array, i, json);
   }
   printf(json ? "]}" : "\n");
 }
@@ -154,7 +182,7 @@ void print_outputs(const Outputs& outputs, bool json) {
     if (!json) printf("output %zu: %s ", i, tag_name(value.tag));
     if (value.tag == Tag::Double) {
       if (json) {
-        print_json_number(value.as_double);
+        print_json_number(value.as_double, 17);
       } else {
         printf("%.17g", value.as_double);
       }

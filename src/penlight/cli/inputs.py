@@ -107,5 +107,7 @@ def _make_up(spec: TensorSpec, shape: tuple[int, ...], fill: str, generator: np.
         return np.zeros(shape, dtype)
     if "float" in spec.dtype:
         return generator.uniform(-1, 1, shape).astype(dtype)
+    if "complex" in spec.dtype:
+        return (generator.uniform(-1, 1, shape) + 1j * generator.uniform(-1, 1, shape)).astype(dtype)
     # 0 and 1 index whatever they may index.
     return generator.integers(0, 2, shape).astype(dtype)

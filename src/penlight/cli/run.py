@@ -118,27 +118,34 @@ def describe(value: Any) -> dict[str, Any]:
     if not isinstance(value, np.ndarray):
         return {"type": type(value).__name__, "value": value}
     summary: dict[str, Any] = {"dtype": str(value.dtype), "sizes": list(value.shape)}
-    if value.size:
-        numbers = value.astype(np.float64)
-        summary |= {
-            "min": float(numbers.min()),
-            "max": float(numbers.max()),
-            "mean": float(numbers.mean()),
-            "first": [float(number) for number in numbers.reshape(-1)[:6]],
-        }
-    return summary
+    if not value.size:
+        return summary
+    if value.dtype.kind == "c":  # they have no order, and JSON has none of them
+        return summary | {"first": [[float(c.real), float(c.imag)] for c in value.reshape(-1)[:6]]}
+    number = int if value.dtype.kind in "iub" else float
+    return summary | {
+        "min": number(value.min()),
+        "max": number(value.max()),
+        "mean": float(value.astype(np.float64).mean()),
+        "first": [number(item) for item in value.reshape(-1)[:6]],
+    }
 
 
 def _text(summary: dict[str, Any]) -> str:
     if "dtype" not in summary:
         return f"{summary['type']} {summary['value']}"
     text = f"{summary['dtype']} {summary['sizes']}"
-    if "min" in summary:
-        first = " ".join(f"{number:.6g}" for number in summary["first"])
-        text += (
-            f"  min {summary['min']:.6g}  max {summary['max']:.6g}  mean {summary['mean']:.6g}  first {first}"
-        )
+    text += "".join(f"  {name} {_spell(summary[name])}" for name in ("min", "max", "mean") if name in summary)
+    if "first" in summary:
+        text += "  first " + " ".join(map(_spell, summary["first"]))
     return text
+
+
+def _spell(number: Any) -> str:
+    """Whole numbers in full, others to six digits."""
+    if isinstance(number, list):
+        return f"{complex(*number):.6g}"
+    return str(number) if isinstance(number, int) else f"{number:.6g}"
 
 
 def _save(outputs: list[Any], prefix: str) -> None:
