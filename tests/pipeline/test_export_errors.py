@@ -56,9 +56,46 @@ def test_named_dimension_that_is_static() -> None:
 @pytest.mark.parametrize("dim", [Dim("batch"), Dim.AUTO, Dim.DYNAMIC])
 def test_dimension_without_bound(dim: Any) -> None:
     exported = pipeline.export(nn.Linear(8, 4), (torch.randn(3, 8),), dynamic_shapes=({0: dim},))
-    with pytest.raises(UnboundedShape, match="dimension 0 of input 'input_1' has no upper bound") as raised:
+    with pytest.raises(UnboundedShape, match="dimension 0 of input 'input' has no upper bound") as raised:
         pipeline.to_edge(exported)
-    assert "max=" in (raised.value.do or "")
+    assert 'dynamic_shapes={"input": {0: torch.export.Dim("n", max=...)}}' in (raised.value.do or "")
+
+
+class Pair(nn.Module):
+    def forward(self, x: torch.Tensor, more: dict[str, torch.Tensor]) -> torch.Tensor:
+        return x.sum() + more["y"].sum()
+
+
+def test_all_dimensions_without_bound_at_once() -> None:
+    args = (torch.randn(3, 4), {"y": torch.randn(5)})
+    shapes = ({0: Dim("a"), 1: Dim("b")}, {"y": {0: Dim("c")}})
+    with pytest.raises(UnboundedShape, match="3 dimensions of inputs have no upper bound") as raised:
+        pipeline.compile(Pair(), args, dynamic_shapes=shapes)
+    assert raised.value.where == "input x, dimensions 0, 1\ninput more_y, dimension 0"
+    assert '{"x": {0: ' in (raised.value.do or "")
+
+
+@pytest.mark.parametrize("dim", [2, -1])
+def test_dimension_that_is_not_there(dim: int) -> None:
+    args = (torch.randn(3, 4), {"y": torch.randn(5)})
+    with pytest.raises(InvalidInput, match=f"dimension {dim} of x, which has 2 dimensions"):
+        pipeline.compile(Pair(), args, dynamic_shapes=({dim: Dim("a", max=4)}, None))
+    with pytest.raises(InvalidInput, match=r"dimension 1 of more\['y'\], which has 1 dimension\n"):
+        pipeline.compile(Pair(), args, dynamic_shapes={"x": None, "more": {"y": {1: Dim("a", max=4)}}})
+
+
+@pytest.mark.parametrize(
+    ("shapes", "advice"),
+    [
+        ({"z": {0: Dim("a", max=4)}}, "let dynamic_shapes be built as the arguments are"),
+        (({0: Dim("a", max=4)},), "let dynamic_shapes be built as the arguments are"),
+        (({0: Dim("a", max=2)}, {"y": None}), "give an example whose sizes lie within the ranges"),
+    ],
+)
+def test_dynamic_shapes_that_do_not_fit(shapes: Any, advice: str) -> None:
+    with pytest.raises(ExportError) as raised:
+        pipeline.compile(Pair(), (torch.randn(3, 4), {"y": torch.randn(5)}), dynamic_shapes=shapes)
+    assert advice in (raised.value.do or "")
 
 
 def test_operator_without_kernel_names_the_line() -> None:

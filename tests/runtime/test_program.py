@@ -25,6 +25,7 @@ def test_from_path_bytes_and_in_parts(program_path: Callable[[str], Path]) -> No
         penlight.load(str(path)),
         penlight.load(path.read_bytes()),
         penlight.load(path, map=False),
+        penlight.load(penlight.Program.read(path)),
     ):
         np.testing.assert_array_equal(loaded(X), want)
         assert loaded.methods == ["forward"]
@@ -54,6 +55,13 @@ def test_unknown_method_offers_the_nearest(load: Any) -> None:
     assert caught.value.do == "did you mean 'read'? There are: read, write"
     with pytest.raises(MethodNotFound, match="no method 'forward'"):
         load("cache")(X)
+
+
+@pytest.mark.parametrize("source", [None, 3, [b"ET12"]])
+def test_what_is_no_program(source: Any) -> None:
+    with pytest.raises(InvalidInput, match="this is no program") as caught:
+        penlight.load(source)
+    assert caught.value.got == type(source).__name__
 
 
 def test_missing_file(tmp_path: Path) -> None:

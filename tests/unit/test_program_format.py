@@ -6,6 +6,7 @@ import os
 import random
 import re
 import struct
+import threading
 from pathlib import Path
 
 import pytest
@@ -258,6 +259,27 @@ def test_save_and_read(tmp_path: Path) -> None:
 def test_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(WriteFailed, match="cannot write"):
         Program(sample()).save(tmp_path / "missing" / "model.pte")
+
+
+def test_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link.pte").symlink_to(tmp_path / "model.pte")
+    for _ in range(2):
+        Program(sample()).save(tmp_path / "link.pte")
+        assert (tmp_path / "link.pte").is_symlink()
+        assert not (tmp_path / "model.pte").is_symlink()
+    assert sorted(os.listdir(tmp_path)) == ["link.pte", "model.pte"]
+
+
+def test_to_a_pipe(tmp_path: Path) -> None:
+    """As to any file that cannot be replaced, /dev/stdout and /dev/full among them."""
+    os.mkfifo(tmp_path / "pipe")
+    received: list[bytes] = []
+    reader = threading.Thread(target=lambda: received.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    Program(sample()).save(tmp_path / "pipe")
+    reader.join()
+    assert received == [Program(sample()).to_bytes()]
+    assert os.listdir(tmp_path) == ["pipe"]
 
 
 def test_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
@@ -22,16 +21,14 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from penlight.dialects.bounds import bounds_of, check_bounds
 from penlight.dialects.given import check_tensor
 from penlight.dialects.user_operators import functionalized_by_torch, return_written, take_over
-from penlight.errors import NotSupported, UnboundedShape
+from penlight.errors import NotSupported
 from penlight.ir.edge import EdgeMethod, InputKind, InputSpec, OutputKind, OutputSpec
 from penlight.ir.source import describe
 from penlight.passes.functionalize import CannotFunctionalize, functionalize, functionalize_bodies, mutates
 from penlight.passes.inline_regions import inline_regions, needs_retrace
-
-# Sizes are int32 in programs; a larger bound is as good as none.
-_MAX_SIZE = 2**31 - 1
 
 
 def method_of(
@@ -64,7 +61,7 @@ def method_of(
         written = {}
     _settle_sizes(module)
     method, tensors = _with_specs(name, exported, module, written, tensor_name)
-    _check_bounds(method)
+    check_bounds(method)
     return method, tensors
 
 
@@ -237,7 +234,7 @@ def _with_specs(
     output.args = (tuple(new_results + results),)
 
     spec_in_tree, spec_out_tree = exported.call_spec.in_spec, exported.call_spec.out_spec
-    bounds = _bounds(exported, module.graph)
+    bounds = bounds_of(exported)
     method = EdgeMethod(name, module, inputs, new_specs + specs, spec_in_tree, spec_out_tree, bounds)
     return method, tensors
 
@@ -269,74 +266,3 @@ def _tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
         raise NotSupported(f"the model holds '{target}', which is not a tensor", got=type(value).__name__)
     check_tensor(target, value)
     return value.detach()
-
-
-# --- bounds ----------------------------------------------------------------------------------------
-
-
-def _bounds(exported: ExportedProgram, graph: Graph) -> dict[sympy.Symbol, tuple[int, int]]:
-    ranges = {
-        symbol: (_finite(limits.lower, 0), _finite(limits.upper, _MAX_SIZE))
-        for symbol, limits in exported.range_constraints.items()
-        if isinstance(symbol, sympy.Symbol)
-    }
-    for size, limits in exported.range_constraints.items():
-        # Of a size such as 32*s torch takes s for 2 or more, as 0 and 1 are static; the size may be less.
-        if len(size.free_symbols) == 1 and not isinstance(size, sympy.Symbol):
-            (symbol,) = size.free_symbols
-            low, high = ranges.get(symbol, (0, 0))
-            if low == 2:
-                allowed = (s for s in (0, 1, 2) if size.subs(symbol, s) >= _finite(limits.lower, 0))
-                ranges[symbol] = (next(allowed, low), high)
-    return ranges
-
-
-def _finite(limit: Any, otherwise: int) -> int:
-    try:
-        return max(0, min(int(limit), _MAX_SIZE))
-    except (TypeError, ValueError, OverflowError, AttributeError):
-        return otherwise
-
-
-def _check_bounds(method: EdgeMethod) -> None:
-    """Every symbol that a tensor's size has must have an upper bound."""
-    numbers = {
-        value.node.expr: node
-        for node in method.graph.find_nodes(op="placeholder")
-        if isinstance(value := node.meta.get("val"), torch.SymInt)
-    }
-    for node in method.graph.nodes:
-        value = node.meta.get("val")
-        for item in value if isinstance(value, tuple | list) else (value,):
-            if not isinstance(item, torch.Tensor):
-                continue
-            for dim, size in enumerate(item.shape):
-                if not isinstance(size, torch.SymInt):
-                    continue
-                for symbol in sorted(size.node.expr.free_symbols, key=str):
-                    if method.bounds.get(symbol, (0, _MAX_SIZE))[1] >= _MAX_SIZE:
-                        raise _unbounded(node, dim, symbol, size, numbers.get(symbol))
-
-
-def _unbounded(
-    node: Node, dim: int, symbol: sympy.Symbol, size: torch.SymInt, number: Node | None
-) -> UnboundedShape:
-    if number is not None:
-        return UnboundedShape(
-            f"the int input '{number.name}' is part of a size and has no upper bound",
-            where=f"{describe(node)}, dimension {dim}, size {size.node.expr}",
-            do=f'give it one: dynamic_shapes={{"{number.name}": torch.export.Dim.AUTO(max=...)}}',
-        )
-    if node.op == "placeholder":
-        return UnboundedShape(
-            f"dimension {dim} of input '{node.name}' has no upper bound",
-            where=f"input {node.name}, dimension {dim}, symbol {symbol}",
-            do=f'give it one: dynamic_shapes={{"{node.name}": {{{dim}: torch.export.Dim("n", max=...)}}}}, '
-            f"or Dim.AUTO(max=...)",
-        )
-    return UnboundedShape(
-        f"dimension {dim} of a result depends on values and has no upper bound",
-        where=f"{describe(node)}, dimension {dim}, size {size.node.expr}",
-        do="bound it in the model, where it is made: torch._check(result.shape[0] <= 512), "
-        "or torch._check(n <= 512) on the number it comes from",
-    )

@@ -56,6 +56,7 @@ def capture(
             dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), given)
         args, given = distinct(tuple(args), given)
         dynamic_shapes = _numbers_are_hints(dynamic_shapes, module.forward, tuple(args), given)
+        _check_places(dynamic_shapes, module.forward, tuple(args), given)
         try:
             # Non-strict runs the user's Python; grad mode off keeps no_grad blocks out of the graph.
             with torch.no_grad(), _quiet(), shapes_only():
@@ -192,6 +193,13 @@ def _advice(error: Exception) -> str:
         lines = [line.strip() for line in fixes.group(1).splitlines() if line.strip()]
         static = "; an example size of 0 or 1 counts as static" if re.search(r"= [01]$", lines[0]) else ""
         return "change dynamic_shapes: " + "; ".join(lines)[:300] + static
+    if "Detected mismatch between the structure" in text or "top-level keys must be the arg names" in text:
+        return (
+            "let dynamic_shapes be built as the arguments are: {name: {dimension: Dim}}, or a tuple of such "
+            "in their order; None for an argument of fixed sizes"
+        )
+    if "ConstraintViolation" in text and "not in range" in text:
+        return "give an example whose sizes lie within the ranges of dynamic_shapes, or widen these"
     if "data-dependent" in text or "DataDependent" in text or "unbacked" in text or "GuardOnData" in text:
         return "an if, a size or an int() depends on tensor values: use torch.cond, torch.where or a mask"
     if "Constraints violated" in text or "dynamic_shapes" in text:
@@ -227,6 +235,28 @@ def _numbers_are_hints(asked: Any, forward: Any, args: tuple[Any, ...], kwargs: 
     if isinstance(asked, tuple | list):
         return type(asked)(changed.values())
     return {**asked, **{name: value for name, value in changed.items() if name in asked}}
+
+
+def _check_places(asked: Any, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Every dimension that `asked` speaks of must be there; torch's own message is about its lists."""
+    try:
+        bound = dict(inspect.signature(forward).bind(*args, **kwargs).arguments)
+    except TypeError:  # torch says what is wrong with the arguments
+        return
+    asked = _by_parameter(asked, bound)
+    for path, leaf in pytree.tree_flatten_with_path(bound)[0]:
+        if not isinstance(leaf, torch.Tensor):
+            continue
+        request = _lookup(asked, path)
+        missing = [dim for dim, _ in _dims(request) if not 0 <= dim < leaf.dim()]
+        if missing:
+            name = pytree.keystr(path).removeprefix("['").replace("']", "", 1)
+            raise InvalidInput(
+                f"dynamic_shapes speaks of dimension {missing[0]} of {name}, "
+                f"which has {leaf.dim()} dimension{'s' * (leaf.dim() != 1)}",
+                got=f"an example of shape {list(leaf.shape)}",
+                do="dimensions count from 0",
+            )
 
 
 def _check_dynamic(

@@ -149,16 +149,21 @@ def write_files(layouts: Mapping[Path, Layout]) -> None:
     target = Path()
     try:
         for target, layout in layouts.items():
-            handle, temporary[target] = tempfile.mkstemp(
-                dir=target.parent, prefix=f".{target.name}.", suffix=".part"
+            place = Path(os.path.realpath(target))  # what a link points to is replaced, not the link
+            if place.exists() and not place.is_file() and not place.is_dir():
+                with place.open("wb") as file:  # a device or a pipe: nothing to put in its place
+                    _write(file, layout)
+                continue
+            handle, temporary[place] = tempfile.mkstemp(
+                dir=place.parent, prefix=f".{place.name}.", suffix=".part"
             )
             with os.fdopen(handle, "wb") as file:
                 _write(file, layout)
-            os.chmod(temporary[target], 0o666 & ~_umask())
-        for target in layouts:
+            os.chmod(temporary[place], 0o666 & ~_umask())
+        for target in temporary:
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        for target in layouts:
+        for target in temporary:
             os.replace(temporary[target], target)
     except OSError as error:
         raise WriteFailed(

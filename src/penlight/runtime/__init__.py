@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .program import LoadedProgram
+    from .program import LoadedProgram, Source
 
 __all__ = ["load"]
 
 
 def load(
-    source: str | os.PathLike[str] | bytes,
+    source: Source,
     *,
     data: Sequence[str | os.PathLike[str]] | str | os.PathLike[str] | None = None,
     libraries: str | Sequence[str] | None = None,
@@ -22,10 +22,10 @@ def load(
     map: bool = True,
     threads: int | None = None,
 ) -> LoadedProgram:
-    """Load a program from a file or from bytes.
+    """Load a program from a file, from bytes, or as it was compiled.
 
     Args:
-        source: path of a .pte file, or its content.
+        source: path of a .pte file, its content, or what penlight.compile returned.
         data: .ptd files that hold weights of the program.
         libraries: kernel libraries to use, asked in this order; None for all there are.
         plugins: shared objects with operators of your own, loaded first. With `libraries`, their

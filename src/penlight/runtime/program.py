@@ -6,7 +6,7 @@ import ctypes
 import os
 from collections.abc import Iterator, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,6 +19,15 @@ from .memory import view
 from .method import LoadedMethod
 from .nearest import nearest
 from .state import State
+
+
+class Compiled(Protocol):
+    """What penlight.compile returns, as far as the runtime knows it."""
+
+    def to_bytes(self) -> bytes: ...
+
+
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Compiled
 
 
 class LoadedProgram:
@@ -36,7 +45,7 @@ class LoadedProgram:
 
     def __init__(
         self,
-        source: str | os.PathLike[str] | bytes,
+        source: Source,
         *,
         data: Sequence[str | os.PathLike[str]] = (),
         libraries: str | Sequence[str] | None = None,
@@ -68,6 +77,14 @@ class LoadedProgram:
             threads=threads or 0,
         )
         handle = ctypes.c_void_p()
+        if not isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)):
+            if isinstance(source, int) or not hasattr(source, "to_bytes"):
+                raise InvalidInput(
+                    "this is no program",
+                    got=type(source).__name__,
+                    do="give the path of a .pte file, its bytes, or what penlight.compile returned",
+                )
+            source = source.to_bytes()
         if isinstance(source, (bytes, bytearray, memoryview)):
             self._where = f"a program of {len(source)} bytes"
             content = bytes(source)

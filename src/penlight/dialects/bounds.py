@@ -1,0 +1,132 @@
+"""Upper bounds of sizes: what torch.export knows of them, and an error for what has none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from penlight.errors import UnboundedShape
+from penlight.ir.edge import EdgeMethod, InputKind
+from penlight.ir.source import describe
+
+# Sizes are int32 in programs; a larger bound is as good as none.
+_MAX_SIZE = 2**31 - 1
+
+
+def bounds_of(exported: ExportedProgram) -> dict[sympy.Symbol, tuple[int, int]]:
+    ranges = {
+        symbol: (_finite(limits.lower, 0), _finite(limits.upper, _MAX_SIZE))
+        for symbol, limits in exported.range_constraints.items()
+        if isinstance(symbol, sympy.Symbol)
+    }
+    for size, limits in exported.range_constraints.items():
+        # Of a size such as 32*s torch takes s for 2 or more, as 0 and 1 are static; the size may be less.
+        if len(size.free_symbols) == 1 and not isinstance(size, sympy.Symbol):
+            (symbol,) = size.free_symbols
+            low, high = ranges.get(symbol, (0, 0))
+            if low == 2:
+                allowed = (s for s in (0, 1, 2) if size.subs(symbol, s) >= _finite(limits.lower, 0))
+                ranges[symbol] = (next(allowed, low), high)
+    return ranges
+
+
+def _finite(limit: Any, otherwise: int) -> int:
+    try:
+        return max(0, min(int(limit), _MAX_SIZE))
+    except (TypeError, ValueError, OverflowError, AttributeError):
+        return otherwise
+
+
+def check_bounds(method: EdgeMethod) -> None:
+    """Every symbol that a tensor's size has must have an upper bound."""
+    numbers = {
+        value.node.expr: node
+        for node in method.graph.find_nodes(op="placeholder")
+        if isinstance(value := node.meta.get("val"), torch.SymInt)
+    }
+    found = [
+        (node, dim, symbol, size)
+        for node in method.graph.nodes
+        for item in _items(node.meta.get("val"))
+        if isinstance(item, torch.Tensor)
+        for dim, size in enumerate(item.shape)
+        if isinstance(size, torch.SymInt)
+        for symbol in sorted(size.node.expr.free_symbols, key=str)
+        if method.bounds.get(symbol, (0, _MAX_SIZE))[1] >= _MAX_SIZE
+    ]
+    inputs = _inputs(method)
+    asked = dict.fromkeys((inputs[node.name], dim) for node, dim, _, _ in found if node.op == "placeholder")
+    if asked and found[0][0].op == "placeholder":
+        raise _unbounded_inputs(list(asked))
+    if found:
+        node, dim, symbol, size = found[0]
+        raise _unbounded(node, dim, size, numbers.get(symbol))
+
+
+def _items(value: Any) -> Any:
+    return value if isinstance(value, tuple | list) else (value,)
+
+
+@dataclass(frozen=True)
+class _Input:
+    name: str  # in the signature of forward
+    nested: bool  # one of several tensors in one argument
+
+
+def _inputs(method: EdgeMethod) -> dict[str, _Input]:
+    """The inputs of the user, by the names of their nodes, which need not be the user's."""
+    specs = [spec for spec in method.inputs if spec.kind is InputKind.USER]
+    places = pytree.tree_unflatten(list(range(len(specs))), method.in_spec)
+    paths = [path for path, _ in pytree.tree_flatten_with_path(places)[0]]
+    return {
+        spec.name: _Input(spec.parameter or spec.name, len(path) > 2)
+        for spec, path in zip(specs, paths, strict=True)
+    }
+
+
+def _unbounded_inputs(found: list[tuple[_Input, int]]) -> UnboundedShape:
+    """One error for all of them: each would stop the next attempt."""
+    places: dict[_Input, list[int]] = {}
+    for item, dim in found:
+        places.setdefault(item, []).append(dim)
+    several = len(found) > 1
+    (first, dims), *_ = places.items()
+    what = f"dimension {dims[0]} of input '{first.name}' has no upper bound"
+    one = 'torch.export.Dim("n", max=...)'
+    shapes = ", ".join(
+        f'"{item.name}": {{' + ", ".join(f"{dim}: {one}" for dim in dims) + "}"
+        for item, dims in places.items()
+        if not item.nested
+    )
+    them = "them" if several else "it"
+    given = f"give {them} one: dynamic_shapes={{{shapes}}}" if shapes else f"give {them} one: {one}"
+    nested = " (where dynamic_shapes has it)" if any(item.nested for item in places) else ""
+    return UnboundedShape(
+        f"{len(found)} dimensions of inputs have no upper bound" if several else what,
+        where="\n".join(
+            f"input {item.name}, dimension{'s' * (len(dims) > 1)} {', '.join(map(str, dims))}"
+            for item, dims in places.items()
+        ),
+        do=f"{given}{nested}, or Dim.AUTO(max=...)",
+    )
+
+
+def _unbounded(node: Node, dim: int, size: torch.SymInt, number: Node | None) -> UnboundedShape:
+    if number is not None:
+        return UnboundedShape(
+            f"the int input '{number.name}' is part of a size and has no upper bound",
+            where=f"{describe(node)}, dimension {dim}, size {size.node.expr}",
+            do=f'give it one: dynamic_shapes={{"{number.name}": torch.export.Dim.AUTO(max=...)}}',
+        )
+    return UnboundedShape(
+        f"dimension {dim} of a result depends on values and has no upper bound",
+        where=f"{describe(node)}, dimension {dim}, size {size.node.expr}",
+        do="bound it in the model, where it is made: torch._check(result.shape[0] <= 512), "
+        "or torch._check(n <= 512) on the number it comes from",
+    )
