@@ -12,6 +12,10 @@ from torch import Tensor, nn
 from torch._higher_order_ops.map import map as map_rows
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
+from torch.export import Dim
+
+import penlight
+from penlight.errors import NotSupported
 
 
 class Function(nn.Module):
@@ -93,3 +97,33 @@ BODIES = [
 def test_body(body: Callable[..., Any]) -> None:
     x = torch.tensor([0.5, 1.5, -0.25])
     check(Function(body), (x,), (-x,))
+
+
+def test_no_rows_where_other_sizes_are_dynamic() -> None:
+    """PyTorch refuses to map over nothing; the result has no rows, of the width that was given."""
+    args = (torch.ones(3, 4),)
+    shapes = ((({0: Dim("rows", max=6), 1: Dim("columns", max=5)}),),)
+    model = Function(lambda x: map_rows(lambda row: (row * 2, row.sum()), x))
+    loaded = penlight.load(penlight.compile(model, args, dynamic_shapes=shapes))
+    for rows, columns in ((3, 5), (0, 2), (6, 1), (0, 5)):
+        wide, sums = loaded(torch.ones(rows, columns))
+        assert (wide.shape, sums.shape) == ((rows, columns), (rows,))
+
+
+class WritesInBranch(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        def add(x: Tensor) -> Tensor:
+            self.total.add_(x)
+            return x * 2
+
+        return torch.cond(x.sum() > 0, add, lambda x: x * 3, (x,))
+
+
+def test_a_branch_that_writes_to_state() -> None:
+    with pytest.raises(NotSupported, match="the body of a cond or loop writes") as caught:
+        penlight.compile(WritesInBranch(), (torch.ones(3),))
+    assert "return the new value from the body" in str(caught.value.do)

@@ -27,7 +27,13 @@ from penlight.dialects.user_operators import functionalized_by_torch, return_wri
 from penlight.errors import NotSupported
 from penlight.ir.edge import EdgeMethod, InputKind, InputSpec, OutputKind, OutputSpec
 from penlight.ir.source import describe
-from penlight.passes.functionalize import CannotFunctionalize, functionalize, functionalize_bodies, mutates
+from penlight.passes.functionalize import (
+    CannotFunctionalize,
+    WritesInBody,
+    functionalize,
+    functionalize_bodies,
+    mutates,
+)
 from penlight.passes.inline_regions import inline_regions, needs_retrace
 
 
@@ -91,7 +97,9 @@ def _functionalized_by_torch(exported: ExportedProgram, reason: CannotFunctional
         raise NotSupported(
             f"the model writes to a tensor in a way that has no form without writing: {reason}",
             got=f"{type(error).__name__}: {error}".split("\n")[0][:300],
-            do="write to the whole tensor, or to a part of it by an index; keep no buffers that are views "
+            do="return the new value from the body, and copy_ it to the tensor behind the cond or loop"
+            if isinstance(reason, WritesInBody)
+            else "write to the whole tensor, or to a part of it by an index; keep no buffers that are views "
             "of one another",
         ) from error
 

@@ -260,7 +260,7 @@ def _count(scope: _Scope, xs: list[Value], step: Any, rows: list[Value], after: 
     if not static:
         count = scope.prim("aten::sym_size.int", [tensors[0], Number(0)], Number(0, True, f"{name}.count"))
         for row in rows:
-            _empty(scope, row)
+            _empty(scope, row, tensors)
     scope.move(Number(0), i)
     scope.place(loop)
     if not static:
@@ -303,14 +303,23 @@ def _row(scope: _Scope, x: TensorValue, i: Number, index: int) -> TensorValue:
     return scope.call("aten::select_copy.int_out", [x, Number(0), i, out], _SELECT, out)
 
 
-def _empty(scope: _Scope, row: Value) -> None:
+def _empty(scope: _Scope, row: Value, xs: list[TensorValue]) -> None:
     """No rows, for the case that the loop is not entered."""
     assert isinstance(row, TensorValue)
-    rest = [size for size in row.shape[1:] if not isinstance(size, int)]
-    if rest:
-        return
-    sizes = NumberList((Number(0), *(Number(size) for size in row.sizes[1:])))
-    scope.call("aten::full.out", [sizes, Number(0), row], _FULL, row)
+    sizes = [Number(0), *(_size(scope, size, xs) for size in row.shape[1:])]
+    scope.call("aten::full.out", [NumberList(tuple(sizes)), Number(0), row], _FULL, row)
+
+
+def _size(scope: _Scope, size: Any, xs: list[TensorValue]) -> Number:
+    """A symbolic size is read off `xs`, where one of them has it; else nothing tells what it would be."""
+    if isinstance(size, int):
+        return Number(size)
+    for x in xs:
+        for dim, other in enumerate(x.shape):
+            if str(other) == str(size):
+                result = Number(0, True, f"{scope.node.name}.size")
+                return scope.prim("aten::sym_size.int", [x, Number(dim)], result)
+    return Number(0)
 
 
 _FORMS = {"cond": _cond, "map_impl": _map, "scan": _scan, "while_loop": _while_loop}

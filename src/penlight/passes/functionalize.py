@@ -33,6 +33,10 @@ class CannotFunctionalize(Exception):
     """A write through a kind of view that has no scatter; torch's functionalization can do it."""
 
 
+class WritesInBody(CannotFunctionalize):
+    """The body of control flow changes what it is given, which PyTorch does not run either."""
+
+
 def functionalize_bodies(module: GraphModule) -> None:
     """The bodies of control flow inside `module`; they may write to tensors of their own only.
 
@@ -42,7 +46,7 @@ def functionalize_bodies(module: GraphModule) -> None:
         if isinstance(child, GraphModule):
             functionalize_bodies(child)
             if mutates(child.graph) and functionalize(child.graph):
-                raise CannotFunctionalize("the body of a cond or loop writes to what it is given")
+                raise WritesInBody("the body of a cond or loop writes to what it is given")
 
 
 def mutates(graph: Graph) -> bool:
