@@ -199,7 +199,13 @@ Status check(const OperatorRecord* first, char* error, size_t error_size) {
 
 Status load_plugin(const char* path, const OperatorRecord** first, char* error, size_t error_size) {
   *first = nullptr;
-  void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  // A bare name is a file of this folder, not one to look for where the system keeps libraries.
+  char here[4096];
+  const char* file = path;
+  if (!strchr(path, '/') && snprintf(here, sizeof here, "./%s", path) < static_cast<int>(sizeof here)) {
+    file = here;
+  }
+  void* handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char* reason = dlerror();
     Lines(error, error_size).add("the plug-in cannot be loaded\n%s\n%s", path, reason ? reason : "");
