@@ -41,6 +41,8 @@ def exported():
 def missing():
     return torch.fft.rfft, ()
 
+model = Net()
+
 def cells():
     class Hash(torch.nn.Module):
         def forward(self, x):
@@ -112,6 +114,7 @@ def test_compile_exported_programs(folder: Path) -> None:
     ("arguments", "code", "message"),
     [
         (["net.py:bild"], 2, "did you mean 'build'?"),
+        (["net.py:model"], 2, "net.py:model is a model, of which the inputs are not known"),
         (["nett.py:build"], 1, "no such file: nett.py"),
         (["net.py"], 2, "net.py:build"),
         (["none.pt2"], 1, "no such file: none.pt2"),
@@ -205,6 +208,25 @@ def test_inspect(folder: Path) -> None:
     assert (
         "did you mean 'forward'?" in penlight("inspect", f"{folder}/net.pte", "-m", "forwrd", code=2).stderr
     )
+
+
+def test_inspect_names_what_it_cannot_read(folder: Path) -> None:
+    error = penlight("inspect", "net.py", cwd=folder, code=1).stderr
+    assert "not a program file" in error and "where   net.py" in error
+
+
+def test_complex_outputs(folder: Path) -> None:
+    (folder / "turn.py").write_text(
+        "import torch\nclass Turn(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return x * 1j, x.long()\n"
+        "def build():\n    return Turn(), (torch.ones(2),)\n"
+    )
+    penlight("compile", "turn.py:build", cwd=folder)
+    text = penlight("run", "turn.pte", "-i", "1234567", cwd=folder).stdout
+    assert "complex64 [2]  first 0+1.23457e+06j 0+1.23457e+06j" in text
+    assert "int64 [2]  min 1234567  max 1234567" in text
+    turned, whole = as_json("run", f"{folder}/turn.pte", "-i", "1234567")["outputs"]
+    assert turned["first"] == [[0, 1234567]] * 2 and whole["first"] == [1234567] * 2
 
 
 def test_size(folder: Path) -> None:

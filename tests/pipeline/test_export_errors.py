@@ -61,6 +61,23 @@ def test_dimension_without_bound(dim: Any) -> None:
     assert 'dynamic_shapes={"input": {0: torch.export.Dim("n", max=...)}}' in (raised.value.do or "")
 
 
+class Packed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.GRU(3, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return self.layer(packed)[1]  # the line to be named
+
+
+def test_packed_sequences() -> None:
+    with pytest.raises(ExportError) as raised:
+        pipeline.compile(Packed(), (torch.randn(2, 5, 3), torch.tensor([3, 5])))
+    assert f"test_export_errors.py:{line_of(Packed, 'the line to be named')}" in (raised.value.where or "")
+    assert "give the layer the padded batch" in (raised.value.do or "")
+
+
 class Pair(nn.Module):
     def forward(self, x: torch.Tensor, more: dict[str, torch.Tensor]) -> torch.Tensor:
         return x.sum() + more["y"].sum()

@@ -172,6 +172,14 @@ def _call(module: Any, source: str, function: str) -> Any:
 
     found = getattr(module, function, None)
     if not callable(found):
-        names = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
-        raise InvalidInput(f"{source} has no function {function!r}", do=nearest(function, names))
+        own = {name: value for name, value in vars(module).items() if callable(value) and name[0] != "_"}
+        made_here = [
+            name for name, value in own.items() if getattr(value, "__module__", "") == module.__name__
+        ]
+        raise InvalidInput(f"{source} has no function {function!r}", do=nearest(function, made_here))
+    if hasattr(found, "state_dict") and not isinstance(found, type):
+        raise InvalidInput(
+            f"{source}:{function} is a model, of which the inputs are not known",
+            do="name a function that returns the model and a tuple of example inputs",
+        )
     return found()

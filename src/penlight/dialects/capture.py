@@ -145,7 +145,7 @@ def _explain(error: Exception, module: torch.nn.Module) -> ExportError:
         f"torch.export could not trace {type(module).__name__}",
         where=where,
         got=_reason(error),
-        do=_advice(error),
+        do=_advice(error, frames),
     )
 
 
@@ -186,8 +186,13 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {kept.strip()[:400]}"
 
 
-def _advice(error: Exception) -> str:
+def _advice(error: Exception, frames: Sequence[traceback.FrameSummary]) -> str:
     text = f"{type(error).__name__} {error}"
+    if "got FakeTensor" in text and any(frame.filename.endswith("nn/modules/rnn.py") for frame in frames):
+        return (
+            "torch.export has no packed sequences: give the layer the padded batch, and mask what lies "
+            "behind the end of each sequence"
+        )
     fixes = re.search(r"Suggested fixes:\s*\n(.+?)(?:\n\s*\n|The error above|Please|$)", text, re.S)
     if fixes:
         lines = [line.strip() for line in fixes.group(1).splitlines() if line.strip()]

@@ -17,7 +17,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from penlight.errors import FileMissing, InvalidProgram
+from penlight.errors import FileMissing, InvalidProgram, PenlightError
 from penlight.ir.dtypes import DType
 from penlight.program import structs
 from penlight.program.flatbuffer import decode
@@ -41,7 +41,11 @@ class FileParts:
 
 def read(path: str | os.PathLike[str]) -> Contents:
     """Read and check a file; its stored bytes are mapped, not loaded."""
-    return from_bytes(map_file(path))
+    content = map_file(path)
+    try:
+        return from_bytes(content)
+    except PenlightError as error:
+        raise type(error)(error.what, where=error.where or str(path), got=error.got, do=error.do) from error
 
 
 def map_file(path: str | os.PathLike[str]) -> memoryview:
