@@ -11,6 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from penlight.errors import InvalidProgram
+from penlight.flatten.structure import structure_json
 from penlight.runtime.structure import Record, parse
 
 
@@ -68,6 +69,43 @@ def test_a_class_that_is_not_there_becomes_a_record() -> None:
     assert isinstance(got, Record)
     assert got.logits == got["logits"] == 7
     assert got.loss is None
+
+
+Size = collections.namedtuple("Size", "wide high")
+
+
+def test_named_tuples_that_nobody_registered() -> None:
+    tree = (Size(1, [2]), {"a": Size(3, 4)})
+    leaves, spec = pytree.tree_flatten(tree)
+    text = structure_json(spec)
+    structure = parse(text)
+    assert structure is not None
+    back = structure.unflatten(iter(leaves))
+    assert back == tree and type(back[0]) is Size and type(back[1]["a"]) is Size
+    # Where the class is not there, one with the same fields takes its place.
+    elsewhere = parse(text.replace(f"{__name__}.Size", "nowhere.Size"))
+    assert elsewhere is not None
+    other = elsewhere.unflatten(iter(leaves))[0]
+    assert type(other) is not Size and (other.wide, other.high) == (1, [2])
+    for damaged in ('\\"high\\"', '\\"class\\"'), ('[\\"wide\\", \\"high\\"]', '[\\"wide\\"]'):
+        changed = parse(text.replace("Size", "Other").replace(*damaged))
+        assert changed is not None
+        assert type(changed.unflatten(iter(leaves))[0]) is tuple
+
+
+@pytest.mark.parametrize("kind", ["subprocess.Popen", "os.popen", "pathlib.Path"])
+def test_a_file_calls_no_other_class(kind: str) -> None:
+    """It could name a class of this process and its arguments."""
+    import subprocess  # noqa: F401
+
+    leaf = '{"type": null, "context": null, "children_spec": []}'
+    for node in (
+        f'{{"type": "{kind}", "context": "[[\\"args\\"], []]", "children_spec": [{leaf}]}}',
+        f'{{"type": "collections.namedtuple", "context": "\\"{kind}\\"", "children_spec": [{leaf}]}}',
+    ):
+        structure = parse(f"[1, {node}]")
+        assert structure is not None
+        assert structure.unflatten(iter(["true"])) in ({"args": "true"}, ("true",))
 
 
 @pytest.mark.parametrize("text", ["[", "[1]", "[1, 2]", '[1, {"type": "builtins.dict"}]', "[1, " * 500])

@@ -50,7 +50,7 @@ def check_bounds(method: EdgeMethod) -> None:
         for node in method.graph.find_nodes(op="placeholder")
         if isinstance(value := node.meta.get("val"), torch.SymInt)
     }
-    found = [
+    found: list[tuple[Node, int, sympy.Symbol, torch.SymInt]] = [
         (node, dim, symbol, size)
         for node in method.graph.nodes
         for item in _items(node.meta.get("val"))

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from penlight.emitter.debug import debug_data
 from penlight.emitter.stored import Store, blob_of
 from penlight.errors import NotSupported
+from penlight.flatten.structure import structure_json
 from penlight.ir import plan as ir
 from penlight.ir.dtypes import DType
 from penlight.ir.plan import Kind, Plan, PlanProgram
@@ -268,8 +269,8 @@ def _constant_method(name: str, value: Any, constants: Store) -> structs.Method:
         instructions=[],
         operators=[],
         arenas=[],
-        in_structure=pytree.treespec_dumps(pytree.tree_flatten(((), {}))[1]),
-        out_structure=pytree.treespec_dumps(spec),
+        in_structure=structure_json(pytree.tree_flatten(((), {}))[1]),
+        out_structure=structure_json(spec),
     )
 
 

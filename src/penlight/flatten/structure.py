@@ -2,7 +2,8 @@
 
 torch writes the containers it knows. A dataclass or other class that was
 registered without a name for files is written by its Python name, with the names
-of its fields; torch's result tuples (of topk, max) by their position.
+of its fields, and so is a named tuple; torch's result tuples (of topk, max) by
+their position.
 """
 
 from __future__ import annotations
@@ -33,8 +34,14 @@ def _alone(spec: TreeSpec) -> dict[str, Any]:
         node: dict[str, Any] = json.loads(pytree.treespec_dumps(childless))[1]
         return node
     except (NotImplementedError, TypeError, ValueError):
-        name = f"{spec.type.__module__}.{spec.type.__qualname__}"
-        return {"type": name, "context": _context(spec.context)}
+        if isinstance(spec.context, type) and hasattr(spec.context, "_fields"):
+            context = {"name": _name(spec.context), "fields": list(spec.context._fields)}
+            return {"type": "collections.namedtuple", "context": json.dumps(context)}
+        return {"type": _name(spec.type), "context": _context(spec.context)}
+
+
+def _name(kind: Any) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _context(context: Any) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -65,7 +66,7 @@ class Structure:
         if self.kind == "deque":
             return collections.deque(items, maxlen=self.context)
         if self.kind == "namedtuple":
-            made = _find_type(self.context)
+            made = _find_named_tuple(self.context, len(items))
             return made(*items) if made else tuple(items)
         if self.kind == "mapping":
             pairs = dict(zip(self.keys, items, strict=True))
@@ -159,9 +160,32 @@ def _find_type(name: Any) -> Callable[..., Any] | None:
         found: Any = sys.modules.get(".".join(parts[:split]))
         for part in parts[split:]:
             found = getattr(found, part, None)
-        if isinstance(found, type):
+        if isinstance(found, type) and _holds_values(found):
             return found
     return None
+
+
+def _holds_values(kind: type) -> bool:
+    """Is it a class made to be a container? A file must not call whatever else a process has."""
+    if dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+        return True
+    return kind in getattr(sys.modules.get("torch.utils._pytree"), "SUPPORTED_NODES", {})
+
+
+def _find_named_tuple(context: Any, count: int) -> Callable[..., Any] | None:
+    """The class where this process has it, else one with the same fields."""
+    known = context if isinstance(context, dict) else {"name": context}
+    name, fields = known.get("name"), known.get("fields")
+    found = _find_type(name)
+    own = getattr(found, "_fields", None)
+    if own is not None and len(own) == count and fields in (None, list(own)):
+        return found
+    if not isinstance(fields, list) or len(fields) != count:
+        return None
+    try:
+        return collections.namedtuple(str(name).rpartition(".")[2], fields)
+    except (TypeError, ValueError):  # no names that a class can have
+        return None
 
 
 def _mismatch(path: str, expected: str, value: Any) -> InvalidInput:
