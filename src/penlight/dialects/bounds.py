@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,13 +51,9 @@ def check_bounds(method: EdgeMethod) -> None:
         for node in method.graph.find_nodes(op="placeholder")
         if isinstance(value := node.meta.get("val"), torch.SymInt)
     }
-    found: list[tuple[Node, int, sympy.Symbol, torch.SymInt]] = [
+    found = [
         (node, dim, symbol, size)
-        for node in method.graph.nodes
-        for item in _items(node.meta.get("val"))
-        if isinstance(item, torch.Tensor)
-        for dim, size in enumerate(item.shape)
-        if isinstance(size, torch.SymInt)
+        for node, dim, size in _symbolic_sizes(method)
         for symbol in sorted(size.node.expr.free_symbols, key=str)
         if method.bounds.get(symbol, (0, _MAX_SIZE))[1] >= _MAX_SIZE
     ]
@@ -69,8 +66,15 @@ def check_bounds(method: EdgeMethod) -> None:
         raise _unbounded(node, dim, size, numbers.get(symbol))
 
 
-def _items(value: Any) -> Any:
-    return value if isinstance(value, tuple | list) else (value,)
+def _symbolic_sizes(method: EdgeMethod) -> Iterator[tuple[Node, int, torch.SymInt]]:
+    for node in method.graph.nodes:
+        value = node.meta.get("val")
+        for item in value if isinstance(value, tuple | list) else (value,):
+            if not isinstance(item, torch.Tensor):
+                continue
+            for dim, size in enumerate(item.shape):
+                if isinstance(size, torch.SymInt):
+                    yield node, dim, size
 
 
 @dataclass(frozen=True)
