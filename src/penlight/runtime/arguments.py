@@ -249,6 +249,17 @@ class NumberArgument:
             raise self._error(given)
         return None
 
+    @property
+    def kind(self) -> str:
+        return TAG_NAMES[self.tag]
+
+    @property
+    def given(self) -> bool | int | float:
+        """What was set last."""
+        if self.tag == DOUBLE:
+            return float(self.value.real)
+        return bool(self.value.integer) if self.tag == BOOL else int(self.value.integer)
+
     def _text(self) -> str | None:
         """The one string that can be given: what it was when the model was compiled."""
         return self.method.text_of(self.index)

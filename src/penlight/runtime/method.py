@@ -248,7 +248,27 @@ class LoadedMethod:
         number = rest.partition(" ")[0].rstrip(",:")
         if found and number.isdigit() and (place := self._program.debug.place(self.name, int(number))):
             where = f"{place}; {where}"
+        fixed = re.match(r"input (\d+) was fixed", text)
+        if fixed is not None:
+            raise self._fixed(int(fixed[1]), where)
         raise library.failure(self._call.status, self._with_names(text), where)
+
+    def _fixed(self, index: int, where: str) -> InvalidInput:
+        self.name_inputs()
+        argument = self._arguments[index]
+        assert isinstance(argument, NumberArgument)
+        dynamic = (
+            f'dynamic_shapes={{"{argument.name}": torch.export.Dim.AUTO(max=...)}}, or with '
+            if argument.kind == "int"
+            else ""
+        )
+        return InvalidInput(
+            f"input {argument.name} was {self.traced_values[index]} when the model was exported, "
+            "which became part of the program",
+            where=where,
+            got=str(argument.given),
+            do=f"export with {dynamic}a tensor in place of the number",
+        )
 
     def _with_names(self, text: str) -> str:
         """A line of the runtime, which knows inputs by their numbers."""
