@@ -18,6 +18,12 @@ import penlight
 from penlight.errors import NotSupported
 
 
+@pytest.fixture(autouse=True)
+def traced_anew() -> None:
+    """Eager PyTorch traces bodies as well; what it keeps of other tests' may fail an assertion of its own."""
+    torch._dynamo.reset()
+
+
 class Function(nn.Module):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
