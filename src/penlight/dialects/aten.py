@@ -71,12 +71,17 @@ def method_of(
     return method, tensors
 
 
+def _retraced(exported: ExportedProgram) -> ExportedProgram:
+    """Traced once more by torch, which takes longer than exporting did."""
+    with torch.enable_grad(), functionalized_by_torch():
+        made: ExportedProgram = exported.run_decompositions({})
+    return made
+
+
 def _traced_again(exported: ExportedProgram, region: Node) -> ExportedProgram:
     """Without autocast and the transformations of torch.func, which act on all operators inside them."""
     try:
-        with torch.enable_grad(), functionalized_by_torch():
-            made: ExportedProgram = exported.run_decompositions({})
-            return made
+        return _retraced(exported)
     except Exception as error:
         raise NotSupported(
             "the model differentiates inside, or transforms a function in a way that has no operators",
@@ -90,9 +95,7 @@ def _traced_again(exported: ExportedProgram, region: Node) -> ExportedProgram:
 def _functionalized_by_torch(exported: ExportedProgram, reason: CannotFunctionalize) -> ExportedProgram:
     """torch re-traces the program, which takes longer, but knows every operator."""
     try:
-        with torch.enable_grad(), functionalized_by_torch():
-            made: ExportedProgram = exported.run_decompositions({})
-            return made
+        return _retraced(exported)
     except Exception as error:
         raise NotSupported(
             f"the model writes to a tensor in a way that has no form without writing: {reason}",
@@ -115,8 +118,7 @@ def _of_plain_tensors(exported: ExportedProgram) -> ExportedProgram:
         return exported
     where = f"the tensor '{names[0]}' is a {type(held[names[0]]).__name__}, a tensor made of others"
     try:
-        with torch.enable_grad(), functionalized_by_torch():
-            plain: ExportedProgram = exported.run_decompositions({})
+        plain = _retraced(exported)
     except Exception as error:
         raise NotSupported(
             f"{where}, and the model cannot be traced with them",
