@@ -19,7 +19,7 @@ from torch._ops import OpOverload
 from torch.autograd.function import _SingleLevelFunction
 from torch.utils import _pytree as pytree
 
-from penlight.errors import NotSupported
+from penlight.errors import InvalidOperator, NotSupported
 from penlight.ops.calls import Kernel
 from penlight.ops.declared import Operator
 from penlight.ops.dispatch import register_gradients
@@ -87,24 +87,11 @@ def _formula(signature: Signature, said: Operator) -> tuple[Callable[..., Any], 
         given, output = pytree.tree_unflatten(leaves, ctx.penlight_spec)
         inputs = SimpleNamespace(**dict(zip(names, given, strict=False)))
         call = SimpleNamespace(inputs=inputs, outputs=output, needs_input_grad=ctx.needs_input_grad)
-        result = function(call, *grads)
-        positional = sum(not argument.keyword_only for argument in signature.arguments)
-        if isinstance(result, tuple | list) and len(result) > positional:
-            return tuple(result[:positional])
-        return result
+        return function(call, *grads)
 
     if any(argument.keyword_only for argument in signature.arguments):
         return backward, lambda ctx, inputs, named, output: setup(ctx, inputs, output, named)
     return backward, setup
-
-
-def _through(op: OpOverload, function: Any) -> Callable[..., Any]:
-    def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.is_grad_enabled() and _any_asks((args, kwargs)):
-            return function.apply(*args, *kwargs.values())
-        return op.redispatch(keyset & torch._C._after_autograd_keyset, *args, **kwargs)
-
-    return run
 
 
 class _OneLevel(_SingleLevelFunction):
@@ -117,15 +104,48 @@ class _OneLevel(_SingleLevelFunction):
             return super().apply(*args)  # type: ignore[misc]
 
 
+def _through(op: OpOverload, function: Any) -> Callable[..., Any]:
+    one_level = _at_one_level(function)
+
+    def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.is_grad_enabled() and _any_asks((args, kwargs)):
+            args, kwargs = fill_defaults(op._schema, args, kwargs)
+            chosen = one_level if torch._C._are_functorch_transforms_active() else function
+            return chosen.apply(*args, *kwargs.values())
+        return op.redispatch(keyset & torch._C._after_autograd_keyset, *args, **kwargs)
+
+    return run
+
+
+def _at_one_level(function: Any) -> Any:
+    """The same for use within torch.func's transforms, of which the dispatcher is at one here."""
+
+    def forward(ctx: Any, *args: Any) -> Any:
+        result = function.forward(*args)
+        function.setup_context(ctx, args, result)
+        return result
+
+    splits = function.setup_context is not torch.autograd.Function.setup_context
+    methods: dict[str, Any] = {
+        "forward": forward if splits else function.forward,
+        "backward": function.backward,
+    }
+    if function.jvp is not torch.autograd.Function.jvp:
+        methods["jvp"] = function.jvp
+    made = {name: staticmethod(method) for name, method in methods.items()}
+    return type(f"{function.__name__}AtOneLevel", (_OneLevel,), made)
+
+
 def _by_formula(
     op: OpOverload, signature: Signature, backward: Callable[..., Any], setup: Callable[..., Any]
 ) -> Callable[..., Any]:
     keyword_only = [argument.name for argument in signature.arguments if argument.keyword_only]
+    positional = len(signature.arguments) - len(keyword_only)
 
-    def forward(ctx: Any, keyset: Any, kwargs: dict[str, Any], *args: Any) -> Any:
+    def forward(ctx: Any, keyset: Any, *given: Any) -> Any:
+        args, kwargs = given[:positional], dict(zip(keyword_only, given[positional:], strict=True))
         with torch._C._AutoDispatchBelowAutograd():
             result = op.redispatch(keyset & torch._C._after_autograd_keyset, *args, **kwargs)
-        args, kwargs = fill_defaults(op._schema, args, kwargs)
         if keyword_only:
             setup(ctx, args, kwargs, result)
         else:
@@ -134,12 +154,12 @@ def _by_formula(
 
     def backwards(ctx: Any, *grads: Any) -> Any:
         needed = ctx.needs_input_grad
-        ctx.needs_input_grad = needed[2:]
+        ctx.needs_input_grad = needed[1:]
         try:
             found = backward(ctx, *grads)
         finally:
             ctx.needs_input_grad = needed
-        return (None, None, *found) if isinstance(found, tuple) else (None, None, found)
+        return None, *_for_each(signature, found, needed[1:])
 
     made = type(
         f"BackwardOf{signature.name}",
@@ -151,11 +171,33 @@ def _by_formula(
 
     def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         _refuse_forward_mode(signature, (args, kwargs))
-        if torch.is_grad_enabled() and _any_asks(args):
-            return made.apply(keyset, kwargs, *args)  # type: ignore[attr-defined]
+        if torch.is_grad_enabled() and _any_asks((args, kwargs)):
+            args, kwargs = fill_defaults(op._schema, args, kwargs)
+            return made.apply(keyset, *args, *kwargs.values())  # type: ignore[attr-defined]
         return op.redispatch(keyset & torch._C._after_autograd_keyset, *args, **kwargs)
 
     return run
+
+
+def _for_each(signature: Signature, found: Any, needed: Sequence[Any]) -> Sequence[Any]:
+    """A formula's gradients, one for each argument. Those of keyword-only arguments may be left out
+    where none is needed."""
+    gradients = list(found) if isinstance(found, tuple | list) else [found]
+    positional = [argument for argument in signature.arguments if not argument.keyword_only]
+    if len(gradients) not in (len(positional), len(signature.arguments)):
+        raise InvalidOperator(
+            f"the gradients of {signature.qualified}: its formula returns one for each argument, None for "
+            "those without",
+            got=f"{len(gradients)} for {', '.join(argument.name for argument in signature.arguments)}",
+        )
+    for argument, asked in list(zip(signature.arguments, needed, strict=True))[len(gradients) :]:
+        if any(pytree.tree_leaves(asked)):
+            raise NotSupported(
+                f"the formula of {signature.qualified} gives no gradient for '{argument.name}'",
+                do=f"return {len(signature.arguments)} values, those of keyword-only arguments last",
+            )
+        gradients.append([None] * len(asked) if isinstance(asked, list) else None)
+    return gradients
 
 
 class _NotDifferentiable(_OneLevel):
@@ -183,7 +225,7 @@ def _without_formula(op: OpOverload, signature: Signature) -> Callable[..., Any]
 
 
 def _changes_arguments(op: OpOverload, signature: Signature) -> Callable[..., Any]:
-    places = [i for i, argument in enumerate(signature.arguments) if argument.written]
+    names = [argument.name for argument in signature.arguments]
 
     def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         def call() -> Any:
@@ -191,8 +233,8 @@ def _changes_arguments(op: OpOverload, signature: Signature) -> Callable[..., An
 
         if not torch.is_grad_enabled() or not _any_asks((args, kwargs)):
             return call()
-        changed = [args[place] for place in places if place < len(args)]
-        if _any_asks(changed):
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        if _any_asks([given.get(argument.name) for argument in signature.written]):
             raise NotSupported(
                 f"{signature.qualified} changes a tensor that requires a gradient",
                 do="call it in torch.no_grad(), or on a detached tensor",

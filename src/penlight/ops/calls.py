@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -46,6 +46,7 @@ class Kernel:
         source: file and line that define it.
         rule: for the sizes of its results, if it has one.
         checks: compare rule and kernel in every call (PENLIGHT_CHECK_OPS=1).
+        fake_function: the user's, for sizes and dtypes of results where there is no rule.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Kernel:
         self.source, self.rule = source, rule
         self._encoded = name.encode()
         self.checks = bool(os.environ.get("PENLIGHT_CHECK_OPS"))
+        self.fake_function: Callable[..., Any] | None = None
         self._defaults: dict[str, Any] = {}
 
     def learn_defaults(self, op: Any) -> None:
@@ -143,7 +145,20 @@ class Kernel:
             return []
         if self.rule is not None:
             return self.rule.apply(arguments)
+        if self.fake_function is not None:
+            return self._faked(arguments)
         return list(self.asked(arguments))
+
+    def _faked(self, arguments: Mapping[str, Any]) -> list[Spec | list[Spec]]:
+        """As the user's fake function says, for tensors without data."""
+        assert self.fake_function is not None
+        given = pytree.tree_map_only(torch.Tensor, lambda t: torch.empty_like(t, device="meta"), arguments)
+        own = [argument for argument in self.signature.arguments if not argument.keyword_only]
+        named = {a.name: given[a.name] for a in self.signature.arguments if a.keyword_only}
+        results = self.fake_function(*(given[argument.name] for argument in own), **named)
+        if len(self.signature.outs) == 1:
+            results = [results]
+        return [[_spec_of(one) for one in r] if isinstance(r, list | tuple) else _spec_of(r) for r in results]
 
     def asked(self, arguments: Mapping[str, Any], like: Sequence[Spec] | None = None) -> list[Spec]:
         """What the kernel says: its shape step is run, on tensors without data."""
@@ -357,6 +372,10 @@ def _plain(argument: Argument, given: Any, name: str) -> Any:
     return as_number(given, name)
 
 
+def _spec_of(tensor: torch.Tensor) -> Spec:
+    return Spec(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+
+
 def _allocate(spec: Spec | list[Spec]) -> Any:
     if isinstance(spec, list):
         return [_allocate(one) for one in spec]
@@ -378,10 +397,12 @@ def _fitting(operator: str, name: str, given: torch.Tensor, spec: Spec) -> torch
 def disagreement(
     kernel: Kernel, result: str, case: str, rule: Sequence[Any], made: Sequence[Any]
 ) -> InvalidOperator:
+    said = "fake function" if kernel.rule is None and kernel.fake_function is not None else "shape rule"
+    word = "fake" if said == "fake function" else "rule"
     return InvalidOperator(
-        f"the shape rule of {kernel.name} and its kernel disagree about '{result}' {case}",
+        f"the {said} of {kernel.name} and its kernel disagree about '{result}' {case}",
         where=kernel.source,
-        got=f"rule   {list(rule)}{'' if kernel.rule is None else f'   from {kernel.rule.text}'}\n"
+        got=f"{word:<6} {list(rule)}{'' if kernel.rule is None else f'   from {kernel.rule.text}'}\n"
         f"kernel {list(made)}",
-        do="correct the rule, or the sizes given to ctx.resize()",
+        do=f"correct the {said.removeprefix('shape ')}, or the sizes given to ctx.resize()",
     )

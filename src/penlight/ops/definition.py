@@ -19,6 +19,7 @@ from penlight.ops import autograd
 from penlight.ops.calls import Kernel
 from penlight.ops.declared import Operator, declared
 from penlight.ops.dispatch import register_kernel
+from penlight.ops.mapped import register_rows
 from penlight.ops.shapes import Spec
 
 
@@ -64,8 +65,7 @@ class Definition:
             self.out_op = getattr(packet, signature.out_overload)
             torch.library.register_fake(signature.kernel_name, self.fake_out, lib=library)
             autograd.register_out(library, self.out_op, signature)
-        if not signature.written:
-            torch.library.register_vmap(signature.qualified, self.vmap, lib=library)
+        register_rows(library, self.op, signature.functional().partition("(")[0])
         autograd.register(library, self.op, self.kernel, self.said)
         self.said.changed = self.renew
 
@@ -74,9 +74,12 @@ class Definition:
         assert self.library is not None
         signature, kernel = self.kernel.signature, self.kernel
         name = signature.functional().partition("(")[0]
+        kernel.fake_function = self.said.fake_function
         self.bridged = register_kernel(kernel)
         if not self.bridged:
             self.library.impl(name, kernel.functional, "CPU")
+        if all(argument.type != "Tensor" for argument in signature.tensors):
+            self.library.impl(name, self.without_tensors, "CompositeExplicitAutograd")
         if signature.outs:
             # Sizes and dtypes of what is given are looked at in Python.
             self.library.impl(f"{signature.name}.{signature.out_overload}", kernel.out, "CPU")
@@ -124,17 +127,16 @@ class Definition:
             got=f"{signature.functional()}\n{text[:300]}",
         )
 
-    def vmap(self, info: Any, in_dims: Any, *args: Any, **kwargs: Any) -> Any:
-        """torch.func.vmap: a call for each row, the results side by side."""
-        op, rows = self.op, []
-        assert op is not None
-        for row in range(info.batch_size):
-            one = [_row(arg, dim, row) for arg, dim in zip(args, in_dims, strict=True)]
-            rows.append(op(*one, **kwargs))
-        if not rows:
-            raise NotSupported(f"{self.kernel.signature.qualified} cannot be mapped over no rows at all")
-        stacked = pytree.tree_map(lambda *results: torch.stack(results), *rows)
-        return stacked, pytree.tree_map(lambda _: 0, rows[0])
+    def without_tensors(self, *args: Any, **kwargs: Any) -> Any:
+        """A call whose arguments say no device, such as ramp(10): on the CPU."""
+        if given := _tensors((args, kwargs)):
+            raise NotSupported(
+                f"{self.kernel.signature.qualified} has a kernel for the CPU alone",
+                where=self.kernel.source,
+                got=f"a tensor on {given[0].device}",
+                do="move its arguments there: x.cpu()",
+            )
+        return self.kernel.functional(*args, **kwargs)
 
     # --- tracing -----------------------------------------------------------------------------------
 
@@ -207,14 +209,6 @@ class Definition:
                     got=f"fake   {list(want.sizes)}\nkernel {list(have.sizes)}",
                     do="correct the function, or the sizes given to ctx.resize()",
                 )
-
-
-def _row(arg: Any, dims: Any, row: int) -> Any:
-    """What one row of a mapped call is called with; `dims` are None, a number, or a list like `arg`."""
-    if isinstance(arg, list | tuple):
-        listed = dims if isinstance(dims, list | tuple) else [dims] * len(arg)
-        return [_row(item, dim, row) for item, dim in zip(arg, listed, strict=True)]
-    return arg.select(dims, row) if isinstance(arg, torch.Tensor) and dims is not None else arg
 
 
 class _Sized:

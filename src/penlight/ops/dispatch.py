@@ -39,6 +39,8 @@ def register_kernel(kernel: Kernel) -> bool:
     # no form in torch's interface for C.
     if kernel.checks or signature.out_list or result_dtypes is None:
         return False
+    if kernel.rule is None and kernel.fake_function is not None:
+        return False  # a function in Python says sizes and dtypes
     program = rule_program(kernel.rule, kernel.letters) if kernel.rule is not None else []
     if program is None:
         return False

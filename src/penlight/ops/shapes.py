@@ -322,8 +322,8 @@ class _Evaluator:
         for expression in result.sizes:
             if isinstance(expression, ast.Starred):
                 sizes.extend(self._spread(expression.value))
-            elif isinstance(expression, ast.Name) and expression.id in self.spread:
-                sizes.extend(self.spread[expression.id])
+            elif isinstance(expression, ast.Name) and expression.id in ("...", *self.spread):
+                sizes.extend(self._spread(expression))
             else:
                 sizes.append(self.number(expression))
         for size in sizes:
@@ -340,8 +340,19 @@ class _Evaluator:
             return self.spread[name.id]
         value = self.arguments.get(name.id)
         if not isinstance(value, (list, tuple)):
+            self._need_tensor(name.id)
             raise self.rule.wrong(f"'*{name.id}' is no list of sizes")
         return value
+
+    def _need_tensor(self, word: str) -> None:
+        """An error if `word` is a size of arguments of which a call gave none."""
+        for pattern, argument in zip(self.rule.patterns, self.rule.signature.tensors, strict=True):
+            if word in [size.lstrip("*.") or "..." for size in pattern.sizes or ()]:
+                raise InvalidInput(
+                    f"{self.rule.signature.qualified} cannot tell its results' size '{word}'",
+                    where=f"shape rule {self.rule.text}",
+                    got=f"{argument.name} is {'empty' if pattern.is_list else None}",
+                )
 
     def _dtype(self, name: str | None) -> str:
         if name is not None and name in self.arguments:
@@ -405,6 +416,7 @@ class _Evaluator:
             return self.found[name]
         value = self.arguments.get(name)
         if value is None or isinstance(value, (list, tuple)) or hasattr(value, "shape"):
+            self._need_tensor(name)
             raise self.rule.wrong(f"'{name}' is no number here", f"got {type(value).__name__}")
         return int(value) if isinstance(value, float) else value
 
