@@ -220,6 +220,9 @@ class _Scale(torch.nn.Module):
         ('PENLIGHT_LIBRARY(testbad, "f(Tensor x, float k) -> Tensor", scale_out, shapes("[n]"))',
          InvalidOperator, ["a shape rule has an arrow", "[n]"]),
         ("int broken() { return undefined_name; }", BuildFailed, ["bad.cpp", "undefined_name"]),
+        ("", InvalidOperator, ["bad.cpp defines no operator", "PENLIGHT_LIBRARY(myop, "]),
+        ('PENLIGHT_LIBRARY(testbad2, "f(Tensor x, float k) -> Tensor", scale_out)\n' * 2, InvalidState,
+         ["testbad2::f.out has two kernels in one file", "bad.cpp:11", "bad.cpp:10"]),
     ],
 )  # fmt: skip
 def test_files_that_are_wrong(tmp_path: Path, line: str, error: type[Exception], messages: list[str]) -> None:
@@ -266,7 +269,7 @@ except penlight.errors.NotSupported as problem:
     torch.testing.assert_close(torch.tensor(eval(lines[-2])), model(x).detach())
 
 
-def test_declared_dtypes_are_checked_when_compiling(tmp_path: Path) -> None:
+def test_declared_dtypes_are_checked(tmp_path: Path) -> None:
     line = (
         'PENLIGHT_LIBRARY(testdtypes, "scale(Tensor x, float k) -> Tensor", scale_out, shapes("[n] -> [n]"))'
     )
@@ -283,6 +286,13 @@ def test_declared_dtypes_are_checked_when_compiling(tmp_path: Path) -> None:
     penlight.compile(Model(), (torch.ones(3),))
     with pytest.raises(penlight.errors.NoKernel, match=r"testdtypes::scale.out has no kernel for int64"):
         penlight.compile(Model(), (torch.ones(3, dtype=torch.int64),))
+
+    # The kernel would read past what it is given.
+    op = torch.ops.testdtypes.scale
+    assert op(torch.ones(3), 2.0).tolist() == [2, 2, 2]
+    for call in (lambda x: op(x, 2.0), lambda x: op.out(x, 2.0, out=torch.empty(3))):
+        with pytest.raises(NotSupported, match="testdtypes::scale does not take int8"):
+            call(torch.ones(3, dtype=torch.int8))
 
 
 def test_a_user_without_a_kernel_is_told(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class Kernel:
         rule: for the sizes of its results, if it has one.
         checks: compare rule and kernel in every call (PENLIGHT_CHECK_OPS=1).
         fake_function: the user's, for sizes and dtypes of results where there is no rule.
+        allowed: dtypes that the user said it takes; None when nothing was said.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Kernel:
         self._encoded = name.encode()
         self.checks = bool(os.environ.get("PENLIGHT_CHECK_OPS"))
         self.fake_function: Callable[..., Any] | None = None
+        self.allowed: frozenset[str] | None = None
         self._defaults: dict[str, Any] = {}
 
     def learn_defaults(self, op: Any) -> None:
@@ -149,6 +151,18 @@ class Kernel:
             return self._faked(arguments)
         return list(self.asked(arguments))
 
+    def _check_dtypes(self, arguments: Mapping[str, Any], allowed: frozenset[str]) -> None:
+        for argument in self.signature.tensors:
+            for tensor in pytree.tree_leaves(arguments[argument.name]):
+                if tensor is None or (name := str(tensor.dtype).removeprefix("torch.")) in allowed:
+                    continue
+                raise NotSupported(
+                    f"{self.signature.qualified} does not take {name}",
+                    where=self.source,
+                    got=f"argument '{argument.name}'",
+                    do=f"convert it; declared are {', '.join(sorted(allowed))}",
+                )
+
     def _faked(self, arguments: Mapping[str, Any]) -> list[Spec | list[Spec]]:
         """As the user's fake function says, for tensors without data."""
         assert self.fake_function is not None
@@ -216,6 +230,8 @@ class Kernel:
 
     def call(self, arguments: Mapping[str, Any], outs: Sequence[Any]) -> None:
         """Run the kernel on real tensors; `outs` have the sizes that they should have."""
+        if self.allowed is not None:
+            self._check_dtypes(arguments, self.allowed)
         values = (Value * max(1, len(self.letters)))()
         keep: list[Any] = []
         back: list[tuple[torch.Tensor, torch.Tensor]] = []

@@ -15,6 +15,7 @@ from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
 from penlight.errors import InvalidOperator, InvalidState, NotSupported
+from penlight.kernels.table import parse_dtypes
 from penlight.ops import autograd
 from penlight.ops.calls import Kernel
 from penlight.ops.declared import Operator, declared
@@ -75,6 +76,8 @@ class Definition:
         signature, kernel = self.kernel.signature, self.kernel
         name = signature.functional().partition("(")[0]
         kernel.fake_function = self.said.fake_function
+        said = self.said.dtype_set
+        kernel.allowed = frozenset(dtype.name for dtype in parse_dtypes(said)) if said else None
         self.bridged = register_kernel(kernel)
         if not self.bridged:
             self.library.impl(name, kernel.functional, "CPU")

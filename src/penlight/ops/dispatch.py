@@ -41,6 +41,8 @@ def register_kernel(kernel: Kernel) -> bool:
         return False
     if kernel.rule is None and kernel.fake_function is not None:
         return False  # a function in Python says sizes and dtypes
+    if kernel.allowed is not None:
+        return False  # dtypes are looked at in Python
     program = rule_program(kernel.rule, kernel.letters) if kernel.rule is not None else []
     if program is None:
         return False

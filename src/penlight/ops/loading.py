@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penlight.errors import FileMissing, InvalidInput, NotSupported
+from penlight.errors import FileMissing, InvalidInput, InvalidOperator, NotSupported
 from penlight.kernels.table import OpRow, parse_dtypes, register_rows
 from penlight.ops.declared import declared, loading
 from penlight.ops.shapes import ShapeRule
@@ -116,7 +116,15 @@ def _load(source: Path, flags: Sequence[str], compiler: str | None, with_torch: 
         return known
     library = Library(source)
     library.path = path
-    library.operators = load_plugin(path)
+    try:
+        library.operators = load_plugin(path)
+    except InvalidOperator as error:
+        if error.where != str(path) or path == source:
+            raise
+        do = 'name its function in a line PENLIGHT_LIBRARY(myop, "scale(Tensor x) -> Tensor", scale_out)'
+        raise InvalidOperator(
+            f"{source.name} defines no operator", where=str(source), got=error.got, do=do
+        ) from None
     library.signatures = {info.name: _signature(info) for info in library.operators}
     rules = {
         info.name: ShapeRule(info.shapes, library.signatures[info.name])

@@ -73,7 +73,15 @@ def load_plugin(path: str | os.PathLike[str]) -> list[OperatorInfo]:
     while lib.pl_describe_plugin(handle, index, found) == 0:
         info, index = _info(found), index + 1
         # A function may be named twice, by its name alone and with its schema.
-        if info.name not in operators or operators[info.name].is_name_only:
+        before = operators.get(info.name)
+        if before is not None and not before.is_name_only and not info.is_name_only:
+            raise InvalidState(
+                f"{info.name} has two kernels in one file",
+                where=info.source,
+                got=f"another one at {before.source}",
+                do="give one of them another name",
+            )
+        if before is None or before.is_name_only:
             operators[info.name] = info
     return list(operators.values())
 
