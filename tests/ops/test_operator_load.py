@@ -343,3 +343,32 @@ def test_the_runner_with_a_plug_in(linear: Any, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert numpy.array_equal(numpy.load(tmp_path / "y.0.npy"), model(x).detach().numpy())
+
+
+def test_an_executorch_file_names_its_arguments(tmp_path: Path) -> None:
+    source = tmp_path / "halves.cpp"
+    source.write_text("""#include <executorch/extension/kernel_util/make_boxed_from_unboxed_functor.h>
+#include <executorch/runtime/kernel/kernel_includes.h>
+namespace halves {
+using namespace executorch::aten;
+using executorch::runtime::KernelRuntimeContext;
+Tensor& half_out(KernelRuntimeContext& ctx, const Tensor& x, double by, bool in, Tensor& out) {
+  ET_KERNEL_CHECK(ctx, executorch::runtime::resize_tensor(out, x.sizes()) == executorch::runtime::Error::Ok,
+                  InvalidArgument, out);
+  for (ssize_t i = 0; i < x.numel(); ++i)
+    out.mutable_data_ptr<float>()[i] = in ? x.const_data_ptr<float>()[i] / static_cast<float>(by) : 0;
+  return out;
+}
+Tensor& again(const Tensor& x, double by, Tensor& out) {
+  KernelRuntimeContext ctx;
+  return half_out(ctx, x, by, true, out);
+}
+}  // namespace halves
+EXECUTORCH_LIBRARY(testhalves, "half.out", halves::half_out);
+EXECUTORCH_LIBRARY(testhalves, "again.out", halves::again);
+""")
+    op = penlight.ops.load(source)
+    # `in` is a word of Python's, which no argument can have.
+    assert str(op["half"]._schema) == "testhalves::half(Tensor x, float by, bool arg2) -> Tensor"
+    assert op["half"](torch.ones(2), 2.0, arg2=True).tolist() == [0.5, 0.5]
+    assert op["again"](x=torch.ones(2), by=4.0).tolist() == [0.25, 0.25]

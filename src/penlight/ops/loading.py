@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import keyword
 import os
 import re
 import runpy
@@ -162,16 +163,25 @@ def _with_names(schema: str, info: OperatorInfo) -> str:
         return schema
     wanted = info.name.split("::")[1]
     given = re.search(
-        rf'PENLIGHT_LIBRARY\s*\(\s*\w+\s*,\s*"(?:\w+::)?{re.escape(wanted)}"\s*,\s*([\w:]+)', text
+        rf'(?:PENLIGHT|EXECUTORCH)_LIBRARY\s*\(\s*\w+\s*,\s*"(?:\w+::)?{re.escape(wanted)}"\s*,\s*([\w:]+)',
+        text,
     )
     if given is None:
         return schema
     function = given[1].split("::")[-1]
-    declaration = re.search(rf"\b{function}\s*\(\s*(?:penlight::)?KernelContext\s*&\s*\w*\s*,([^)]*)\)", text)
-    if declaration is None:
+    for match in re.finditer(rf"\b{function}\s*\(([^)]*)\)", text):
+        parameters = _parameters(match[1])
+        if re.search(r"\bKernel(Runtime)?Context\s*&", parameters[0]):
+            parameters = parameters[1:]
+        words = [re.fullmatch(r".*[\s&>](\w+)", part.strip(), re.S) for part in parameters]
+        if all(words):  # else a call
+            break
+    else:
         return schema
-    names = [match[1] for part in _parameters(declaration[1]) if (match := re.search(r"(\w+)\s*$", part))]
+    names = [word[1] for word in words if word]
     for index, name in enumerate(names):
+        if keyword.iskeyword(name):
+            continue
         schema = re.sub(rf"\barg{index}\b", name, schema)
     return schema
 
