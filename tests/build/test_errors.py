@@ -15,6 +15,7 @@ from penlight.errors import (
     BuildFailed,
     FileMissing,
     InvalidInput,
+    InvalidProgram,
     InvalidState,
     NoKernel,
     NoToolchain,
@@ -112,9 +113,20 @@ def test_arena_larger_than_ram(make: Make, programs: Programs) -> None:
 def test_own_file_that_does_not_compile(make: Make, programs: Programs, tmp_path: Path) -> None:
     source = tmp_path / "wrong.cpp"
     source.write_text("#include <penlight/kernel.h>\n\nint broken() { return nothing; }\n")
-    with pytest.raises(BuildFailed) as raised:
-        make(programs("add"), sources=[source])
-    assert "wrong.cpp:3" in str(raised.value) and "nothing" in str(raised.value)
+    for library in (False, True):
+        with pytest.raises(BuildFailed) as raised:
+            make(programs("add"), sources=[source], library=library)
+        assert (raised.value.what, raised.value.where) == ("wrong.cpp does not compile", f"{source}:3")
+        assert "int broken() { return nothing; }" in str(raised.value)
+        assert "In f" not in str(raised.value)  # only the error, at the user's line
+
+
+def test_a_file_that_is_no_program_is_named(make: Make, programs: Programs, tmp_path: Path) -> None:
+    path = tmp_path / "none.pte"
+    path.write_text("not a program, but long enough to be one")
+    with pytest.raises(InvalidProgram, match="not a program file") as raised:
+        make(programs("add"), path)
+    assert raised.value.where == str(path)
 
 
 def test_two_models_of_one_name(make: Make, programs: Programs, tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ def check_left_out(selection: Selection, without: Sequence[str]) -> None:
     if not needed:
         return
     raise NoKernel(
-        f"{', '.join(needed)} is needed, and the build was told to leave it out",
+        f"{', '.join(needed)} {'is' if len(needed) == 1 else 'are'} needed, and the build was told to leave "
+        f"{'it' if len(needed) == 1 else 'them'} out",
         where=", ".join(selection.operators[needed[0]].needed_by),
         do="build without this --without, or without the model",
     )

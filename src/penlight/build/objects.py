@@ -15,9 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from penlight.build import diagnostics
 from penlight.build.cache import cache_folder, drop_unused, looking, mark_used
 from penlight.build.sources import SourceTree
 from penlight.build.toolchain import Toolchain
+from penlight.errors import BuildFailed
 
 _LIMIT = 512 << 20  # bytes; what is unused for longest beyond it is dropped
 _FORMAT = "1"  # a change of what is stored forgets what was
@@ -60,7 +62,7 @@ def compile_units(
         mark_used(path for path in paths if path not in missing)
     if missing:
         with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-            waiting = [pool.submit(_compile, toolchain, unit, path) for path, unit in missing.items()]
+            waiting = [pool.submit(_compile, toolchain, tree, unit, path) for path, unit in missing.items()]
             try:
                 for done in waiting:
                     done.result()
@@ -71,7 +73,7 @@ def compile_units(
     return Compiled(paths, len(missing))
 
 
-def _compile(toolchain: Toolchain, unit: Unit, path: Path) -> None:
+def _compile(toolchain: Toolchain, tree: SourceTree, unit: Unit, path: Path) -> None:
     part = path.with_name(f"{path.stem}.{os.getpid()}.part.o")  # whole files only, whoever else builds
     try:
         toolchain.compile(
@@ -83,6 +85,14 @@ def _compile(toolchain: Toolchain, unit: Unit, path: Path) -> None:
             optimize=unit.optimize,
         )
         part.replace(path)
+    except BuildFailed as error:
+        if tree.is_ours(unit.source):
+            raise
+        fault = diagnostics.failure(unit.source, error.got or "", tree.root)
+        file, _, line = (fault.where or "").rpartition(":")
+        if unit.generated and line.isdigit():  # it includes the user's file, which has the fault
+            fault = BuildFailed(f"{Path(file).name} does not compile", where=fault.where, got=fault.got)
+        raise fault from None
     finally:
         part.unlink(missing_ok=True)
 

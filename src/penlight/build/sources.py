@@ -42,6 +42,11 @@ class SourceTree:
         # Files written for ExecuTorch find their headers in the last one.
         return (runtime / "include", runtime, self.root, runtime / "compatible")
 
+    def is_ours(self, path: Path) -> bool:
+        """Is the file one of the sources, and not a user's?"""
+        folders = ("runtime", "kernels", "platforms")
+        return any(path.is_relative_to(self.root / folder) for folder in folders)
+
     def text(self, path: Path) -> str:
         if path not in self._texts:
             self._texts[path] = path.read_text(encoding="utf-8", errors="replace")

@@ -159,7 +159,7 @@ class Toolchain:
             yield self.root / "platforms" / "freestanding" / "include"
 
     def _run(self, command: list[str], doing: str, where: Path) -> None:
-        environment = dict(os.environ)
+        environment = {**os.environ, "LC_ALL": "C"}
         if self.style == "zig" and self.cache:
             environment["ZIG_GLOBAL_CACHE_DIR"] = environment["ZIG_LOCAL_CACHE_DIR"] = str(self.cache)
         try:
