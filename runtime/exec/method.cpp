@@ -35,7 +35,7 @@ Method::Method()
       context_({}, nullptr) {}
 
 Method::~Method() {
-  for (size_t i = 0; i < delegate_count_; ++i) {
+  for (size_t i = 0; kBackends && i < delegate_count_; ++i) {
     const Delegate& delegate = delegates_[i];
     if (delegate.backend && delegate.backend->destroy) delegate.backend->destroy(delegate.handle);
   }
@@ -214,7 +214,7 @@ Status Method::execute(Message* message, uint64_t max_jumps) {
         status = run_kernel(at, message);
         break;
       case Type::Delegate:
-        status = run_delegate(at, message);
+        status = kBackends ? run_delegate(at, message) : Status::MissingBackend;
         break;
       case Type::Move:
         *instruction.args[1] = *instruction.args[0];
@@ -307,8 +307,8 @@ void Method::instruction_name(size_t index, char* buffer, size_t size) const {
     return;
   }
   constexpr const char* kNames[] = {"", "", "", "move", "jump_false", "free"};
-  const char* name = instruction.kind == Type::Delegate ? delegates_[instruction.target].backend->name
-                                                        : kNames[instruction.kind];
+  const char* name = kNames[instruction.kind];
+  if (kBackends && instruction.kind == Type::Delegate) name = delegates_[instruction.target].backend->name;
   size_t length = strlen(name);
   if (length >= size) length = size - 1;
   memcpy(buffer, name, length);

@@ -19,6 +19,8 @@ from penlight.build.cache import cache_folder
 from penlight.build.image import read_symbols
 from penlight.build.select import select_from_list
 from penlight.build.targets import HOST
+from penlight.program import Program
+from penlight.program.structs import EMPTY, Delegate, DelegateCall
 
 Programs = Callable[[str], Path]
 PENLIGHT = (sys.executable, "-m", "penlight")
@@ -94,6 +96,46 @@ def test_unknown_dtype_is_refused(make: Make, programs: Programs, tmp_path: Path
     assert done.returncode == 1 and "MissingKernel" in done.stderr
     done = subprocess.run([built.files[0]], capture_output=True, text=True)
     assert done.returncode == 2 and "give a .pte file" in done.stderr
+    # What runs delegates is not in it either, and they are refused by name.
+    other = delegated(programs("add"), tmp_path)
+    done = subprocess.run([built.files[0], other], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "the program needs backend Npu, which is not registered" in done.stderr
+
+
+def delegated(path: Path, folder: Path) -> Path:
+    """The same with a delegate for Npu, which is called last."""
+    program = Program.read(path)
+    method = program.contents.methods[0]
+    method.delegates.append(Delegate("Npu", EMPTY))
+    method.instructions.append(DelegateCall(0, (method.inputs[0], method.outputs[0])))
+    program.save(folder / "delegated.pte")
+    return folder / "delegated.pte"
+
+
+def test_backend_of_ones_own(make: Make, programs: Programs, tmp_path: Path) -> None:
+    source = tmp_path / "npu.cpp"
+    source.write_text("""#include <penlight/backend.h>
+using namespace penlight;
+namespace {
+Status init(const BackendInit&, void** handle) {
+  *handle = nullptr;
+  return Status::Ok;
+}
+Status execute(KernelContext&, void*, Value** args, size_t) {  // the output's first element becomes 77
+  args[1]->as_tensor.mutable_data_ptr<float>()[0] = 77;
+  return Status::Ok;
+}
+Backend npu = {"Npu", init, execute, nullptr, nullptr};
+[[maybe_unused]] const Status registered = register_backend(npu);
+}  // namespace
+""")
+    built = make(delegated(programs("add"), tmp_path), sources=[source])
+    inputs = MODELS["add"][1]
+    (got,) = run_program(built.files, inputs, tmp_path / "run")
+    want = expected(programs("add"), inputs)[0].copy()
+    want.reshape(-1)[0] = 77
+    assert got.tobytes() == want.tobytes()
 
 
 def test_command_line(programs: Programs, tmp_path: Path) -> None:

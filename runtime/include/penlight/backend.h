@@ -8,7 +8,14 @@
 #include <penlight/value.h>
 #include <stddef.h>
 
+// 0 where no program will have delegates, as in a binary built for given ones.
+#ifndef PENLIGHT_BACKENDS
+#define PENLIGHT_BACKENDS 1
+#endif
+
 namespace penlight {
+
+constexpr bool kBackends = PENLIGHT_BACKENDS != 0;
 
 struct CompileSpec {
   const char* key;

@@ -169,7 +169,8 @@ class _Job:
     def program(self) -> tuple[list[Path], dict[Path, Path]]:
         """A program; returns its files, and the source of each object."""
         target, output = self.toolchain.target, self.options.output
-        units = [*self._core(), *self._kernels(), *self._generated(), *self._own()]
+        core = self._core() if self._has_backends() else self._without_backends(self._core())
+        units = [*core, *self._kernels(), *self._generated(), *self._own()]
         script: Path | None = None
         exports: Sequence[str] = ()
         if target.kind == "bare":
@@ -266,6 +267,20 @@ class _Job:
         prims = self._unit(units[at].source, define)
         units[at] = replace(prims, includes=(*prims.includes, self.folder), also=(header,))
         return units
+
+    def _has_backends(self) -> bool:
+        """Does a program have delegates, or a file of the user's bring a backend?"""
+        texts = (path.read_text(errors="replace") for path in self.options.sources)
+        return bool(self.selection.backends) or any("register_backend" in text for text in texts)
+
+    def _without_backends(self, units: Sequence[Unit]) -> list[Unit]:
+        """The runtime as it is where nothing can register one: delegates are refused by name."""
+        return [
+            replace(unit, defines=(*unit.defines, "PENLIGHT_BACKENDS=0"))
+            if unit.source.name in ("method.cpp", "method_loader.cpp")
+            else unit
+            for unit in units
+        ]
 
     def _kernels(self) -> list[Unit]:
         chosen: dict[Path, set[DType]] = {}
