@@ -29,7 +29,9 @@ def compile(
     without: Annotated[
         list[str] | None, typer.Option("--without", help="An optimisation to leave out; may be repeated.")
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show what each stage did.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what each stage did, and what it left as it was.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Compile a model into a .pte file.
@@ -67,6 +69,8 @@ def compile(
         return
     if explain and program.report is not None:
         out.print(str(program.report), markup=False)
+        if program.report.left:
+            out.print(f"\n{program.report.explain_left()}", markup=False, soft_wrap=True)
         for one in program.methods.values():
             show_memory(report_method(program.contents, one))
     arenas = ", ".join(f"{name} {size_text(size)}" for name, size in report["arena_bytes"].items())
@@ -94,6 +98,7 @@ def _report(program: Program, path: Path) -> dict[str, Any]:
         "weight_bytes": sum(blob.nbytes for blob in (*program.contents.constants, *program.contents.initial)),
         "arena_bytes": {name: sum(method.arenas) for name, method in program.methods.items()},
         "instructions": {name: len(method.instructions) for name, method in program.methods.items()},
+        "left": [vars(one) for one in getattr(program.report, "left", ())],
         "stages": [vars(stage) if hasattr(stage, "__dict__") else str(stage) for stage in stages],
     }
 

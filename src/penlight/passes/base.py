@@ -2,7 +2,8 @@
 
 A pass is a function of a graph, or of a graph and its constants, that returns
 how many places it changed. It sees every graph of the program: each method's,
-and the bodies of control flow inside it.
+and the bodies of control flow inside it. One with a parameter `leave` calls it
+with a node that it looked at and left as it was, and why.
 """
 
 from __future__ import annotations
@@ -18,11 +19,28 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Graph, GraphModule, Node
 
 from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind
+from penlight.ir.source import source_of
 from penlight.passes.constants import Constants
 from penlight.passes.decompose import fake_mode_of
 
 Pass = Callable[..., int | None]
 Verifier = Callable[[EdgeProgram, str], None]
+Leave = Callable[[Node, str], None]
+
+
+@dataclass(frozen=True)
+class Left:
+    """A place that an optimisation looked at and left as it was."""
+
+    stage: str
+    node: str
+    operator: str
+    reason: str
+    source: str  # the user's line, or nothing
+
+    def __str__(self) -> str:
+        where = f", {self.source}" if self.source else ""
+        return f"{self.node} ({self.operator}{where})"
 
 
 @dataclass
@@ -39,10 +57,12 @@ class Stage:
 class Report:
     """What each stage of a compilation did; `str` prints it as a table.
 
-    `memory` has, for each method, what its memory holds over its steps (MemoryReport).
+    `left` has what optimisations looked at and left as it was. `memory` has, for each
+    method, what its memory holds over its steps (MemoryReport).
     """
 
     stages: list[Stage] = field(default_factory=list)
+    left: list[Left] = field(default_factory=list)
     memory: list[Any] = field(default_factory=list)
 
     def add(self, name: str, nodes: int, changed: int, start: float) -> None:
@@ -53,6 +73,19 @@ class Report:
         rows = [f"{s.name:<28}{s.nodes:>8}{s.changed:>9}{s.milliseconds:>9.1f}" for s in self.stages]
         return "\n".join([f"{'stage':<28}{'nodes':>8}{'changed':>9}{'ms':>9}", *rows])
 
+    def explain_left(self) -> str:
+        """What was left as it was and why: a line for each stage and reason, with the first place."""
+        places: dict[tuple[str, str], list[Left]] = {}
+        for one in self.left:
+            places.setdefault((one.stage, one.reason), []).append(one)
+        if not places:
+            return ""
+        rows = []
+        for (stage, reason), found in places.items():
+            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            rows.append(f"{stage:<28}{reason}: {found[0]}{more}")
+        return "\n".join(["left as it was", *rows])
+
 
 def run(
     program: EdgeProgram, passes: Iterable[Pass], report: Report, verify: Verifier | None = None
@@ -61,20 +94,32 @@ def run(
     for function in passes:
         start = time.perf_counter()
         changed = 0
+        name = function.__name__.replace("_", " ")
+        wanted = list(inspect.signature(function).parameters)
         for graph, constants in graphs_of(program):
-            done = function(graph, constants) if _wants_constants(function) else function(graph)
-            changed += int(done or 0)
+            notes = _Notes(name)
+            given: dict[str, Any] = {"leave": notes} if "leave" in wanted else {}
+            positional = (graph, constants) if len(wanted) - len(given) > 1 else (graph,)
+            changed += int(function(*positional, **given) or 0)
+            report.left += notes.left.values()
         if changed:
             remove_dead(program)
-        name = function.__name__.replace("_", " ")
         report.add(name, count_nodes(program), changed, start)
         if changed and verify is not None:
             verify(program, name)
     return program
 
 
-def _wants_constants(function: Pass) -> bool:
-    return len(inspect.signature(function).parameters) > 1
+class _Notes:
+    """What a pass leaves of one graph: of a node that it looks at again, the last reason."""
+
+    def __init__(self, stage: str) -> None:
+        self.stage = stage
+        self.left: dict[str, Left] = {}
+
+    def __call__(self, node: Node, reason: str) -> None:
+        operator, source = str(node.target).removesuffix(".default"), source_of(node)
+        self.left[node.name] = Left(self.stage, node.name, operator, reason, str(source or ""))
 
 
 def graphs_of(program: EdgeProgram) -> Iterator[tuple[Graph, Constants]]:

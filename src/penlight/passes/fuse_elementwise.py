@@ -25,7 +25,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.kernels.elementwise import OPERANDS, REGISTERS, STEPS
-from penlight.passes.base import tensor_of
+from penlight.passes.base import Leave, tensor_of
 from penlight.passes.constants import Constants
 from penlight.passes.elementwise import Step, steps_of
 
@@ -33,10 +33,10 @@ from penlight.passes.elementwise import Step, steps_of
 FEW = 16
 
 
-def fuse_elementwise(op: OpOverload) -> Callable[[Graph, Constants], int]:
+def fuse_elementwise(op: OpOverload) -> Callable[[Graph, Constants, Leave], int]:
     """The pass over `op`, which runs a program: penlight::elementwise."""
 
-    def fuse_elementwise(graph: Graph, constants: Constants) -> int:
+    def fuse_elementwise(graph: Graph, constants: Constants, leave: Leave) -> int:
         nodes = list(graph.nodes)
         order = {node: place for place, node in enumerate(nodes)}
         fused = 0
@@ -53,9 +53,30 @@ def fuse_elementwise(op: OpOverload) -> Callable[[Graph, Constants], int]:
                     fused += len(chain)
                     break
                 chain.pop()  # too long for a program: without what was added last
+        for node in nodes:
+            if node not in taken and node.op == "call_function" and node.target is not op:
+                reason = _obstacle(node, constants)
+                if reason is not None:
+                    leave(node, reason)
         return fused
 
     return fuse_elementwise
+
+
+def _obstacle(node: Node, constants: Constants) -> str | None:
+    """Why an elementwise `node` is in no chain; None if it has no neighbour that could be."""
+    if steps_of(node) is None:
+        return None
+    readers = [user for user in node.users if user.op == "call_function" and steps_of(user) is not None]
+    if not readers:
+        return None
+    if any(user not in readers for user in node.users) or len(readers) > 1:
+        return "its result is read in several places"
+    if _sizes(node) != _sizes(readers[0]):
+        return "its result is broadcast by what reads it"
+    if not _is_result(readers[0]):
+        return f"what reads it has fewer than {FEW} elements or a condition as result"
+    return "a chain with it would be too long, or keep more memory alive"
 
 
 def _is_result(node: Node) -> bool:

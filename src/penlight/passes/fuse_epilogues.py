@@ -19,7 +19,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.kernels.activations import Activation
-from penlight.passes.base import tensor_of
+from penlight.passes.base import Leave, tensor_of
 
 aten = torch.ops.aten
 
@@ -35,14 +35,14 @@ _PLAIN = {
 _RESIDUAL, _ACTIVATION = 2, slice(-3, None)  # activation, low, high
 
 
-def fuse_epilogues(linear: OpOverload, convolution: OpOverload) -> Callable[[Graph], int]:
+def fuse_epilogues(linear: OpOverload, convolution: OpOverload) -> Callable[[Graph, Leave], int]:
     """The pass over `linear` and `convolution`, the operators over packed weights."""
 
-    def fuse_epilogues(graph: Graph) -> int:
+    def fuse_epilogues(graph: Graph, leave: Leave) -> int:
         fused = 0
         for node in list(graph.nodes):
             while node.target in (linear, convolution):
-                after = _fuse_next(graph, node)
+                after = _fuse_next(graph, node, leave)
                 if after is None:
                     break
                 node = after
@@ -52,29 +52,23 @@ def fuse_epilogues(linear: OpOverload, convolution: OpOverload) -> Callable[[Gra
     return fuse_epilogues
 
 
-def _fuse_next(graph: Graph, node: Node) -> Node | None:
+def _fuse_next(graph: Graph, node: Node, leave: Leave) -> Node | None:
     """Take the only user of `node` into it; the node that stands for both."""
-    if len(node.users) != 1 or node.args[_ACTIVATION][0] != Activation.NONE:
+    wanted = [user for user in node.users if _activation(user) or user.target is aten.add.Tensor]
+    if not wanted:
         return None
-    (user,) = node.users
-    value, result = tensor_of(node), tensor_of(user)
-    if value is None or result is None or value.shape != result.shape or value.dtype != result.dtype:
-        return None
+    user = wanted[0]
     args = list(node.args)
+    reason = _obstacle(node, user)
+    if reason is not None:
+        leave(user, reason)
+        return None
     activation = _activation(user)
     if activation is not None:
         number, low, high = activation
         args[_ACTIVATION] = (int(number), low, high)  # programs hold numbers, not members
-    elif user.target is aten.add.Tensor and node.args[_RESIDUAL] is None and user.kwargs.get("alpha", 1) == 1:
-        other: Any = user.args[1] if user.args[0] is node else user.args[0]
-        added = tensor_of(other)
-        if other is node or added is None or added.dtype != value.dtype or added.shape != value.shape:
-            return None
-        if added.stride() != value.stride():
-            return None
-        args[_RESIDUAL] = other
     else:
-        return None
+        args[_RESIDUAL] = user.args[1] if user.args[0] is node else user.args[0]
     with graph.inserting_before(user):
         new = graph.call_function(node.target, tuple(args), node.kwargs)  # type: ignore[arg-type]
     new.meta = {**user.meta, "val": node.meta["val"]}
@@ -82,6 +76,30 @@ def _fuse_next(graph: Graph, node: Node) -> Node | None:
     graph.erase_node(user)
     graph.erase_node(node)
     return new
+
+
+def _obstacle(node: Node, user: Node) -> str | None:
+    """Why the layer `node` cannot do what `user` does with its result."""
+    if len(node.users) != 1:
+        return "something else reads the layer's result as well"
+    if node.args[_ACTIVATION][0] != Activation.NONE:
+        return "the layer applies an activation already"
+    value, result = tensor_of(node), tensor_of(user)
+    if value is None or result is None or value.shape != result.shape or value.dtype != result.dtype:
+        return "its result has another shape or dtype than the layer's"
+    if user.target is not aten.add.Tensor:
+        return None
+    other: Any = user.args[1] if user.args[0] is node else user.args[0]
+    added = tensor_of(other)
+    if node.args[_RESIDUAL] is not None:
+        return "the layer adds something already"
+    if user.kwargs.get("alpha", 1) != 1 or other is node or added is None:
+        return "it is not a plain sum of two tensors"
+    if added.dtype != value.dtype or added.shape != value.shape:
+        return "what is added is broadcast or of another dtype"
+    if added.stride() != value.stride():
+        return "what is added lies in another order in memory"
+    return None
 
 
 def _activation(user: Node) -> tuple[int, float, float] | None:

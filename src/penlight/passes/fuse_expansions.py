@@ -16,24 +16,26 @@ from typing import Any
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from penlight.passes.base import tensor_of
+from penlight.passes.base import Leave, tensor_of
 
 # Elements of an image that second caches do not hold beside what else a layer needs.
 LARGE = 128 * 1024
 
 
-def fuse_expansions(convolution: OpOverload, expand_depthwise: OpOverload) -> Callable[[Graph], int]:
+def fuse_expansions(convolution: OpOverload, expand_depthwise: OpOverload) -> Callable[[Graph, Leave], int]:
     """The pass that has `expand_depthwise` do what two calls of `convolution` did."""
 
-    def fuse_expansions(graph: Graph) -> int:
+    def fuse_expansions(graph: Graph, leave: Leave) -> int:
         fused = 0
         for node in list(graph.nodes):
             if node.target is not convolution:
                 continue
             before = node.args[0]
-            if not (isinstance(before, Node) and before.target is convolution and len(before.users) == 1):
+            if not (isinstance(before, Node) and before.target is convolution and _is_depthwise(node)):
                 continue
-            if not (_is_expansion(before) and _is_depthwise(node)):
+            reason = _obstacle(node, before)
+            if reason is not None:
+                leave(node, reason)
                 continue
             x, expansion, _, *_, activation, low, high = before.args
             _, weight, _, window, stride, padding, dilation, _, *epilogue = node.args
@@ -50,25 +52,30 @@ def fuse_expansions(convolution: OpOverload, expand_depthwise: OpOverload) -> Ca
     return fuse_expansions
 
 
-def _is_expansion(node: Node) -> bool:
-    """A large result of single pixels; channels-last itself, as its input is then."""
-    window, stride, padding, _, groups = _numbers(node)
-    result, image = tensor_of(node), tensor_of(node.args[0])
-    if node.args[2] is not None or groups != 1 or result is None or image is None:
-        return False
-    sizes: list[Any] = list(result.shape[1:])
-    if not all(isinstance(size, int) for size in sizes):
-        return False
-    single = window[1:] == [1, 1] and stride == [1, 1] and padding == [0, 0]
-    return bool(single and sizes[0] > image.shape[1] and sizes[0] * sizes[1] * sizes[2] > LARGE)
+def _obstacle(node: Node, before: Node) -> str | None:
+    """Why the depthwise `node` and what is `before` it stay two."""
+    window, stride, padding, _, groups = _numbers(before)
+    result, image = tensor_of(before), tensor_of(before.args[0])
+    if groups != 1 or window[1:] != [1, 1] or stride != [1, 1] or padding != [0, 0]:
+        return "what is before it is not a 1x1 convolution with stride 1"
+    if len(before.users) != 1:
+        return "something else reads the expansion as well"
+    if before.args[2] is not None or node.args[2] is not None:
+        return "one of the layers adds a residual"
+    if result is None or image is None or not all(isinstance(size, int) for size in result.shape[1:]):
+        return "sizes of the image are dynamic"
+    _, channels, height, width = result.shape
+    if channels <= image.shape[1]:
+        return "the 1x1 convolution does not expand"
+    if channels * height * width <= LARGE:
+        return "the expanded image fits a cache"
+    return None
 
 
 def _is_depthwise(node: Node) -> bool:
     window, *_, groups = _numbers(node)
     image = tensor_of(node.args[0])
-    if node.args[2] is not None or image is None:
-        return False
-    return bool(groups > 1 and groups == window[0] == image.shape[1])
+    return image is not None and bool(groups > 1 and groups == window[0] == image.shape[1])
 
 
 def _numbers(node: Node) -> tuple[Any, ...]:

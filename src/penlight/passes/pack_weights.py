@@ -21,7 +21,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.ir.edge import EdgeProgram, InputKind
-from penlight.passes.base import tensor_of
+from penlight.passes.base import Leave, tensor_of
 from penlight.passes.channels_last import channels_last_like, from_channels_last, to_channels_last
 from penlight.passes.constants import Constants
 from penlight.passes.packing import pack_depthwise, pack_panels
@@ -42,59 +42,54 @@ def read_otherwise(program: EdgeProgram) -> set[str]:
 
 def pack_weights(
     linear: OpOverload, convolution: OpOverload, kept: Collection[str] = ()
-) -> Callable[[Graph, Constants], int]:
+) -> Callable[[Graph, Constants, Leave], int]:
     """The pass that rewrites to `linear` and `convolution`, the operators over packed weights.
 
     Constants of `kept` stay as they are.
     """
 
-    def pack_weights(graph: Graph, constants: Constants) -> int:
-        if not constants.can_add():
-            return 0
+    def pack_weights(graph: Graph, constants: Constants, leave: Leave) -> int:
         packed = 0
         for node in list(graph.nodes):
-            if len(node.args) > 1 and constants.names.get(node.args[1]) in kept:
+            if node.target not in (aten.linear.default, aten.convolution.default):
                 continue
-            if node.target is aten.linear.default:
-                packed += _pack_linear(graph, constants, node, linear)
-            elif node.target is aten.convolution.default:
-                packed += _pack_convolution(graph, constants, node, convolution)
+            reason = _obstacle(constants, node, kept)
+            if reason is not None:
+                leave(node, reason)
+            elif node.target is aten.linear.default:
+                _pack_linear(graph, constants, node, linear)
+                packed += 1
+            else:
+                _pack_convolution(graph, constants, node, convolution)
+                packed += 1
         return packed
 
     return pack_weights
 
 
-def _pack_linear(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> int:
+def _pack_linear(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> None:
     x, weight = node.args[0], node.args[1]
     bias = node.args[2] if len(node.args) > 2 else None
-    like = _packable(constants, x, weight, bias, node)
-    if like is None or like.dim() != 2:
-        return 0
+    like: Any = constants.like(weight)
     name = _add(constants, weight, bias, lambda w, b: pack_panels(w, b))
     with graph.inserting_before(node):
         new = graph.call_function(op, (x, name, None, like.shape[0], 0, 0.0, 0.0))
     new.meta = dict(node.meta)
     node.replace_all_uses_with(new)
     graph.erase_node(node)
-    return 1
 
 
-def _pack_convolution(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> int:
-    x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
-    like = _packable(constants, x, weight, bias, node)
-    if like is None or like.dim() not in (3, 4) or transposed or not isinstance(groups, int):
-        return 0
-    if tensor_of(x).dim() != like.dim():  # type: ignore[union-attr]
-        return 0  # without a batch
-    channels, outputs = like.shape[1], like.shape[0]
-    if groups > 1 and channels == 1 and outputs == groups:
+def _pack_convolution(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> None:
+    args: tuple[Any, ...] = node.args
+    x, weight, bias, stride, padding, dilation, _, _, groups = args
+    like: Any = constants.like(weight)
+    outputs = like.shape[0]
+    if _is_depthwise(like, groups):
         name = _add(constants, weight, bias, pack_depthwise)
-    elif groups > 1 and outputs // groups < 8:
-        return 0  # panels would be mostly padding
     else:
         name = _add(constants, weight, bias, lambda w, b: pack_panels(w, b, groups))
     with graph.inserting_before(node):
-        image = to_channels_last(graph, x)  # type: ignore[arg-type]
+        image = to_channels_last(graph, x)
         window = [outputs, *_pair(like.shape[2:], 1)]
         lists = [_pair(stride, 1), _pair(padding, 0), _pair(dilation, 1)]
         new = graph.call_function(op, (image, name, None, window, *lists, groups, 0, 0.0, 0.0))
@@ -102,19 +97,40 @@ def _pack_convolution(graph: Graph, constants: Constants, node: Node, op: OpOver
         back = from_channels_last(graph, new, node)
     node.replace_all_uses_with(back)
     graph.erase_node(node)
-    return 1
 
 
-def _packable(constants: Constants, x: Any, weight: Any, bias: Any, node: Node) -> torch.Tensor | None:
-    """The weight, if it can be packed."""
+def _is_depthwise(weight: torch.Tensor, groups: Any) -> bool:
+    return groups > 1 and weight.shape[1] == 1 and weight.shape[0] == groups
+
+
+def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | None:
+    """Why the weight of `node` cannot be packed."""
+    args: tuple[Any, ...] = node.args
+    x, weight = args[:2]
+    bias = args[2] if len(args) > 2 else None
     like, value = constants.like(weight), tensor_of(x)
-    if like is None or value is None or like.dtype != torch.float32 or value.dtype != torch.float32:
-        return None
+    if like is None or value is None or not constants.can_add():
+        return "its weight is not a constant"
+    if like.dtype != torch.float32 or value.dtype != torch.float32:
+        return "it is not of float32"
     if bias is not None and (constants.like(bias) is None or constants.like(bias).dtype != like.dtype):  # type: ignore[union-attr]
-        return None
-    if 0 in like.shape or any(user.target is not node.target for user in weight.users):
-        return None
-    return like
+        return "its bias is not a constant of float32"
+    if constants.names[weight] in kept or any(user.target is not node.target for user in weight.users):
+        return "something else reads the weight as it is"
+    if 0 in like.shape:
+        return "its weight is empty"
+    if node.target is aten.linear.default:
+        return None if like.dim() == 2 else "its weight is not a matrix"
+    *_, transposed, _, groups = node.args
+    if transposed:
+        return "it is a transposed convolution"
+    if like.dim() not in (3, 4) or value.dim() != like.dim():
+        return "its images are not 1-D or 2-D, in batches"
+    if not isinstance(groups, int):
+        return "its groups are dynamic"
+    if groups > 1 and not _is_depthwise(like, groups) and like.shape[0] // groups < 8:
+        return "its groups have so few outputs that panels would be mostly padding"
+    return None
 
 
 def _add(constants: Constants, weight: Any, bias: Any, pack: Callable[..., Any]) -> Node:

@@ -18,19 +18,22 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from penlight.passes.base import tensor_of
+from penlight.passes.base import Leave, tensor_of
 
 aten = torch.ops.aten
 
 
-def fuse_rms_norm(rms_norm: OpOverload) -> Callable[[Graph], int]:
+def fuse_rms_norm(rms_norm: OpOverload) -> Callable[[Graph, Leave], int]:
     """The pass that puts `rms_norm`, with the schema of aten::rms_norm, in place of its parts."""
 
-    def fuse_rms_norm(graph: Graph) -> int:
+    def fuse_rms_norm(graph: Graph, leave: Leave) -> int:
         found = 0
         for node in graph.find_nodes(op="call_function", target=aten.mul.Tensor):
             match = _match(node)
             if match is None:
+                scales = [s for s in node.args if isinstance(s, Node) and s.target is aten.rsqrt.default]
+                if scales:
+                    leave(node, "the reciprocal root is not of a mean of squares over the last dimension")
                 continue
             x, eps = match
             last, weight = _weighted(node)
