@@ -1,5 +1,9 @@
 // Scaled dot-product attention for float32; the portable kernel takes what this declines.
+//
+// Two operators: ATen's, over a matrix for each head, and one that reads heads where
+// projections wrote them, as columns of rows, and writes them so.
 #include <math.h>
+#include <string.h>
 
 #include "isa.h"
 #include "parallel.h"
@@ -36,12 +40,159 @@ dim_t matrix_at(const Tensor& tensor, const Tensor& out, dim_t index) {
   return at;
 }
 
-bool is_usable_mask(const Tensor& mask, const Tensor& query, dim_t keys) {
+bool is_usable_mask(const Tensor& mask, dim_t queries, dim_t keys) {
   const bool known = mask.scalar_type() == ScalarType::Float || mask.scalar_type() == ScalarType::Bool;
-  if (!known || mask.dim() < 1 || !fits_batches(mask, query, false)) return false;
-  const bool rows = mask.dim() < 2 || mask.size(-2) == 1 || mask.size(-2) == query.size(-2);
+  if (!known || mask.dim() < 1) return false;
+  const bool rows = mask.dim() < 2 || mask.size(-2) == 1 || mask.size(-2) == queries;
   return rows && (mask.size(-1) == 1 || mask.size(-1) == keys);
 }
+
+// Fewer are not worth laying out keys and values for; of such, so many share a call.
+constexpr dim_t kFewQueries = 4;
+
+// The tensors of a call; the mask may be null.
+enum Operand { kQuery, kKey, kValue, kMask, kOutput };
+struct Operands {
+  const Tensor* tensors[5];
+};
+
+Attention sizes_of(dim_t queries, dim_t keys, dim_t width, dim_t value_width, const Optional<Tensor>& mask,
+                   bool causal, const Optional<double>& scale) {
+  Attention a{};
+  a.queries = queries;
+  a.keys = keys;
+  a.width = width;
+  a.value_width = value_width;
+  a.scale = static_cast<float>(scale.has_value() ? scale.value() : 1 / sqrt(static_cast<double>(width)));
+  a.causal = causal;
+  a.few = queries < kFewQueries;
+  if (mask.has_value()) {
+    const Tensor& m = mask.value();
+    a.mask_row = m.dim() < 2 || m.size(-2) == 1 ? 0 : m.stride(-2);
+    a.mask_column = m.size(-1) == 1 ? 0 : m.stride(-1);
+  }
+  return a;
+}
+
+// Matrices [first, first + count) are heads of single queries that read the same keys,
+// values and mask, each as far from the one before: queries of one matrix.
+template <class Matrices>
+dim_t alike(const Matrices& matrices, dim_t first, dim_t left, Attention& a) {
+  dim_t count = 1;
+  for (; count < left && count < kFewQueries; ++count) {
+    const dim_t i = first + count;
+    bool same = true;
+    for (int operand = kKey; operand <= kMask; ++operand) {
+      if (matrices.tensors[operand]) same &= matrices.at(operand, i) == matrices.at(operand, first);
+    }
+    const dim_t query = matrices.at(kQuery, i) - matrices.at(kQuery, i - 1);
+    const dim_t output = matrices.at(kOutput, i) - matrices.at(kOutput, i - 1);
+    if (count == 1) {
+      a.query_pitch = query;
+      a.output_pitch = output;
+    }
+    if (!same || query != a.query_pitch || output != a.output_pitch) break;
+  }
+  return count;
+}
+
+// Computes `count` matrices, whose sizes and pitches `head` has; at(operand, index) of
+// `matrices` is where each begins, in elements.
+template <class Matrices>
+void attend(KernelContext& ctx, const Attention& head, const Matrices& matrices, dim_t count) {
+  const Operands& operands = matrices;
+  const double keys = static_cast<double>(head.keys), all = static_cast<double>(count),
+               widths = static_cast<double>(head.width + head.value_width);
+  // With few queries it is reading keys and values that takes the time.
+  const double rows = static_cast<double>(head.few ? 8 : head.queries);
+  const dim_t parts = parts_of(ctx, 2.0 * all * rows * keys * widths, count);
+  const bool single = head.queries == 1 && !head.causal;
+  Attention largest = head;
+  if (single) largest.queries = kFewQueries;
+  PartMemory memory;
+  if (!allocate_parts(ctx, parts, routines().attention_scratch(largest), memory)) return;
+  const auto part = [&](size_t index) {
+    Attention mine = head;
+    mine.scratch = memory.of(index);
+    const Range range = range_of(index, parts, count);
+    for (dim_t i = range.first; i < range.last; i += single ? mine.queries : 1) {
+      if (single) mine.queries = alike(matrices, i, range.last - i, mine);
+      const float* key = operands.tensors[kKey]->const_data_ptr<float>() + matrices.at(kKey, i);
+      const float* value = operands.tensors[kValue]->const_data_ptr<float>() + matrices.at(kValue, i);
+      mine.fresh = key != mine.key || value != mine.value;
+      mine.key = key;
+      mine.value = value;
+      mine.query = operands.tensors[kQuery]->const_data_ptr<float>() + matrices.at(kQuery, i);
+      mine.output = operands.tensors[kOutput]->mutable_data_ptr<float>() + matrices.at(kOutput, i);
+      if (const Tensor* mask = operands.tensors[kMask]) {
+        const dim_t at = matrices.at(kMask, i);
+        if (mask->scalar_type() == ScalarType::Bool) {
+          mine.bool_mask = mask->const_data_ptr<uint8_t>() + at;
+        } else {
+          mine.float_mask = mask->const_data_ptr<float>() + at;
+        }
+      }
+      routines().attention(mine);
+    }
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
+}
+
+// Heads as ATen has them: a matrix for each index of the dimensions before the last two.
+struct Dense : Operands {
+  dim_t at(int operand, dim_t index) const { return matrix_at(*tensors[operand], *tensors[kOutput], index); }
+};
+
+// What an operand of the other operator is. `heads` is empty for [batch, heads, rows, width];
+// else the tensor is [batch, rows, columns], or [rows, batch, columns], and the list has the
+// number of heads, columns of each, where the first begins, from one to the next, and
+// whether rows come first.
+struct Heads {
+  dim_t batches, heads, rows, width;
+  dim_t batch_pitch, head_pitch, row_pitch, offset;
+
+  bool read(const Tensor& tensor, ArrayRef<int64_t> list) {
+    if (tensor.scalar_type() != ScalarType::Float || !(tensor.stride(-1) == 1 || tensor.size(-1) == 1)) {
+      return false;
+    }
+    if (list.empty()) {
+      if (tensor.dim() != 4) return false;
+      *this = {tensor.size(0),   tensor.size(1),   tensor.size(2),   tensor.size(3),
+               tensor.stride(0), tensor.stride(1), tensor.stride(2), 0};
+      return true;
+    }
+    if (tensor.dim() != 3 || list.size() != 5) return false;
+    const dim_t batch = list[4] ? 1 : 0, row = 1 - batch;
+    *this = {tensor.size(batch),   list[0], tensor.size(row),   list[1],
+             tensor.stride(batch), list[3], tensor.stride(row), list[2]};
+    dim_t last = 0, end = 0;
+    return heads > 0 && width > 0 && head_pitch >= 0 && offset >= 0 &&
+           !__builtin_mul_overflow(heads - 1, head_pitch, &last) &&
+           !__builtin_add_overflow(last, offset, &last) && !__builtin_add_overflow(last, width, &end) &&
+           end <= tensor.size(2);
+  }
+};
+
+struct InRows : Operands {
+  Heads operands[3];
+  dim_t queries_heads;
+  dim_t output_batch, output_head;
+
+  dim_t at(int operand, dim_t index) const {
+    const dim_t batch = index / queries_heads, head = index % queries_heads;
+    if (operand == kOutput) return batch * output_batch + head * output_head;
+    if (operand == kMask) {
+      const Tensor& mask = *tensors[kMask];
+      dim_t place = 0;
+      if (mask.dim() > 2 && mask.size(-3) != 1) place += head * mask.stride(-3);
+      if (mask.dim() > 3 && mask.size(-4) != 1) place += batch * mask.stride(-4);
+      return place;
+    }
+    const Heads& h = operands[operand];
+    return (h.batches == 1 ? 0 : batch) * h.batch_pitch + head / (queries_heads / h.heads) * h.head_pitch +
+           h.offset;
+  }
+};
 
 }  // namespace
 
@@ -54,7 +205,8 @@ Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query
       out.scalar_type() == ScalarType::Float && query.size(-1) == key.size(-1) &&
       key.size(-2) == value.size(-2) && fits_batches(key, query, enable_gqa) &&
       fits_batches(value, query, enable_gqa) && query.size(-1) > 0 && key.size(-2) > 0 &&
-      (!attn_mask.has_value() || (!is_causal && is_usable_mask(attn_mask.value(), query, key.size(-2))));
+      (!attn_mask.has_value() || (!is_causal && fits_batches(attn_mask.value(), query, false) &&
+                                  is_usable_mask(attn_mask.value(), query.size(-2), key.size(-2))));
   if (!mine) {
     ctx.decline();
     return out;
@@ -68,55 +220,74 @@ Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query
     ctx.decline();
     return out;
   }
-  Attention head{};
-  head.queries = query.size(-2);
-  head.keys = key.size(-2);
-  head.width = query.size(-1);
-  head.value_width = value.size(-1);
+  Attention head =
+      sizes_of(query.size(-2), key.size(-2), query.size(-1), value.size(-1), attn_mask, is_causal, scale);
   head.query_pitch = query.stride(-2);
   head.key_pitch = key.stride(-2);
   head.value_pitch = value.stride(-2);
   head.output_pitch = out.stride(-2);
-  head.scale =
-      static_cast<float>(scale.has_value() ? scale.value() : 1 / sqrt(static_cast<double>(head.width)));
-  head.causal = is_causal;
-  if (attn_mask.has_value()) {
-    const Tensor& mask = attn_mask.value();
-    head.mask_row = mask.dim() < 2 || mask.size(-2) == 1 ? 0 : mask.stride(-2);
-    head.mask_column = mask.size(-1) == 1 ? 0 : mask.stride(-1);
-  }
+  Dense matrices;
+  const Tensor* tensors[] = {&query, &key, &value, attn_mask.has_value() ? &attn_mask.value() : nullptr,
+                             &out};
+  for (int i = 0; i < 5; ++i) matrices.tensors[i] = tensors[i];
   dim_t batches = 1;
   for (dim_t d = 3; d <= rank; ++d) batches *= out.size(-d);
-  const double operations = 2.0 * static_cast<double>(out.numel()) * static_cast<double>(head.keys) *
-                            (1.0 + static_cast<double>(head.width) / static_cast<double>(head.value_width));
-  const dim_t parts = parts_of(ctx, operations, batches);
-  PartMemory memory;
-  if (!allocate_parts(ctx, parts, routines().attention_scratch(head), memory)) return out;
-  const auto part = [&](size_t index) {
-    Attention mine = head;
-    mine.scratch = memory.of(index);
-    const Range range = range_of(index, parts, batches);
-    for (dim_t i = range.first; i < range.last; ++i) {
-      const float* keys = key.const_data_ptr<float>() + matrix_at(key, out, i);
-      const float* values = value.const_data_ptr<float>() + matrix_at(value, out, i);
-      mine.fresh = keys != mine.key || values != mine.value;
-      mine.key = keys;
-      mine.value = values;
-      mine.query = query.const_data_ptr<float>() + matrix_at(query, out, i);
-      mine.output = out.mutable_data_ptr<float>() + matrix_at(out, out, i);
-      if (attn_mask.has_value()) {
-        const Tensor& mask = attn_mask.value();
-        const dim_t at = matrix_at(mask, out, i);
-        if (mask.scalar_type() == ScalarType::Bool) {
-          mine.bool_mask = mask.const_data_ptr<uint8_t>() + at;
-        } else {
-          mine.float_mask = mask.const_data_ptr<float>() + at;
-        }
-      }
-      routines().attention(mine);
-    }
+  attend(ctx, head, matrices, batches);
+  return out;
+}
+
+Tensor& attention_in_rows_out(KernelContext& ctx, const Tensor& query, const Tensor& key, const Tensor& value,
+                              const Optional<Tensor>& attn_mask, ArrayRef<int64_t> query_heads,
+                              ArrayRef<int64_t> key_heads, ArrayRef<int64_t> value_heads, bool rows_first,
+                              bool is_causal, Optional<double> scale, Tensor& out) {
+  InRows matrices;
+  Heads &q = matrices.operands[kQuery], &k = matrices.operands[kKey], &v = matrices.operands[kValue];
+  const bool read = q.read(query, query_heads) && k.read(key, key_heads) && v.read(value, value_heads) &&
+                    out.scalar_type() == ScalarType::Float;
+  const auto fits = [&](const Heads& h) {
+    return (h.batches == q.batches || h.batches == 1) && h.heads > 0 && q.heads % h.heads == 0;
   };
-  ctx.parallel(static_cast<size_t>(parts), part);
+  if (!read || !fits(k) || !fits(v) || q.width != k.width || k.rows != v.rows || q.width < 1) {
+    ctx.fail(Status::InvalidArgument, "attention over {} heads in rows cannot read its operands",
+             read ? q.heads : 0);
+    return out;
+  }
+  if (attn_mask.has_value()) {
+    const Tensor& mask = attn_mask.value();
+    const auto is = [&](dim_t d, dim_t size) {
+      return mask.dim() < d || mask.size(-d) == 1 || mask.size(-d) == size;
+    };
+    if (is_causal || mask.dim() > 4 || !is(3, q.heads) || !is(4, q.batches) ||
+        !is_usable_mask(mask, q.rows, k.rows)) {
+      ctx.fail(Status::InvalidArgument, "mask of {} dimensions does not fit attention", mask.dim());
+      return out;
+    }
+  }
+  dim_t columns = 0;
+  if (__builtin_mul_overflow(q.heads, v.width, &columns)) columns = -1;
+  const dim_t sizes[] = {rows_first ? q.rows : q.batches, rows_first ? q.batches : q.rows, columns};
+  if (!ctx.resize(out, SizesRef(sizes, 3)) || out.numel() == 0) return out;
+  if (!out.is_contiguous()) {
+    ctx.fail(Status::InvalidArgument, "attention in rows writes dense rows, not {} dimensions of others",
+             out.dim());
+    return out;
+  }
+  if (k.rows == 0) {
+    memset(out.mutable_data_ptr<float>(), 0, static_cast<size_t>(out.numel()) * sizeof(float));
+    return out;
+  }
+  Attention head = sizes_of(q.rows, k.rows, q.width, v.width, attn_mask, is_causal, scale);
+  head.query_pitch = q.row_pitch;
+  head.key_pitch = k.row_pitch;
+  head.value_pitch = v.row_pitch;
+  head.output_pitch = rows_first ? out.stride(0) : out.stride(1);
+  matrices.output_batch = rows_first ? out.stride(1) : out.stride(0);
+  matrices.output_head = v.width;
+  matrices.queries_heads = q.heads;
+  const Tensor* tensors[] = {&query, &key, &value, attn_mask.has_value() ? &attn_mask.value() : nullptr,
+                             &out};
+  for (int i = 0; i < 5; ++i) matrices.tensors[i] = tensors[i];
+  attend(ctx, head, matrices, q.batches * q.heads);
   return out;
 }
 

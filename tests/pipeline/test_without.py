@@ -25,8 +25,13 @@ class Everything(nn.Module):
         self.windows = nn.Conv2d(48, 48, 3, padding=1, groups=48)
         self.head = nn.Linear(48, 6)
 
+    def attend(self, x: Tensor) -> Tensor:
+        heads = x.unflatten(-1, (4, 12)).transpose(1, 2)
+        return functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2).flatten(2)
+
     def forward(self, x: Tensor) -> Tensor:
         x = self.windows(functional.relu6(self.expansion(self.stem(x)))).mean((2, 3))
+        x = self.attend(x[None])[0]
         x = self.head(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5))
         return (x.view(-1, 6) + x.exp() * x.sin()).view(x.shape)
 
@@ -55,6 +60,7 @@ def test_what_the_fusions_make_is_gone() -> None:
     whole = operators(to_edge(exported))
     for name, made in (
         ("fuse_rms_norm", "penlight.rms_norm.default"),
+        ("fuse_attention_views", "penlight.attention_in_rows.default"),
         ("pack_weights", "penlight.linear_packed.default"),
         ("fuse_expansions", "penlight.expand_depthwise_packed.default"),
         ("fuse_elementwise", "penlight.elementwise.default"),
@@ -74,6 +80,7 @@ def test_all_left_out() -> None:
 
 
 def test_every_optimisation_has_a_name() -> None:
+    from penlight.dialects.attention_op import attention_op
     from penlight.dialects.elementwise_op import elementwise_op
     from penlight.dialects.packed_ops import packed_ops
     from penlight.dialects.penlight_ops import twins
@@ -82,7 +89,8 @@ def test_every_optimisation_has_a_name() -> None:
     packed, chain = packed_ops(table, libraries), elementwise_op(table, libraries)
     assert packed is not None and chain is not None
     ops = packed.linear, packed.convolution, packed.max_pool, packed.expand_depthwise
-    passes = (*recipes.edge_for(twins(table, libraries)), *recipes.packed(*ops, ()), *recipes.chains(chain))
+    edge = recipes.edge_for(twins(table, libraries), attention_op(table, libraries))
+    passes = (*edge, *recipes.packed(*ops, ()), *recipes.chains(chain))
     assert {function.__name__ for function in passes} == recipes.OPTIONAL
 
 

@@ -3,7 +3,8 @@
 // Keys and values are laid out as panels once for each head, the scale already in
 // the keys, and both products are strips of product.cpp; only one block of scores exists.
 // A few queries, as when a language model writes one token after the other, are not
-// worth the panels: keys and values are read where they lie.
+// worth the panels: keys and values are read where they lie. What a query gives does not
+// depend on the others then, so that they may be split as one likes.
 #include "functions.h"
 #include "strip.h"
 
@@ -12,7 +13,6 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-constexpr ptrdiff_t kFewQueries = 4;
 constexpr ptrdiff_t kScores = 16384;  // of a block: they stay in the second cache
 
 struct Sizes {
@@ -24,9 +24,8 @@ Sizes sizes_of(const Attention& a) {
   sizes.pitch = round_up(a.keys, kPanel);
   const ptrdiff_t fitting = round_up(kScores / sizes.pitch + 1, 12);
   sizes.block = min_of(a.queries, fitting < 96 ? fitting : 96);
-  const bool few = a.queries < kFewQueries;
-  sizes.keys = few ? 0 : sizes.pitch * (1 + a.width);
-  sizes.values = few ? 0 : round_up(a.value_width, kPanel) * (1 + a.keys);
+  sizes.keys = a.few ? 0 : sizes.pitch * (1 + a.width);
+  sizes.values = a.few ? 0 : round_up(a.value_width, kPanel) * (1 + a.keys);
   sizes.panels = sizes.keys + sizes.values;
   return sizes;
 }
@@ -141,44 +140,109 @@ void scale_row(float* row, ptrdiff_t count, float factor) {
   for (; j < count; ++j) row[j] *= factor;
 }
 
-float dot(const float* a, const float* b, ptrdiff_t count) {
-  Floats first{}, second{};
-  ptrdiff_t c = 0;
-  for (; c + 2 * kLanes <= count; c += 2 * kLanes) {
-    first += load(a + c) * load(b + c);
-    second += load(a + c + kLanes) * load(b + c + kLanes);
+// {a0, b0, a1, b1, ...}: of the lower halves, and of the upper ones.
+#if defined(__AVX512F__)
+PENLIGHT_INLINE Floats lower(Floats a, Floats b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+PENLIGHT_INLINE Floats upper(Floats a, Floats b) {
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+#elif defined(__AVX__)
+PENLIGHT_INLINE Floats lower(Floats a, Floats b) {
+  return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+}
+PENLIGHT_INLINE Floats upper(Floats a, Floats b) {
+  return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+}
+#else
+PENLIGHT_INLINE Floats lower(Floats a, Floats b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
+PENLIGHT_INLINE Floats upper(Floats a, Floats b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+#endif
+
+// Lane i: the sum of the lanes of sums[i], added as sum_lanes() does.
+template <int count>
+PENLIGHT_INLINE Floats sums_of(const Floats (&sums)[count]) {
+  if constexpr (count == 1) {
+    return sums[0];
+  } else {
+    Floats halves[count / 2];
+    repeat<count / 2>([&](auto i) __attribute__((always_inline)) {
+      const Floats a = sums[i], b = sums[i + count / 2];
+      halves[i] = lower(a, b) + upper(a, b);
+    });
+    return sums_of(halves);
   }
-  for (; c + kLanes <= count; c += kLanes) first += load(a + c) * load(b + c);
-  float sum = sum_lanes(first + second);
-  for (; c < count; ++c) sum += a[c] * b[c];
-  return sum;
+}
+
+// Products of a query with kLanes keys. Those past the last, of which there are `count`,
+// are read as the last.
+PENLIGHT_INLINE Floats score(const float* query, const float* keys, ptrdiff_t pitch, ptrdiff_t count,
+                             ptrdiff_t width) {
+  const float* rows[kLanes];
+  Floats sums[kLanes];
+  repeat<kLanes>([&](auto i) __attribute__((always_inline)) {
+    rows[i] = keys + min_of(i, count - 1) * pitch;
+    sums[i] = Floats{};
+  });
+  ptrdiff_t c = 0;
+  for (; c + kLanes <= width; c += kLanes) {
+    const Floats q = load(query + c);
+    repeat<kLanes>([&](auto i) __attribute__((always_inline)) { sums[i] += q * load(rows[i] + c); });
+  }
+  if (c < width) {
+    const Floats q = load_some(query + c, width - c);
+    repeat<kLanes>([&](auto i)
+                       __attribute__((always_inline)) { sums[i] += q * load_some(rows[i] + c, width - c); });
+  }
+  return sums_of(sums);
+}
+
+// Columns [first, first + vectors * kLanes) of the weighted values; `left` of them are there.
+template <int vectors>
+PENLIGHT_INLINE void weigh(const Attention& a, const float* weights, ptrdiff_t seen, ptrdiff_t first,
+                           ptrdiff_t left, float factor, float* out) {
+  Floats even[vectors] = {}, odd[vectors] = {};
+  const float* value = a.value + first;
+  const auto add = [&](Floats(&sums)[vectors], ptrdiff_t j) __attribute__((always_inline)) {
+    const Floats weight = splat(weights[j]);
+    repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+      sums[v] += weight * load_part(value + j * a.value_pitch + v * kLanes, left - v * kLanes);
+    });
+  };
+  ptrdiff_t j = 0;
+  for (; j + 2 <= seen; j += 2) {
+    add(even, j);
+    add(odd, j + 1);
+  }
+  if (j < seen) add(even, j);
+  repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+    store_part(out + first + v * kLanes, (even[v] + odd[v]) * splat(factor), left - v * kLanes);
+  });
 }
 
 void attend_few(const Attention& a, float* scores, ptrdiff_t pitch) {
+  constexpr int kVectors = 4;
+  const Floats scale = splat(a.scale);
+  // A block of keys serves every query before the next one is read.
+  for (ptrdiff_t j = 0; j < a.keys; j += kLanes) {
+    const float* keys = a.key + j * a.key_pitch;
+    const ptrdiff_t count = min_of(kLanes, a.keys - j);
+    for (ptrdiff_t i = 0; i < a.queries; ++i) {
+      store(scores + i * pitch + j,
+            score(a.query + i * a.query_pitch, keys, a.key_pitch, count, a.width) * scale);
+    }
+  }
   for (ptrdiff_t i = 0; i < a.queries; ++i) {
-    const float* query = a.query + i * a.query_pitch;
-    float* out = a.output + i * a.output_pitch;
+    float* row = scores + i * pitch;
     const ptrdiff_t seen = a.causal ? min_of(a.keys, i + 1) : a.keys;
-    for (ptrdiff_t j = 0; j < seen; ++j) scores[j] = dot(query, a.key + j * a.key_pitch, a.width) * a.scale;
-    for (ptrdiff_t j = seen; j < a.keys; ++j) scores[j] = 0.0f;
-    const float factor = soften(a, i, scores, pitch);
+    const float factor = soften(a, i, row, pitch);
+    float* out = a.output + i * a.output_pitch;
     ptrdiff_t c = 0;
-    for (; c + kLanes <= a.value_width; c += kLanes) {
-      Floats sums[4] = {};
-      ptrdiff_t j = 0;
-      for (; j + 4 <= seen; j += 4) {
-        repeat<4>([&](auto u) __attribute__((always_inline)) {
-          sums[u] += splat(scores[j + u]) * load(a.value + (j + u) * a.value_pitch + c);
-        });
-      }
-      for (; j < seen; ++j) sums[0] += splat(scores[j]) * load(a.value + j * a.value_pitch + c);
-      store(out + c, ((sums[0] + sums[1]) + (sums[2] + sums[3])) * splat(factor));
+    for (; c + kVectors * kLanes <= a.value_width; c += kVectors * kLanes) {
+      weigh<kVectors>(a, row, seen, c, kVectors * kLanes, factor, out);
     }
-    for (; c < a.value_width; ++c) {
-      float sum = 0.0f;
-      for (ptrdiff_t j = 0; j < seen; ++j) sum += scores[j] * a.value[j * a.value_pitch + c];
-      out[c] = sum * factor;
-    }
+    for (; c < a.value_width; c += kLanes) weigh<1>(a, row, seen, c, a.value_width - c, factor, out);
   }
 }
 
@@ -196,7 +260,7 @@ void attention(const Attention& a) {
   const float** pointers = static_cast<const float**>(a.scratch);
   float* panels = reinterpret_cast<float*>(pointers + round_up(sizes.block, kTileRows));
   float* scores = panels + sizes.panels;
-  if (a.queries < kFewQueries) return attend_few(a, scores, sizes.pitch);
+  if (a.few) return attend_few(a, scores, sizes.pitch);
   float* factors = scores + sizes.block * sizes.pitch;
   if (a.fresh) {
     pack_keys(a, panels);

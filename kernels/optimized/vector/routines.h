@@ -163,6 +163,7 @@ struct Attention {
   ptrdiff_t query_pitch, key_pitch, value_pitch, output_pitch;
   float scale;
   bool causal;    // query i sees keys 0 to i
+  bool few;       // keys and values are read where they lie, not laid out first
   bool fresh;     // keys and values are others than at the last call with this scratch
   void* scratch;  // attention_scratch() bytes, aligned for pointers
 };

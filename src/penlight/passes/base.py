@@ -101,7 +101,8 @@ def run(
             given: dict[str, Any] = {"leave": notes} if "leave" in wanted else {}
             positional = (graph, constants) if len(wanted) - len(given) > 1 else (graph,)
             changed += int(function(*positional, **given) or 0)
-            report.left += notes.left.values()
+            remaining = {node.name for node in graph.nodes}  # some were taken by another after all
+            report.left += [one for name, one in notes.left.items() if name in remaining]
         if changed:
             remove_dead(program)
         report.add(name, count_nodes(program), changed, start)

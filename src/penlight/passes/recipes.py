@@ -8,6 +8,7 @@ import torch
 from torch._ops import OpOverload
 
 from penlight.passes.assertions import remove_assertions
+from penlight.passes.attention_rows import fuse_attention_views
 from penlight.passes.base import Pass
 from penlight.passes.channels_last import keep_channels_last, read_row_major
 from penlight.passes.contiguous import resolve_layouts
@@ -43,10 +44,17 @@ EDGE: tuple[Pass, ...] = (
 )
 
 
-def edge_for(whole: Mapping[OpOverload, OpOverload]) -> tuple[Pass, ...]:
-    """EDGE, and what fuses into the composites of `whole` (ATen's operator -> Penlight's)."""
+def edge_for(whole: Mapping[OpOverload, OpOverload], in_rows: OpOverload | None = None) -> tuple[Pass, ...]:
+    """EDGE, and what fuses into the composites of `whole` (ATen's operator -> Penlight's).
+
+    `in_rows` is attention over heads that are columns of rows, if there is a kernel for it.
+    """
     rms_norm = whole.get(torch.ops.aten.rms_norm.default)
-    return EDGE if rms_norm is None else (*EDGE, fuse_rms_norm(rms_norm))
+    attention = whole.get(torch.ops.aten.scaled_dot_product_attention.default)
+    passes = EDGE if rms_norm is None else (*EDGE, fuse_rms_norm(rms_norm))
+    if attention is None or in_rows is None:
+        return passes
+    return (*passes, fuse_attention_views(attention, in_rows))
 
 
 def packed(
@@ -76,7 +84,7 @@ def chains(elementwise: OpOverload) -> tuple[Pass, ...]:
 OPTIONAL = frozenset(
     (
         *(function.__name__ for function in EDGE),
-        *("fuse_rms_norm", "pack_weights", "keep_channels_last", "read_row_major"),
+        *("fuse_rms_norm", "fuse_attention_views", "pack_weights", "keep_channels_last", "read_row_major"),
         *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),
     )
 )

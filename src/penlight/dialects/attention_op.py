@@ -1,0 +1,85 @@
+"""penlight::attention_in_rows, attention over heads that are columns of rows, made known to torch.
+
+In eager mode it takes the heads out of their rows and asks ATen; its kernel is
+kernels/optimized/attention.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.nn import functional
+
+from penlight.kernels.table import OpTable
+
+
+def attention_op(table: OpTable, libraries: tuple[str, ...]) -> OpOverload | None:
+    """The operator, if `libraries` have a kernel for it."""
+    rows = table.rows("penlight::attention_in_rows.out", libraries)
+    return _define(str(rows[0].schema)) if rows else None
+
+
+@cache
+def _define(schema: str) -> OpOverload:
+    library = torch.library.Library("penlight", "FRAGMENT")
+    _KEPT.append(library)
+    library.define(schema.removeprefix("penlight::"))
+    library.impl("attention_in_rows", _run, "CompositeExplicitAutograd")
+    torch.library.register_fake("penlight::attention_in_rows", _shape, lib=library)
+    op: OpOverload = torch.ops.penlight.attention_in_rows.default
+    return op
+
+
+_KEPT: list[torch.library.Library] = []  # what a library defines goes with it
+
+
+def _heads(x: Tensor, numbers: Sequence[int]) -> Tensor:
+    """[batch, heads, rows, width], as a view."""
+    if not numbers:
+        return x
+    heads, width, offset, step, rows_first = numbers
+    x = x.transpose(0, 1) if rows_first else x
+    parts = [x.narrow(2, offset + head * step, width) for head in range(heads)]
+    return torch.stack(parts, 1)
+
+
+def _run(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    query_heads: Sequence[int],
+    key_heads: Sequence[int],
+    value_heads: Sequence[int],
+    rows_first: bool,
+    causal: bool,
+    scale: float | None,
+) -> Tensor:
+    q, k, v = _heads(query, query_heads), _heads(key, key_heads), _heads(value, value_heads)
+    y = functional.scaled_dot_product_attention(q, k, v, mask, 0.0, causal, scale=scale, enable_gqa=True)
+    return y.permute((2, 0, 1, 3) if rows_first else (0, 2, 1, 3)).flatten(2).contiguous()
+
+
+def _shape(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Any,
+    query_heads: Sequence[int],
+    key_heads: Sequence[int],
+    value_heads: Sequence[int],
+    rows_first: bool,
+    *args: Any,
+) -> Tensor:
+    if query_heads:
+        batch, rows = (query.shape[1], query.shape[0]) if query_heads[4] else query.shape[:2]
+    else:
+        batch, rows = query.shape[0], query.shape[2]
+    heads = query_heads[0] if query_heads else query.shape[1]
+    columns = heads * (value_heads[1] if value_heads else value.shape[3])
+    return query.new_empty((rows, batch, columns) if rows_first else (batch, rows, columns))

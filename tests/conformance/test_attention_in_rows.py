@@ -1,0 +1,73 @@
+"""Attention over heads in rows against float64, with every instruction set of this machine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from run_op import overload_of, run_op
+from torch.nn import functional
+
+from penlight.dialects.attention_op import attention_op
+from penlight.errors import InvalidInput
+from penlight.kernels.table import default_table
+
+assert attention_op(default_table(), ("optimized", "portable"))  # makes the operator known to torch
+
+KERNELS = ("penlight::attention_in_rows.out",)
+
+
+def laid(x: torch.Tensor, how: str) -> tuple[torch.Tensor, list[int]]:
+    """Heads `[batch, heads, rows, width]` in a tensor, and where in it they are."""
+    batch, heads, rows, width = x.shape
+    if how == "heads":
+        return x, []
+    if how == "dense":
+        return x.transpose(1, 2).reshape(batch, rows, heads * width), [heads, width, 0, width, 0]
+    wide = torch.full((batch, rows, 5 + heads * (width + 3)), float("nan"))  # what is between is not read
+    for head in range(heads):
+        at = 5 + head * (width + 3)
+        wide[..., at : at + width] = x[:, head]
+    if how == "between":
+        return wide, [heads, width, 5, width + 3, 0]
+    return wide.transpose(0, 1).contiguous(), [heads, width, 5, width + 3, 1]
+
+
+SIZES = [(1, 9, 20), (1, 300, 64), (3, 40, 7), (4, 4, 16), (70, 50, 9)]
+WRONG = [[3, 8, 1, 8, 0], [3, 8, 0, 9, 0], [0, 8, 0, 8, 0], [3, 8, -1, 8, 0], [24]]
+
+
+@pytest.mark.parametrize("layouts", ["dense heads heads", "between between first", "first dense between"])
+@pytest.mark.parametrize("heads, shared", [(4, 4), (6, 2), (5, 1)])
+@pytest.mark.parametrize(
+    "queries, keys, width", [(1, 9, 20), (1, 300, 64), (3, 40, 7), (4, 4, 16), (70, 50, 9)]
+)
+@pytest.mark.parametrize("mask", [None, "causal", "bool", "heads"])
+def test_layouts(
+    isa: str, layouts: str, heads: int, shared: int, queries: int, keys: int, width: int, mask: str | None
+) -> None:
+    q, k = torch.randn(2, heads, queries, width), torch.randn(2, shared, keys, width)
+    v = torch.randn(2, shared, keys, width + 2)
+    given = {"bool": torch.rand(queries, keys) > 0.3, "heads": torch.randn(2, heads, 1, keys)}.get(mask or "")
+    exact = given.double() if mask == "heads" and given is not None else given
+    want = functional.scaled_dot_product_attention(
+        q.double(), k.double(), v.double(), exact, 0.0, mask == "causal", enable_gqa=True
+    )
+    rows_first = layouts.startswith("first")
+    want = want.permute((2, 0, 1, 3) if rows_first else (0, 2, 1, 3)).flatten(2)
+    operands = [laid(x, how) for x, how in zip((q, k, v), layouts.split(), strict=True)]
+    args = [*(x for x, _ in operands), given, *(n for _, n in operands), rows_first, mask == "causal", None]
+    op = overload_of("penlight::attention_in_rows")
+    (got,) = run_op(op, args, {}, want.float().contiguous(), "optimized")
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=2e-6)
+    torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "numbers", [[3, 8, 1, 8, 0], [3, 8, 0, 9, 0], [0, 8, 0, 8, 0], [3, 8, -1, 8, 0], [24]]
+)
+def test_heads_that_are_not_there(numbers: list[int]) -> None:
+    """A program that asks for columns past the last is refused."""
+    x = torch.randn(1, 4, 24)
+    args = [x, x, x, None, numbers, [3, 8, 0, 8, 0], [3, 8, 0, 8, 0], False, False, None]
+    with pytest.raises(InvalidInput, match="cannot read its operands"):
+        run_op(overload_of("penlight::attention_in_rows"), args, {}, x, "optimized")
