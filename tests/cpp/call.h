@@ -135,6 +135,25 @@ class Call {
     next(Tag::IntList).as_int_list = &list;
     return *this;
   }
+  Call& list(const int64_t* items, int count) {
+    int64_t* first = numbers_ + numbers_used_;
+    for (int i = 0; i < count; ++i) numbers_[numbers_used_++] = items[i];
+    ListStorage<int64_t>& list = lists_[lists_used_++];
+    list = {static_cast<size_t>(count), first, nullptr};
+    next(Tag::IntList).as_int_list = &list;
+    return *this;
+  }
+  // What these two are given has to live until the call is over.
+  Call& list(double* items, int count) {
+    doubles_ = {static_cast<size_t>(count), items, nullptr};
+    next(Tag::DoubleList).as_double_list = &doubles_;
+    return *this;
+  }
+  Call& list(Tensor* items, int count) {
+    tensors_ = {static_cast<size_t>(count), items, nullptr};
+    next(Tag::TensorList).as_tensor_list = &tensors_;
+    return *this;
+  }
 
   // The kernel's own word on the arguments; what it says in message() when it fails.
   Status run(Array& out, size_t threads = 1) {
@@ -169,8 +188,10 @@ class Call {
   StringView text_;
   ListStorage<int64_t> lists_[6];
   int lists_used_ = 0;
-  int64_t numbers_[24];
+  int64_t numbers_[96];
   int numbers_used_ = 0;
+  ListStorage<double> doubles_;
+  ListStorage<Tensor> tensors_;
   Message message_;
 };
 
