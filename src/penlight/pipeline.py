@@ -20,7 +20,7 @@ import torch
 from torch.export import ExportedProgram
 
 from penlight.dialects.aten import method_of
-from penlight.dialects.attention_op import attention_op
+from penlight.dialects.attention_op import attention_op, rotary_op
 from penlight.dialects.capture import capture
 from penlight.dialects.core import decompositions, legal_for
 from penlight.dialects.edge import verify
@@ -234,8 +234,8 @@ def to_edge(
     remove_dead(program)
     verify(program, "the conversion to edge")
     whole = twins(default_table(), TARGETS[target]) if target != "portable" else {}
-    in_rows = attention_op(default_table(), TARGETS[target])
-    run(program, [*chosen(recipes.edge_for(whole, in_rows)), *extra["edge"]], report, verify)
+    heads = [op(default_table(), TARGETS[target]) for op in (attention_op, rotary_op)]
+    run(program, [*chosen(recipes.edge_for(whole, *heads)), *extra["edge"]], report, verify)
     packed = packed_ops(default_table(), TARGETS[target])
     if packed is not None:
         ops = packed.linear, packed.convolution, packed.max_pool, packed.expand_depthwise

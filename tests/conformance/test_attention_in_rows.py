@@ -1,4 +1,4 @@
-"""Attention over heads in rows against float64, with every instruction set of this machine."""
+"""Attention over heads in rows, and rotary embeddings, against float64, with every instruction set."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import torch
 from run_op import overload_of, run_op
 from torch.nn import functional
 
-from penlight.dialects.attention_op import attention_op
+from penlight.dialects.attention_op import attention_op, rotary_op
 from penlight.errors import InvalidInput
 from penlight.kernels.table import default_table
 
-assert attention_op(default_table(), ("optimized", "portable"))  # makes the operator known to torch
+LIBRARIES = ("optimized", "portable")
+# Makes the operators known to torch.
+assert attention_op(default_table(), LIBRARIES) and rotary_op(default_table(), LIBRARIES)
 
-KERNELS = ("penlight::attention_in_rows.out",)
+KERNELS = ("penlight::attention_in_rows.out", "penlight::rotary.out")
 
 
 def laid(x: torch.Tensor, how: str) -> tuple[torch.Tensor, list[int]]:
@@ -33,6 +35,7 @@ def laid(x: torch.Tensor, how: str) -> tuple[torch.Tensor, list[int]]:
 
 
 SIZES = [(1, 9, 20), (1, 300, 64), (3, 40, 7), (4, 4, 16), (70, 50, 9)]
+TURNED = [(1, 1, 1, 2), (2, 3, 5, 6), (1, 4, 33, 64), (2, 2, 7, 34), (0, 2, 3, 4)]
 WRONG = [[3, 8, 1, 8, 0], [3, 8, 0, 9, 0], [0, 8, 0, 8, 0], [3, 8, -1, 8, 0], [24]]
 
 
@@ -71,3 +74,27 @@ def test_heads_that_are_not_there(numbers: list[int]) -> None:
     args = [x, x, x, None, numbers, [3, 8, 0, 8, 0], [3, 8, 0, 8, 0], False, False, None]
     with pytest.raises(InvalidInput, match="cannot read its operands"):
         run_op(overload_of("penlight::attention_in_rows"), args, {}, x, "optimized")
+
+
+@pytest.mark.parametrize("layout", ["heads", "dense", "between", "first"])
+@pytest.mark.parametrize("sizes", TURNED, ids=str)
+def test_rotary(isa: str, layout: str, sizes: tuple[int, ...]) -> None:
+    x = torch.randn(sizes)
+    turned = torch.randn(sizes[0], 1, sizes[2], sizes[3])
+    cosine, sine = turned.cos(), turned[0, 0].sin() if sizes[0] == 1 else turned.sin()
+    low, high = x.double().chunk(2, -1)
+    want = x.double() * cosine.double() + torch.cat([-high, low], -1) * sine.double()
+    given, numbers = laid(x, layout)
+    if numbers:
+        want = want.permute((2, 0, 1, 3) if layout == "first" else (0, 2, 1, 3)).flatten(2).contiguous()
+    args = [given, cosine, sine, numbers]
+    op = overload_of("penlight::rotary")
+    (got,) = run_op(op, args, {}, want.float(), "optimized")
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(op(*args), got, rtol=1e-5, atol=1e-6)
+
+
+def test_rotary_of_an_odd_width() -> None:
+    x = torch.randn(1, 2, 3, 5)
+    with pytest.raises(InvalidInput, match="rotary cannot read"):
+        run_op(overload_of("penlight::rotary"), [x, x[0, 0], x[0, 0], []], {}, x, "optimized")

@@ -18,15 +18,20 @@ from penlight.pipeline import export, to_edge
 class Everything(nn.Module):
     """Something for each fusion."""
 
+    angles: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
         self.expansion = nn.Conv2d(8, 48, 1)
         self.windows = nn.Conv2d(48, 48, 3, padding=1, groups=48)
         self.head = nn.Linear(48, 6)
+        self.register_buffer("angles", torch.randn(8, 12))
 
     def attend(self, x: Tensor) -> Tensor:
         heads = x.unflatten(-1, (4, 12)).transpose(1, 2)
+        low, high = heads.chunk(2, -1)
+        heads = heads * self.angles.cos() + torch.cat([-high, low], -1) * self.angles.sin()
         return functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2).flatten(2)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -60,6 +65,7 @@ def test_what_the_fusions_make_is_gone() -> None:
     whole = operators(to_edge(exported))
     for name, made in (
         ("fuse_rms_norm", "penlight.rms_norm.default"),
+        ("fuse_rotary", "penlight.rotary.default"),
         ("fuse_attention_views", "penlight.attention_in_rows.default"),
         ("pack_weights", "penlight.linear_packed.default"),
         ("fuse_expansions", "penlight.expand_depthwise_packed.default"),
@@ -80,7 +86,7 @@ def test_all_left_out() -> None:
 
 
 def test_every_optimisation_has_a_name() -> None:
-    from penlight.dialects.attention_op import attention_op
+    from penlight.dialects.attention_op import attention_op, rotary_op
     from penlight.dialects.elementwise_op import elementwise_op
     from penlight.dialects.packed_ops import packed_ops
     from penlight.dialects.penlight_ops import twins
@@ -89,7 +95,9 @@ def test_every_optimisation_has_a_name() -> None:
     packed, chain = packed_ops(table, libraries), elementwise_op(table, libraries)
     assert packed is not None and chain is not None
     ops = packed.linear, packed.convolution, packed.max_pool, packed.expand_depthwise
-    edge = recipes.edge_for(twins(table, libraries), attention_op(table, libraries))
+    edge = recipes.edge_for(
+        twins(table, libraries), attention_op(table, libraries), rotary_op(table, libraries)
+    )
     passes = (*edge, *recipes.packed(*ops, ()), *recipes.chains(chain))
     assert {function.__name__ for function in passes} == recipes.OPTIONAL
 

@@ -168,6 +168,17 @@ struct Attention {
   void* scratch;  // attention_scratch() bytes, aligned for pointers
 };
 
+// Heads of one row, each turned by the row's angles: x * cosine + turned(x) * sine, where
+// turned(x) is the second half of a head, negated, and then its first.
+struct Rotary {
+  const float* input;
+  const float* cosine;
+  const float* sine;
+  float* output;
+  ptrdiff_t heads, width;             // an even width
+  ptrdiff_t input_step, output_step;  // elements from head to head
+};
+
 // Rows [first_row, last_row) of `count` elements: (x - mean) / sqrt(variance + eps) * weight + bias.
 struct NormRows {
   const float* input;
@@ -221,6 +232,7 @@ struct Routines {
   void (*pack_matrix)(const PackMatrix&);
   void (*few_rows)(const FewRows&);
   void (*norm_rows)(const NormRows&);
+  void (*rotary)(const Rotary&);
   void (*softmax_rows)(const SoftmaxRows&);
   void (*elementwise)(const Elementwise&);
   ptrdiff_t (*winograd_tiles)(const Winograd&);

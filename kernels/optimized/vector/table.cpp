@@ -18,6 +18,7 @@ void pack_matrix(const PackMatrix& matrix);
 void few_rows(const FewRows& product);
 void norm_rows(const NormRows& rows);
 void softmax_rows(const SoftmaxRows& rows);
+void rotary(const Rotary& heads);
 void elementwise(const Elementwise& elements);
 ptrdiff_t winograd_tiles(const Winograd& convolution);
 size_t winograd_weights_size(const Winograd& convolution, ptrdiff_t panels);
@@ -56,6 +57,9 @@ bool winograd(const Winograd& convolution);
 #define norm_rows nullptr
 #define softmax_rows nullptr
 #endif
+#if defined(PENLIGHT_WITHOUT_ROTARY)
+#define rotary nullptr
+#endif
 #if defined(PENLIGHT_WITHOUT_ELEMENTWISE)
 #define elementwise nullptr
 #endif
@@ -87,6 +91,7 @@ const Routines routines = {
     pack_matrix,
     few_rows,
     norm_rows,
+    rotary,
     softmax_rows,
     elementwise,
     winograd_tiles,

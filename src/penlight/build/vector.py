@@ -16,6 +16,7 @@ _CALLERS = {
     "depthwise": {"convolution", "expansion"},
     "depthwise_tiles": {"convolution", "expansion"},
     "attention": {"attention"},
+    "rotary": {"rotary"},
     "matrix": {"matmul"},
     "pool": {"pool"},
     "rows": {"rows"},

@@ -1,12 +1,12 @@
-"""penlight::attention_in_rows, attention over heads that are columns of rows, made known to torch.
+"""penlight::attention_in_rows and rotary, over heads that are columns of rows, made known to torch.
 
-In eager mode it takes the heads out of their rows and asks ATen; its kernel is
-kernels/optimized/attention.cpp.
+In eager mode they take the heads out of their rows and ask ATen; their kernels are
+kernels/optimized/attention.cpp and rotary.cpp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -19,19 +19,27 @@ from penlight.kernels.table import OpTable
 
 
 def attention_op(table: OpTable, libraries: tuple[str, ...]) -> OpOverload | None:
-    """The operator, if `libraries` have a kernel for it."""
+    """penlight::attention_in_rows, if `libraries` have a kernel for it."""
     rows = table.rows("penlight::attention_in_rows.out", libraries)
+    return _define(str(rows[0].schema)) if rows else None
+
+
+def rotary_op(table: OpTable, libraries: tuple[str, ...]) -> OpOverload | None:
+    """penlight::rotary, if `libraries` have a kernel for it."""
+    rows = table.rows("penlight::rotary.out", libraries)
     return _define(str(rows[0].schema)) if rows else None
 
 
 @cache
 def _define(schema: str) -> OpOverload:
+    name = schema.split("(")[0].removeprefix("penlight::")
     library = torch.library.Library("penlight", "FRAGMENT")
     _KEPT.append(library)
     library.define(schema.removeprefix("penlight::"))
-    library.impl("attention_in_rows", _run, "CompositeExplicitAutograd")
-    torch.library.register_fake("penlight::attention_in_rows", _shape, lib=library)
-    op: OpOverload = torch.ops.penlight.attention_in_rows.default
+    eager, fake = _MEANING[name]
+    library.impl(name, eager, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"penlight::{name}", fake, lib=library)
+    op: OpOverload = getattr(torch.ops.penlight, name).default
     return op
 
 
@@ -83,3 +91,22 @@ def _shape(
     heads = query_heads[0] if query_heads else query.shape[1]
     columns = heads * (value_heads[1] if value_heads else value.shape[3])
     return query.new_empty((rows, batch, columns) if rows_first else (batch, rows, columns))
+
+
+def _turn(x: Tensor, cosine: Tensor, sine: Tensor, numbers: Sequence[int]) -> Tensor:
+    heads = _heads(x, numbers)
+    low, high = heads.chunk(2, -1)
+    turned = heads * cosine + torch.cat([-high, low], -1) * sine
+    if numbers:
+        return turned.permute((2, 0, 1, 3) if numbers[4] else (0, 2, 1, 3)).flatten(2).contiguous()
+    return turned
+
+
+def _turn_shape(x: Tensor, cosine: Tensor, sine: Tensor, numbers: Sequence[int]) -> Tensor:
+    return x.new_empty((*x.shape[:2], numbers[0] * numbers[1]) if numbers else x.shape)
+
+
+_MEANING: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "attention_in_rows": (_run, _shape),
+    "rotary": (_turn, _turn_shape),
+}

@@ -73,7 +73,7 @@ def _rewrite(graph: Graph, node: Node, in_rows: OpOverload) -> bool:
     final, rows_first = found
     heads = tensor_of(query).shape[1]  # type: ignore[union-attr]
     with graph.inserting_before(node):
-        operands = [_in_place(graph, _unrepeated(part, heads)) for part in (query, key, value)]
+        operands = [heads_in_place(graph, _unrepeated(part, heads)) for part in (query, key, value)]
         lists = [numbers for _, numbers in operands]
         args = (*(tensor for tensor, _ in operands), mask, *lists, rows_first, bool(causal))
         new = graph.call_function(in_rows, (*args, node.kwargs.get("scale")))
@@ -162,7 +162,7 @@ def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return len(a) == len(b) and all(map(equal, a, b))
 
 
-def _in_place(graph: Graph, node: Node) -> tuple[Node, list[int]]:
+def heads_in_place(graph: Graph, node: Node) -> tuple[Node, list[int]]:
     """The rows that hold the heads of an operand, and where; the operand itself if none do."""
     found = layout_of(node)
     if found is None or found[0] is node:

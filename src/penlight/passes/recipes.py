@@ -22,6 +22,7 @@ from penlight.passes.merge_views import merge_views
 from penlight.passes.no_ops import remove_no_ops
 from penlight.passes.pack_weights import pack_weights
 from penlight.passes.rms_norm import fuse_rms_norm
+from penlight.passes.rotary import fuse_rotary
 from penlight.passes.scalars import promote
 from penlight.passes.subexpressions import merge_subexpressions
 
@@ -44,17 +45,26 @@ EDGE: tuple[Pass, ...] = (
 )
 
 
-def edge_for(whole: Mapping[OpOverload, OpOverload], in_rows: OpOverload | None = None) -> tuple[Pass, ...]:
+def edge_for(
+    whole: Mapping[OpOverload, OpOverload],
+    in_rows: OpOverload | None = None,
+    rotary: OpOverload | None = None,
+) -> tuple[Pass, ...]:
     """EDGE, and what fuses into the composites of `whole` (ATen's operator -> Penlight's).
 
-    `in_rows` is attention over heads that are columns of rows, if there is a kernel for it.
+    `in_rows` is attention over heads that are columns of rows, and `rotary` turns such,
+    if there are kernels for them.
     """
     rms_norm = whole.get(torch.ops.aten.rms_norm.default)
     attention = whole.get(torch.ops.aten.scaled_dot_product_attention.default)
-    passes = EDGE if rms_norm is None else (*EDGE, fuse_rms_norm(rms_norm))
-    if attention is None or in_rows is None:
-        return passes
-    return (*passes, fuse_attention_views(attention, in_rows))
+    passes: list[Pass] = [*EDGE]
+    if rms_norm is not None:
+        passes.append(fuse_rms_norm(rms_norm))
+    if rotary is not None:
+        passes.append(fuse_rotary(rotary))
+    if attention is not None and in_rows is not None:
+        passes.append(fuse_attention_views(attention, in_rows))
+    return tuple(passes)
 
 
 def packed(
@@ -84,7 +94,8 @@ def chains(elementwise: OpOverload) -> tuple[Pass, ...]:
 OPTIONAL = frozenset(
     (
         *(function.__name__ for function in EDGE),
-        *("fuse_rms_norm", "fuse_attention_views", "pack_weights", "keep_channels_last", "read_row_major"),
+        *("fuse_rms_norm", "fuse_rotary", "fuse_attention_views", "pack_weights"),
+        *("keep_channels_last", "read_row_major"),
         *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),
     )
 )
