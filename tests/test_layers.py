@@ -31,7 +31,7 @@ PYTHON_LAYERS = [
         "memory",
         "emitter",
     ),
-    *("pipeline", "backends", "build", "runtime", "ops", "device", "devtools", "cli"),
+    *("runtime", "pipeline", "backends", "build", "ops", "device", "devtools", "cli"),
 ]
 CPP_LAYERS = ["core", "plugin", "program", "kernel", "backend", "exec", "trace", "platform", "hosted"]
 

@@ -86,7 +86,7 @@ void run_few_channels(KernelContext& ctx, const Tensor& input, const Tensor& wei
 }
 
 void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Convolution& c,
-                const Epilogue& epilogue, Tensor& out) {
+                const Epilogue& epilogue, bool transformed, Tensor& out) {
   const dim_t channels = input.size(1) / c.groups, outputs = c.outputs / c.groups;
   Product product{};
   product.output_pitch = c.outputs;
@@ -108,17 +108,16 @@ void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, c
     product.packed = weight.const_data_ptr<float>() + group * packed;
     product.epilogue.residual = epilogue.residual ? epilogue.residual + group * outputs : nullptr;
     product.output = out.mutable_data_ptr<float>() + group * outputs;
-    if (run_winograd(ctx, product, input.size(0))) continue;
+    if (transformed && run_winograd(ctx, product, input.size(0))) continue;
     if (!run_product(ctx, product)) return;
   }
 }
 
-}  // namespace
-
-Tensor& conv2d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
-                          const Optional<Tensor>& residual, ArrayRef<int64_t> window,
-                          ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
-                          int64_t groups, int64_t activation, double low, double high, Tensor& out) {
+// `transformed`: by tiles of transformed products where that is thought to be faster.
+Tensor& convolve(KernelContext& ctx, const Tensor& input, const Tensor& weight,
+                 const Optional<Tensor>& residual, ArrayRef<int64_t> window, ArrayRef<int64_t> stride,
+                 ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, int64_t groups, int64_t activation,
+                 double low, double high, bool transformed, Tensor& out) {
   if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float ||
       input.dim() != 4) {
     ctx.fail(Status::InvalidArgument, "conv2d_packed takes a float32 image of 4 dimensions");
@@ -159,9 +158,29 @@ Tensor& conv2d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
   } else if (few) {
     run_few_channels(ctx, input, weight, c, epilogue, out);
   } else {
-    run_groups(ctx, input, weight, c, epilogue, out);
+    run_groups(ctx, input, weight, c, epilogue, transformed, out);
   }
   return out;
+}
+
+}  // namespace
+
+Tensor& conv2d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
+                          const Optional<Tensor>& residual, ArrayRef<int64_t> window,
+                          ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
+                          int64_t groups, int64_t activation, double low, double high, Tensor& out) {
+  return convolve(ctx, input, weight, residual, window, stride, padding, dilation, groups, activation, low,
+                  high, true, out);
+}
+
+// What tuning chose where it measured that no transformation is faster.
+Tensor& conv2d_direct_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
+                                 const Optional<Tensor>& residual, ArrayRef<int64_t> window,
+                                 ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
+                                 ArrayRef<int64_t> dilation, int64_t groups, int64_t activation, double low,
+                                 double high, Tensor& out) {
+  return convolve(ctx, input, weight, residual, window, stride, padding, dilation, groups, activation, low,
+                  high, false, out);
 }
 
 }  // namespace penlight::optimized

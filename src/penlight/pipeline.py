@@ -42,6 +42,7 @@ from penlight.passes.base import Pass, Report, count_nodes, remove_dead, run
 from penlight.passes.decompose import decompose, lift_constants
 from penlight.passes.pack_weights import read_otherwise
 from penlight.program import Program
+from penlight.runtime.timing import seconds_of
 
 # The kernel libraries of each target, in the order they are asked.
 TARGETS = {"cpu": ("optimized", "portable"), "portable": ("portable",)}
@@ -72,6 +73,7 @@ def compile(
     target: str = "cpu",
     passes: Mapping[str, Sequence[Pass]] | None = None,
     without: Collection[str] = (),
+    tune: bool = False,
     constant_methods: Mapping[str, Any] | None = None,
     algorithm: Algorithm = greedy,
     alignment: int = 16,
@@ -91,6 +93,9 @@ def compile(
         target: "cpu", or "portable" for programs that ExecuTorch's runtime can run as well.
         passes: your own graph passes: {"aten" | "core" | "edge": [function]}.
         without: names of optimisations to leave out, such as "fuse_elementwise"; --explain lists them.
+        tune: measure on this machine which algorithm each layer is fastest with, and keep that in
+            the file; without it the kernels choose by a model of the cost. Takes as long as running
+            each 3x3 convolution some twenty times.
         constant_methods: methods that only return a value, {"get_vocab_size": 32000}.
         algorithm, alignment, plan_inputs, plan_outputs: see plan_memory.
         debug: keep source lines and the names of inputs in the file.
@@ -104,7 +109,7 @@ def compile(
     start = time.perf_counter()
     exported = export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     report.add("torch export", 0, 0, start)
-    edge = to_edge(exported, target=target, passes=passes, without=without, report=report)
+    edge = to_edge(exported, target=target, passes=passes, without=without, tune=tune, report=report)
     for name, value in (constant_methods or {}).items():
         if name in edge.methods:
             raise InvalidInput(f"'{name}' is a method of the model and a constant method", do="rename one")
@@ -201,6 +206,7 @@ def to_edge(
     target: str = "cpu",
     passes: Mapping[str, Sequence[Pass]] | None = None,
     without: Collection[str] = (),
+    tune: bool = False,
     report: Report | None = None,
 ) -> EdgeProgram:
     """Bring exported programs into the edge dialect and optimise them.
@@ -211,6 +217,7 @@ def to_edge(
             ExecuTorch's runtime can run as well.
         passes: the user's own, run after Penlight's: {"aten" | "core" | "edge": [function]}.
         without: names of optimisations to leave out; see `penlight.passes.recipes`.
+        tune: as for compile.
         report: filled with what each stage did.
 
     Raises:
@@ -240,6 +247,9 @@ def to_edge(
     if packed is not None:
         ops = packed.linear, packed.convolution, packed.max_pool, packed.expand_depthwise
         run(program, chosen(recipes.packed(*ops, read_otherwise(program))), report, verify)
+        if tune:
+            choices = packed.convolution, packed.direct_convolution
+            run(program, recipes.tuned(*choices, seconds_of), report, verify)
     elementwise = elementwise_op(default_table(), TARGETS[target])
     if elementwise is not None:
         run(program, chosen(recipes.chains(elementwise)), report, verify)

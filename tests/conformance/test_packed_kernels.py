@@ -22,7 +22,7 @@ assert packed_ops(default_table(), LIBRARIES) and twins(default_table(), LIBRARI
 
 KERNELS = (
     *("penlight::linear_packed.out", "penlight::conv2d_packed.out", "penlight::max_pool2d.out"),
-    "penlight::expand_depthwise_packed.out",
+    *("penlight::expand_depthwise_packed.out", "penlight::conv2d_direct_packed.out"),
 )
 
 ACTIVATIONS = [
@@ -186,6 +186,18 @@ EXPANSIONS = [
     ((1, 4, 40, 64), 144, (5, 5), (1, 1), (2, 2), (1, 1)),
     ((1, 2, 6, 70), 1200, (3, 3), (1, 1), (1, 1), (1, 1)),
 ]
+
+
+@pytest.mark.parametrize("sizes", [(1, 40, 30, 31), (2, 24, 17, 5), (0, 16, 9, 9)], ids=str)
+def test_direct_convolution(isa: str, sizes: tuple[int, ...]) -> None:
+    """Where tiles would be transformed, but are not: the bound is that of a sum."""
+    x, weight, bias = image(*sizes), torch.randn(33, sizes[1], 3, 3), torch.randn(33)
+    want = functional.conv2d(x.double(), weight.double(), bias.double(), padding=1).relu()
+    want = want.contiguous(memory_format=torch.channels_last)
+    packed = pack_panels(Derived.of(weight), bias).tensor()
+    args = [x, packed, None, [33, 3, 3], [1, 1], [1, 1], [1, 1], 1, 1, 0.0, 0.0]
+    (got,) = run_op(overload_of("penlight::conv2d_direct_packed"), args, {}, want.float(), "optimized")
+    close(got, want, 9 * sizes[1])
 
 
 @pytest.mark.parametrize("case", EXPANSIONS, ids=str)

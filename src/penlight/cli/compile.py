@@ -29,6 +29,9 @@ def compile(
     without: Annotated[
         list[str] | None, typer.Option("--without", help="An optimisation to leave out; may be repeated.")
     ] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Measure here which algorithm each layer is fastest with.")
+    ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what each stage did, and what it left as it was.")
     ] = False,
@@ -60,7 +63,7 @@ def compile(
     import penlight
 
     with progress(f"compiling for {target}", quiet=json):
-        given = {"target": target, "external": external, "without": without or ()}
+        given = {"target": target, "external": external, "without": without or (), "tune": tune}
         program = penlight.compile(*arguments, **{**given, **options})
     path = program.save(output or _default_output(model))
     report = _report(program, path)

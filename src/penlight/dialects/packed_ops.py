@@ -24,12 +24,13 @@ from penlight.passes.packing import PANEL, unpack_panels
 
 @dataclass(frozen=True)
 class PackedOps:
-    """penlight::linear_packed, conv2d_packed, max_pool2d and expand_depthwise_packed."""
+    """penlight::linear_packed, conv2d_packed, max_pool2d, expand_depthwise_packed, conv2d_direct_packed."""
 
     linear: OpOverload
     convolution: OpOverload
     max_pool: OpOverload
     expand_depthwise: OpOverload
+    direct_convolution: OpOverload
 
 
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
@@ -163,4 +164,5 @@ _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "conv2d_packed": (_convolution, _convolution_shape),
     "max_pool2d": (_max_pool, _max_pool),
     "expand_depthwise_packed": (_expand_depthwise, _expand_depthwise_shape),
+    "conv2d_direct_packed": (_convolution, _convolution_shape),
 }

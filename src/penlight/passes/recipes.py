@@ -25,6 +25,7 @@ from penlight.passes.rms_norm import fuse_rms_norm
 from penlight.passes.rotary import fuse_rotary
 from penlight.passes.scalars import promote
 from penlight.passes.subexpressions import merge_subexpressions
+from penlight.passes.tune_convolutions import Measure, tune_convolutions
 
 ATEN: tuple[Pass, ...] = (remove_assertions,)
 
@@ -83,6 +84,11 @@ def packed(
         fuse_expansions(convolution, expand_depthwise),
         merge_subexpressions,
     )
+
+
+def tuned(convolution: OpOverload, direct: OpOverload, measure: Measure) -> tuple[Pass, ...]:
+    """What is chosen by measuring, when asked to."""
+    return (tune_convolutions(convolution, direct, measure),)
 
 
 def chains(elementwise: OpOverload) -> tuple[Pass, ...]:
