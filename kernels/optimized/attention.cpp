@@ -106,7 +106,9 @@ void attend(KernelContext& ctx, const Attention& head, const Matrices& matrices,
                widths = static_cast<double>(head.width + head.value_width);
   // With few queries it is reading keys and values that takes the time.
   const double rows = static_cast<double>(head.few ? 8 : head.queries);
-  const dim_t parts = parts_of(ctx, 2.0 * all * rows * keys * widths, count);
+  // Of many queries some make an item, so that few heads are enough for many threads.
+  const dim_t block = routines().attention_block(head), blocks = (head.queries + block - 1) / block;
+  const dim_t parts = parts_of(ctx, 2.0 * all * rows * keys * widths, count * blocks);
   const bool single = head.queries == 1 && !head.causal;
   Attention largest = head;
   if (single) largest.queries = kFewQueries;
@@ -115,9 +117,14 @@ void attend(KernelContext& ctx, const Attention& head, const Matrices& matrices,
   const auto part = [&](size_t index) {
     Attention mine = head;
     mine.scratch = memory.of(index);
-    const Range range = range_of(index, parts, count);
-    for (dim_t i = range.first; i < range.last; i += single ? mine.queries : 1) {
+    const Range range = range_of(index, parts, count * blocks);
+    for (dim_t item = range.first, next; item < range.last; item = next) {
+      const dim_t i = item / blocks, first = item % blocks;
       if (single) mine.queries = alike(matrices, i, range.last - i, mine);
+      next = single ? item + mine.queries : (i + 1) * blocks < range.last ? (i + 1) * blocks : range.last;
+      mine.first_query = first * block;
+      mine.last_query =
+          (next - i * blocks) * block < mine.queries ? (next - i * blocks) * block : mine.queries;
       const float* key = operands.tensors[kKey]->const_data_ptr<float>() + matrices.at(kKey, i);
       const float* value = operands.tensors[kValue]->const_data_ptr<float>() + matrices.at(kValue, i);
       mine.fresh = key != mine.key || value != mine.value;

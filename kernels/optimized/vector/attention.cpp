@@ -22,8 +22,10 @@ struct Sizes {
 Sizes sizes_of(const Attention& a) {
   Sizes sizes;
   sizes.pitch = round_up(a.keys, kPanel);
-  const ptrdiff_t fitting = round_up(kScores / sizes.pitch + 1, 12);
-  sizes.block = min_of(a.queries, fitting < 96 ? fitting : 96);
+  // Blocks of about one size, of whole tiles.
+  const ptrdiff_t most = min_of(round_up(kScores / sizes.pitch + 1, 12), 96);
+  const ptrdiff_t blocks = max_of((a.queries + most - 1) / most, 1);
+  sizes.block = min_of(a.queries, round_up((a.queries + blocks - 1) / blocks, kTileRows));
   sizes.keys = a.few ? 0 : sizes.pitch * (1 + a.width);
   sizes.values = a.few ? 0 : round_up(a.value_width, kPanel) * (1 + a.keys);
   sizes.panels = sizes.keys + sizes.values;
@@ -248,6 +250,8 @@ void attend_few(const Attention& a, float* scores, ptrdiff_t pitch) {
 
 }  // namespace
 
+ptrdiff_t attention_block(const Attention& a) { return a.few ? a.queries : sizes_of(a).block; }
+
 size_t attention_scratch(const Attention& a) {
   const Sizes sizes = sizes_of(a);
   const ptrdiff_t floats = sizes.panels + sizes.block * (sizes.pitch + 1);
@@ -266,8 +270,8 @@ void attention(const Attention& a) {
     pack_keys(a, panels);
     pack_values(a, panels + sizes.keys);
   }
-  for (ptrdiff_t first = 0; first < a.queries; first += sizes.block) {
-    const ptrdiff_t count = min_of(sizes.block, a.queries - first);
+  for (ptrdiff_t first = a.first_query; first < a.last_query; first += sizes.block) {
+    const ptrdiff_t count = min_of(sizes.block, a.last_query - first);
     // Later keys are hidden from all of these queries.
     const ptrdiff_t seen = a.causal ? min_of(a.keys, first + count) : a.keys;
     multiply(a.query + first * a.query_pitch, count, a.query_pitch, a.width, panels, seen, scores,

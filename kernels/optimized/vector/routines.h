@@ -160,6 +160,7 @@ struct Attention {
   const uint8_t* bool_mask;  // of query i, key j at i * mask_row + j * mask_column
   ptrdiff_t mask_row, mask_column;
   ptrdiff_t queries, keys, width, value_width;
+  ptrdiff_t first_query, last_query;  // that this call computes, from block to block of attention_block()
   ptrdiff_t query_pitch, key_pitch, value_pitch, output_pitch;
   float scale;
   bool causal;    // query i sees keys 0 to i
@@ -226,6 +227,7 @@ struct Routines {
   void (*few_channels)(const FewChannels&);
   size_t (*depthwise_scratch)(const Depthwise&);
   void (*depthwise)(const Depthwise&);
+  ptrdiff_t (*attention_block)(const Attention&);
   size_t (*attention_scratch)(const Attention&);
   void (*attention)(const Attention&);
   void (*max_pool)(const MaxPool&);

@@ -11,6 +11,7 @@ size_t few_channels_scratch(const FewChannels& convolution);
 void few_channels(const FewChannels& convolution);
 size_t depthwise_scratch(const Depthwise& convolution);
 void depthwise(const Depthwise& convolution);
+ptrdiff_t attention_block(const Attention& attention);
 size_t attention_scratch(const Attention& attention);
 void attention(const Attention& attention);
 void max_pool(const MaxPool& pool);
@@ -43,6 +44,7 @@ bool winograd(const Winograd& convolution);
 #define depthwise_scratch nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_ATTENTION)
+#define attention_block nullptr
 #define attention_scratch nullptr
 #define attention nullptr
 #endif
@@ -85,6 +87,7 @@ const Routines routines = {
     few_channels,
     depthwise_scratch,
     depthwise,
+    attention_block,
     attention_scratch,
     attention,
     max_pool,
