@@ -116,6 +116,13 @@ CONVOLUTIONS = [
     ((1, 31, 6, 9), 70, (3, 3), (1, 1), (1, 1), (1, 1), 1),
     ((2, 2, 9, 40), 33, (2, 3), (3, 2), (3, 4), (3, 2), 1),
     ((3, 3, 5, 1), 16, (5, 1), (1, 1), (2, 0), (1, 1), 1),
+    # Depthwise over images too wide for tiles, and of more rows than one tile.
+    ((1, 20, 7, 130), 20, (3, 3), (1, 1), (1, 1), (1, 1), 20),
+    ((2, 9, 9, 131), 9, (3, 3), (2, 2), (1, 1), (1, 1), 9),
+    ((1, 17, 12, 90), 17, (5, 5), (1, 1), (2, 2), (1, 1), 17),
+    ((1, 24, 13, 95), 24, (5, 5), (2, 2), (2, 2), (1, 1), 24),
+    ((2, 33, 61, 14), 33, (3, 3), (1, 1), (1, 1), (1, 1), 33),
+    ((1, 16, 70, 18), 16, (5, 5), (2, 2), (2, 2), (1, 1), 16),
 ]
 
 
@@ -139,6 +146,22 @@ def test_convolution(isa: str, case: tuple[object, ...]) -> None:
             if groups == 1 and sizes[1] < FEW_CHANNELS and math.prod(window) > 1:
                 args[0] = x.contiguous()
                 close(run_op(op, args, {}, want.float(), "optimized")[0], want, math.prod(weight.shape[1:]))
+
+
+def test_infinite_weight_of_depthwise(isa: str) -> None:
+    """No product with what lies outside of the image: that would be no number."""
+    op = overload_of("penlight::conv2d_packed")
+    x, weight, bias = image(1, 40, 9, 9), torch.randn(40, 1, 3, 3), torch.randn(40)
+    weight[3, 0, 0, 0] = weight[20, 0, 2, 1] = math.inf
+    tap = weight.isinf().double()
+    finite = weight.masked_fill(weight.isinf(), 0.0).double()
+    convolve = lambda x, w, b=None: functional.conv2d(x, w, b, padding=1, groups=40)  # noqa: E731
+    exact = convolve(x.double(), finite, bias.double())
+    reached = convolve(torch.ones_like(x).double(), tap) > 0
+    want = torch.where(reached, exact + math.inf * convolve(x.double(), tap), exact)
+    packed = pack_depthwise(Derived.of(weight), bias).tensor()
+    args = [x, packed, None, [40, 3, 3], [1, 1], [1, 1], [1, 1], 40, 0, 0.0, 0.0]
+    close(run_op(op, args, {}, want.float(), "optimized")[0], want, 9)
 
 
 # 3x3 layers large enough for tiles of transformed products.
