@@ -42,6 +42,7 @@ BLOCKS: dict[str, list[tuple[str, str]]] = {
         ("cpp", "tests/cmake/project"),
     ],
     "docs/how-to/custom-op.md": [("cpp", HERE), ("python", HERE), ("python", HERE), ("python", HERE)],
+    "docs/how-to/fast.md": [("text", "tests/pipeline/test_explained.py reads such a report")],
     "docs/how-to/plugins.md": [("cpp", HERE), ("python", HERE), ("text", HERE)],
     "docs/how-to/targets.md": [
         ("sh", "tests/targets/test_run_elsewhere.py"),
