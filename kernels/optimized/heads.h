@@ -2,6 +2,7 @@
 #pragma once
 
 #include <penlight/kernel.h>
+#include <stdint.h>
 
 namespace penlight::optimized {
 
@@ -23,9 +24,14 @@ struct Heads {
       return true;
     }
     if (tensor.dim() != 3 || list.size() != 5) return false;
+    dim_t own[4];
+    for (int i = 0; i < 4; ++i) {
+      if (list[i] < 0 || list[i] > INT32_MAX) return false;
+      own[i] = static_cast<dim_t>(list[i]);
+    }
     const dim_t batch = list[4] ? 1 : 0, row = 1 - batch;
-    *this = {tensor.size(batch),   list[0], tensor.size(row),   list[1],
-             tensor.stride(batch), list[3], tensor.stride(row), list[2]};
+    *this = {tensor.size(batch),   own[0], tensor.size(row),   own[1],
+             tensor.stride(batch), own[3], tensor.stride(row), own[2]};
     dim_t last = 0, end = 0;
     return heads > 0 && width > 0 && head_pitch >= 0 && offset >= 0 &&
            !__builtin_mul_overflow(heads - 1, head_pitch, &last) &&
