@@ -1,4 +1,4 @@
-"""The optimized kernels of every machine against sums in double, on that machine (tests/cpp/isas.cpp)."""
+"""The optimized kernels of every machine against sums in double, on that machine (tests/cpp/isas)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PROCESSORS = {
 
 
 def compile_program(target: Target, folder: Path) -> Path:
-    """tests/cpp/isas.cpp with the optimized kernels, for all sets of the target."""
+    """tests/cpp/isas with the optimized kernels, for all sets of the target."""
     compiler = find_toolchain(target)
     tree = SourceTree(compiler.root or ROOT)
     library = tree.root / "kernels" / "optimized"
@@ -70,7 +70,7 @@ def compile_program(target: Target, folder: Path) -> Path:
         for p in sorted((tree.root / "runtime" / name).glob("*.cpp"))
     ]
     shared += sorted((tree.root / "kernels" / "common").glob("*.cpp"))
-    everything = units([*shared, written, ROOT / "tests" / "cpp" / "isas.cpp"])
+    everything = units([*shared, written, *sorted((ROOT / "tests" / "cpp" / "isas").glob("*.cpp"))])
     everything += units(sorted(library.glob("*.cpp")), *vector.wider_defines(sets))
     for name in sets:
         files = sorted((library / "vector").glob("*.cpp"))

@@ -1,0 +1,358 @@
+// Packed weights: linear layers, convolutions of every kind, and bottlenecks of them; matrices
+// that are not packed; and pooling, which walks its windows as convolutions do.
+#include "isas.h"
+
+using namespace penlight;
+using namespace penlight_test;
+
+namespace {
+
+void linear(Random r, long round) {
+  const bool deep = r.one_in(6);
+  const dim_t depth = deep ? r.in(380, 900) : r.in(0, 40);
+  dim_t outputs = r.one_in(4) ? r.in(41, 80) : r.in(0, 40);
+  dim_t rows = !deep && r.one_in(5) ? r.in(90, 210) : r.in(0, 40);
+  if (r.one_in(6)) {  // one row of a wide layer is computed in another way
+    rows = 1;
+    outputs = r.in(81, 500);
+  }
+  const int dim = static_cast<int>(r.in(1, 3)), activation = static_cast<int>(r.in(0, kActivationCount - 1));
+  dim_t sizes[3] = {r.in(1, 2), rows, depth};
+  const dim_t* from = sizes + (3 - dim);
+  x.shape(from, dim, nullptr, ScalarType::Float, r.one_in(2));
+  fill(x, r, r.one_in(3));
+  sizes[2] = outputs;
+  const bool added = r.one_in(2), front = r.one_in(2);
+  residual.shape(from, dim, nullptr, ScalarType::Float, r.one_in(2));
+  out.shape(from, dim, nullptr, ScalarType::Float, front);
+  again.shape(from, dim, nullptr, ScalarType::Float, !front);
+  fill(residual, r, r.one_in(8));
+  const dim_t matrix[] = {outputs, depth}, packed[] = {(outputs + 15) / 16 * 16 * (1 + depth)};
+  plain.shape(matrix, 2, nullptr, ScalarType::Float, false);
+  bias.shape(matrix, 1, nullptr, ScalarType::Float, false);
+  weight.shape(packed, 1, nullptr, ScalarType::Float, false);
+  fill(plain, r, false);
+  fill(bias, r, r.one_in(8));
+  pack_panels(plain.data(), bias.data(), outputs, depth, [](dim_t k) { return k; }, weight.data());
+  const double low = -0.5, high = 0.75;
+  Call call(optimized_library, "penlight::linear_packed.out");
+  call.tensor(x).tensor(weight).optional(added ? &residual : nullptr).integer(outputs).integer(activation);
+  call.number(low).number(high);
+  Judge judge{"linear_packed", round};
+  judge.ran(call.run(out), call, out);
+  for (dim_t i = 0; i < out.numel(); ++i) {
+    Sum sum;
+    const float* row = x.data() + i / outputs * depth;
+    sum.add(static_cast<double>(bias.data()[i % outputs]));
+    for (dim_t k = 0; k < depth; ++k) {
+      sum.add(static_cast<double>(row[k]), static_cast<double>(plain.data()[i % outputs * depth + k]));
+    }
+    if (added) sum.add(static_cast<double>(residual.data()[i]));
+    judge.see(out.data()[i], activated(activation, low, high, sum.get()), i);
+  }
+  check_threads(call, out, again);
+}
+
+struct Shape {
+  dim_t batch, channels, height, width, outputs;
+  Geometry g;
+};
+
+// One of the ways that convolutions are computed, on sizes that just reach it.
+Shape any_convolution(Random& r) {
+  Shape s{r.in(1, 2),  r.in(1, 40), r.in(1, 14),
+          r.in(1, 14), r.in(1, 40), {{1, 1}, {1, 1}, {0, 0}, {1, 1}, 1}};
+  Geometry& g = s.g;
+  const dim_t kind = r.in(0, 6);
+  for (int d = 0; d < 2; ++d) {
+    g.taps[d] = kind == 0 ? 1 : r.in(1, 5);
+    g.stride[d] = r.in(1, 3);
+    g.dilation[d] = r.one_in(3) ? r.in(2, 3) : 1;
+    g.pad[d] = r.in(0, g.taps[d]);
+  }
+  if (kind <= 1 && r.one_in(3)) s.channels = r.in(41, 60);
+  if (kind == 0 && r.one_in(2)) s.channels = r.in(380, 420);
+  if (kind == 2) {  // several groups
+    g.groups = r.in(2, 5);
+    s.channels = g.groups * r.in(1, 9);
+    s.outputs = g.groups * r.in(1, 20);
+  }
+  if (kind == 3 || kind == 4) {  // a group for each channel
+    s.outputs = s.channels = g.groups = r.in(2, 40);
+    s.width = r.in(1, 30);
+    for (int d = 0; d < 2 && kind == 4; ++d) {
+      g.taps[d] = r.one_in(2) ? 3 : 5;
+      g.stride[d] = r.in(1, 2);
+      g.dilation[d] = 1;
+    }
+  }
+  if (kind == 5) {  // tiles of transformed products
+    s.channels = r.in(24, 37);
+    s.outputs = r.in(24, 37);
+    s.height = r.in(17, 23);
+    s.width = r.in(17, 27);
+    g = {{3, 3}, {1, 1}, {r.in(0, 2), r.in(0, 2)}, {1, 1}, 1};
+  }
+  if (kind == 6) {  // runs that span the window's width
+    s.channels = r.in(0, 9);
+    s.width = r.in(8, 40);
+    g.taps[1] = r.in(2, 9);
+    g.dilation[1] = 1;
+  }
+  if (r.one_in(20)) s.batch = 0;
+  return s;
+}
+
+void pack_convolution(const Shape& s) {
+  const dim_t per_group = s.channels / s.g.groups, taps = s.g.taps[0] * s.g.taps[1];
+  const dim_t depth = per_group * taps, outputs = s.outputs / s.g.groups;
+  const bool depthwise = s.g.groups > 1 && per_group == 1 && outputs == 1;
+  const dim_t padded = (s.channels + 15) / 16 * 16, panels = (outputs + 15) / 16 * 16;
+  const dim_t size[] = {depthwise ? (1 + taps) * padded : s.g.groups * panels * (1 + depth)};
+  weight.shape(size, 1, nullptr, ScalarType::Float, false);
+  if (depthwise) {
+    for (dim_t i = 0; i < size[0]; ++i) {
+      const dim_t c = i % padded, t = i / padded - 1;
+      weight.data()[i] = c >= s.channels ? 0 : t < 0 ? bias.data()[c] : plain.data()[c * taps + t];
+    }
+    return;
+  }
+  // Steps of the sum go through the taps, and in each through the channels.
+  const auto order = [&](dim_t k) { return k % per_group * taps + k / per_group; };
+  for (dim_t group = 0; group < s.g.groups; ++group) {
+    pack_panels(plain.data() + group * outputs * depth, bias.data() + group * outputs, outputs, depth, order,
+                weight.data() + group * panels * (1 + depth));
+  }
+}
+
+void convolution(Random r, long round) {
+  const Shape s = any_convolution(r);
+  const Geometry& g = s.g;
+  dim_t sizes[] = {s.batch, s.channels, s.height, s.width};
+  // Images of a few channels are read as they come, row by row of each channel.
+  const bool planes = g.groups == 1 && s.channels < 32 && g.taps[0] * g.taps[1] > 1 && r.one_in(2);
+  x.shape(sizes, 4, planes ? nullptr : kChannelsLast, ScalarType::Float, r.one_in(2));
+  fill(x, r, r.one_in(3));
+  const dim_t matrix[] = {s.outputs, s.channels / g.groups * g.taps[0] * g.taps[1]};
+  plain.shape(matrix, 2, nullptr, ScalarType::Float, false);
+  bias.shape(matrix, 1, nullptr, ScalarType::Float, false);
+  fill(plain, r, false);
+  fill(bias, r, false);
+  pack_convolution(s);
+  bool fits = true;
+  sizes[1] = s.outputs;
+  for (int d = 0; d < 2; ++d) {
+    const dim_t room = room_of(g, d, sizes[2 + d]);
+    fits &= room >= 0;
+    sizes[2 + d] = room < 0 ? 1 : room / g.stride[d] + 1;
+  }
+  const bool added = r.one_in(2), front = r.one_in(2);
+  residual.shape(sizes, 4, kChannelsLast, ScalarType::Float, r.one_in(2));
+  out.shape(sizes, 4, kChannelsLast, ScalarType::Float, front);
+  again.shape(sizes, 4, kChannelsLast, ScalarType::Float, !front);
+  fill(residual, r, false);
+  const int activation = static_cast<int>(r.in(0, kActivationCount - 1));
+  const double low = -0.5, high = 0.75;
+  Call call(optimized_library, "penlight::conv2d_packed.out");
+  call.tensor(x).tensor(weight).optional(added ? &residual : nullptr);
+  call.integers(s.outputs, g.taps[0], g.taps[1]).integers(g.stride[0], g.stride[1]);
+  call.integers(g.pad[0], g.pad[1]).integers(g.dilation[0], g.dilation[1]).integer(g.groups);
+  call.integer(activation).number(low).number(high);
+  Judge judge{"conv2d_packed", round};
+  if (!fits) {
+    CHECK(call.run(out) == Status::InvalidArgument);
+    return;
+  }
+  judge.ran(call.run(out), call, out);
+  // Transformed tiles are off by a share of the range; the widest sum stands for that.
+  const bool tiles = g.taps[0] == 3 && g.taps[1] == 3 && g.groups == 1 && s.channels >= 16;
+  for (dim_t n = 0; n < sizes[0]; ++n) {
+    for (dim_t o = 0; o < sizes[1]; ++o) {
+      for (dim_t h = 0; h < sizes[2]; ++h) {
+        for (dim_t w = 0; w < sizes[3]; ++w) {
+          Exact sum = convolve(x, x.data(), plain.data(), s.outputs, g, n, o, h, w);
+          const dim_t place = out.at(n, o, h, w);
+          Sum rest;
+          rest.add(sum.value);
+          rest.add(static_cast<double>(bias.data()[o]));
+          if (added) rest.add(static_cast<double>(residual.data()[place]));
+          const Exact all{rest.get().value, sum.bound + rest.get().bound + (tiles ? 4e-4 : 0)};
+          judge.see(out.data()[place], activated(activation, low, high, all), place);
+        }
+      }
+    }
+  }
+  check_threads(call, out, again);
+}
+
+void pooling(Random r, long round) {
+  dim_t sizes[] = {r.in(0, 2), r.in(1, 40), r.in(1, 14), r.in(1, 14)};
+  x.shape(sizes, 4, kChannelsLast, ScalarType::Float, r.one_in(2));
+  fill(x, r, true);
+  Geometry g{};
+  const bool ceil_mode = r.one_in(2);
+  bool fits = true;
+  for (int d = 0; d < 2; ++d) {
+    g.taps[d] = r.in(1, 4);
+    g.stride[d] = r.in(1, 3);
+    g.dilation[d] = r.in(1, 2);
+    g.pad[d] = r.in(0, g.taps[d] / 2);
+    const dim_t size = sizes[2 + d], room = room_of(g, d, size);
+    fits &= room >= 0;
+    sizes[2 + d] = (room + (ceil_mode ? g.stride[d] - 1 : 0)) / g.stride[d] + 1;
+    // No window begins in the padding behind the image.
+    if (ceil_mode && (sizes[2 + d] - 1) * g.stride[d] >= size + g.pad[d]) --sizes[2 + d];
+  }
+  if (!fits) return;
+  const bool front = r.one_in(2);
+  out.shape(sizes, 4, kChannelsLast, ScalarType::Float, front);
+  again.shape(sizes, 4, kChannelsLast, ScalarType::Float, !front);
+  Call call(optimized_library, "penlight::max_pool2d.out");
+  call.tensor(x).integers(g.taps[0], g.taps[1]).integers(g.stride[0], g.stride[1]);
+  call.integers(g.pad[0], g.pad[1]).integers(g.dilation[0], g.dilation[1]).flag(ceil_mode);
+  Judge judge{"max_pool2d", round};
+  judge.ran(call.run(out), call, out);
+  for (dim_t n = 0; n < sizes[0]; ++n) {
+    for (dim_t c = 0; c < sizes[1]; ++c) {
+      for (dim_t h = 0; h < sizes[2]; ++h) {
+        for (dim_t w = 0; w < sizes[3]; ++w) {
+          const dim_t place = out.at(n, c, h, w);
+          judge.see(out.data()[place], {largest(x, x.data(), g, n, c, h, w), 0}, place);
+        }
+      }
+    }
+  }
+  check_threads(call, out, again);
+}
+
+// A matrix that is not packed: linear layers (its columns dense), mm and bmm (its rows).
+void product(Random r, long round) {
+  const bool deep = r.one_in(6), large = r.one_in(12);
+  const dim_t kind = r.in(0, 2), batch = kind == 2 ? r.in(0, 3) : 1;
+  const dim_t rows = r.one_in(3) ? r.in(1, 3) : large ? r.in(90, 130) : r.in(0, 40);
+  const dim_t depth = deep ? r.in(380, 800) : r.in(1, 40), outputs = large ? r.in(129, 300) : r.in(0, 40);
+  const dim_t a[] = {batch, rows, depth}, c[] = {batch, rows, outputs};
+  const dim_t b[] = {batch, kind == 0 ? outputs : depth, kind == 0 ? depth : outputs};
+  const int skip = kind == 2 ? 0 : 1;
+  x.shape(a + skip, 3 - skip, nullptr, ScalarType::Float, r.one_in(2));
+  y.shape(b + skip, 3 - skip, nullptr, ScalarType::Float, r.one_in(2));
+  bias.shape(&outputs, 1, nullptr, ScalarType::Float, r.one_in(2));
+  const bool front = r.one_in(2), added = kind == 0 && r.one_in(2);
+  out.shape(c + skip, 3 - skip, nullptr, ScalarType::Float, front);
+  again.shape(c + skip, 3 - skip, nullptr, ScalarType::Float, !front);
+  fill(x, r, r.one_in(3));
+  fill(y, r, false);
+  fill(bias, r, r.one_in(8));
+  const char* names[] = {"aten::linear.out", "aten::mm.out", "aten::bmm.out"};
+  Call call(optimized_library, names[kind]);
+  call.tensor(x).tensor(y);
+  if (kind == 0) call.optional(added ? &bias : nullptr);
+  Judge judge{names[kind], round};
+  judge.ran(call.run(out), call, out);
+  for (dim_t i = 0; i < out.numel(); ++i) {
+    const dim_t n = i % outputs, m = i / outputs;
+    const float* second = y.data() + (kind == 2 ? m / rows * depth * outputs : 0);
+    Sum sum;
+    for (dim_t k = 0; k < depth; ++k) {
+      sum.add(static_cast<double>(x.data()[m * depth + k]),
+              static_cast<double>(second[kind == 0 ? n * depth + k : k * outputs + n]));
+    }
+    if (added) sum.add(static_cast<double>(bias.data()[n]));
+    judge.see(out.data()[i], sum.get(), i);
+  }
+  check_threads(call, out, again);
+}
+
+// An inverted bottleneck: a 1x1 convolution, and one window for each of its channels.
+void expansion(Random r, long round) {
+  const dim_t channels = r.in(1, 20), inner = r.in(2, 40);
+  dim_t sizes[] = {r.in(0, 2), channels, r.in(1, 14), r.in(1, 14)};
+  if (r.one_in(8)) sizes[3] = r.in(200, 400);  // bands of one row
+  Geometry g{};
+  g.groups = inner;
+  bool fits = true;
+  x.shape(sizes, 4, kChannelsLast, ScalarType::Float, r.one_in(2));
+  fill(x, r, r.one_in(4));
+  const dim_t height = sizes[2], width = sizes[3];
+  for (int d = 0; d < 2; ++d) {
+    g.taps[d] = r.one_in(2) ? 3 : r.in(1, 5);
+    g.stride[d] = r.in(1, 2);
+    g.dilation[d] = r.one_in(3) ? 2 : 1;
+    g.pad[d] = r.in(0, g.taps[d] / 2);
+    const dim_t room = room_of(g, d, sizes[2 + d]);
+    fits &= room >= 0;
+    sizes[2 + d] = room < 0 ? 1 : room / g.stride[d] + 1;
+  }
+  if (!fits) return;
+  const dim_t taps = g.taps[0] * g.taps[1], padded = (inner + 15) / 16 * 16;
+  const dim_t first[] = {inner, channels}, last[] = {inner, taps}, panels[] = {padded * (1 + channels)},
+              packed[] = {(1 + taps) * padded};
+  plain.shape(first, 2, nullptr, ScalarType::Float, false);
+  bias.shape(first, 1, nullptr, ScalarType::Float, false);
+  weight.shape(panels, 1, nullptr, ScalarType::Float, r.one_in(2));
+  y.shape(last, 2, nullptr, ScalarType::Float, false);
+  residual.shape(packed, 1, nullptr, ScalarType::Float, r.one_in(2));
+  fill(plain, r, false);
+  fill(bias, r, false);
+  fill(y, r, false);
+  pack_panels(plain.data(), bias.data(), inner, channels, [](dim_t k) { return k; }, weight.data());
+  for (dim_t i = 0; i < packed[0]; ++i) {  // the windows have the biases of the expansion, negated
+    const dim_t c = i % padded, t = i / padded - 1;
+    residual.data()[i] = c >= inner ? 0 : t < 0 ? -bias.data()[c] : y.data()[c * taps + t];
+  }
+  sizes[1] = inner;
+  const bool front = r.one_in(2);
+  out.shape(sizes, 4, kChannelsLast, ScalarType::Float, front);
+  again.shape(sizes, 4, kChannelsLast, ScalarType::Float, !front);
+  const int before = static_cast<int>(r.in(0, kActivationCount - 1)),
+            after = static_cast<int>(r.in(0, kActivationCount - 1));
+  const double low = -0.5, high = 0.75;
+  Call call(optimized_library, "penlight::expand_depthwise_packed.out");
+  call.tensor(x).tensor(weight).tensor(residual).integers(inner, g.taps[0], g.taps[1]);
+  call.integers(g.stride[0], g.stride[1]).integers(g.pad[0], g.pad[1]);
+  call.integers(g.dilation[0], g.dilation[1]).integer(before).number(low).number(high);
+  call.integer(after).number(low).number(high);
+  Judge judge{"expand_depthwise_packed", round};
+  judge.ran(call.run(out), call, out);
+  const auto expanded = [&](dim_t n, dim_t c, dim_t h, dim_t w) {
+    Sum sum;
+    sum.add(static_cast<double>(bias.data()[c]));
+    for (dim_t k = 0; k < channels; ++k) {
+      sum.add(static_cast<double>(x.data()[x.at(n, k, h, w)]),
+              static_cast<double>(plain.data()[c * channels + k]));
+    }
+    return activated(before, low, high, sum.get());
+  };
+  for (dim_t n = 0; n < sizes[0]; ++n) {
+    for (dim_t c = 0; c < inner; ++c) {
+      for (dim_t h = 0; h < sizes[2]; ++h) {
+        for (dim_t w = 0; w < sizes[3]; ++w) {
+          Sum sum;
+          double carried = 0;
+          sum.add(-static_cast<double>(bias.data()[c]));
+          for (dim_t t = 0; t < taps; ++t) {
+            const dim_t row = h * g.stride[0] - g.pad[0] + t / g.taps[1] * g.dilation[0];
+            const dim_t column = w * g.stride[1] - g.pad[1] + t % g.taps[1] * g.dilation[1];
+            if (row < 0 || row >= height || column < 0 || column >= width) continue;
+            const double tap = static_cast<double>(y.data()[c * taps + t]);
+            const Exact one = expanded(n, c, row, column);
+            sum.add(one.value, tap);
+            carried += fabs(tap) * one.bound;
+          }
+          const Exact all{sum.get().value, sum.get().bound + carried};
+          const dim_t place = out.at(n, c, h, w);
+          judge.see(out.data()[place], activated(after, low, high, all), place);
+        }
+      }
+    }
+  }
+  check_threads(call, out, again);
+}
+
+}  // namespace
+
+TEST(linear_layers) { repeat_everywhere(1, linear, 4); }
+TEST(convolutions) { repeat_everywhere(2, convolution, 4); }
+TEST(max_pooling) { repeat_everywhere(3, pooling, 2); }
+TEST(products_of_matrices_that_are_not_packed) { repeat_everywhere(5, product, 4); }
+TEST(expansions) { repeat_everywhere(7, expansion, 3); }
