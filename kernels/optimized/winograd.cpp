@@ -17,37 +17,53 @@ bool is_plain_3x3(const Product& p) {
          p.outputs >= 16;
 }
 
-// Products at the speed of a direct convolution: those of the transformed tiles are in
-// smaller matrices, and each weight is transformed, written and read again. Fitted to
-// layers of residual networks on AVX2; within 10 % where it decides.
-bool is_faster(const Winograd& w, double tiles) {
+// What a layer takes with tiles of one size, in products at the speed of a direct
+// convolution: those of the transformed tiles are in smaller matrices, and each weight is
+// transformed, written and read again. Fitted to layers of residual networks on AVX2;
+// within 10 % where it decides.
+struct Cost {
+  double products, pixel, weight;  // of a tile and a weight; the pixels of a tile and channel
+};
+constexpr Cost k4x4 = {1.35 * 36, 1.35 * 220, 270}, k2x2 = {1.2 * 16, 1.2 * 98, 105};
+
+double cost_of(const Winograd& w, const Cost& c, const WinogradRoutines& routines) {
   const double inputs = static_cast<double>(w.channels), outputs = static_cast<double>(w.outputs);
+  return static_cast<double>(routines.tiles(w)) *
+             (c.products * inputs * outputs + c.pixel * (inputs + outputs)) +
+         c.weight * inputs * outputs;
+}
+
+// The fastest tiles; null if a direct convolution is faster.
+const WinogradRoutines* choose_tiles(const Winograd& w) {
+  const WinogradRoutines *large = routines().winograd_4x4, *small = routines().winograd_2x2;
+  if (!large) return nullptr;
   const double pixels = static_cast<double>(w.batch * w.geometry.out_height * w.geometry.out_width);
-  const double direct = 9 * inputs * outputs * pixels;
-  const double here =
-      1.35 * tiles * (36 * inputs * outputs + 220 * (inputs + outputs)) + 270 * inputs * outputs;
-  return here < 1.08 * direct;
+  const double direct = 9 * static_cast<double>(w.channels) * static_cast<double>(w.outputs) * pixels;
+  const double of_large = cost_of(w, k4x4, *large), of_small = cost_of(w, k2x2, *small);
+  if ((of_large < of_small ? of_large : of_small) >= 1.08 * direct) return nullptr;
+  return of_large < of_small ? large : small;
 }
 
 // Many tiles: each part has some, a block after the other, and all panels.
-bool run_by_tiles(KernelContext& ctx, Winograd& w, dim_t tiles, double operations) {
+bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
+                  double operations) {
   const dim_t panels = round_to_panel(w.outputs) / kPanel, blocks = (tiles + kTiles - 1) / kTiles;
   const dim_t parts = parts_of(ctx, operations, blocks), block = (tiles + blocks - 1) / blocks;
-  const size_t weights = routines().winograd_weights_size(w, panels);
+  const size_t weights = does.weights_size(w, panels);
   char* made = static_cast<char*>(ctx.allocate_scratch(weights, 64));
   if (!made) return false;
   w.weights = reinterpret_cast<float*>(made);
   w.last = block;
-  const size_t in = routines().winograd_tiles_size(w);
+  const size_t in = does.tiles_size(w);
   PartMemory memory;
-  if (!allocate_parts(ctx, parts, in + routines().winograd_scratch(w), memory)) return false;
+  if (!allocate_parts(ctx, parts, in + does.scratch(w), memory)) return false;
   const dim_t makers = parts_of(ctx, operations, panels);
   const auto transform = [&](size_t index) {
     Winograd mine = w;
     const Range range = range_of(index, makers, panels);
     mine.first_panel = range.first;
     mine.last_panel = range.last;
-    routines().winograd_weights(mine);
+    does.transform_weights(mine);
   };
   ctx.parallel(static_cast<size_t>(makers), transform);
   int wild = 0;
@@ -59,8 +75,8 @@ bool run_by_tiles(KernelContext& ctx, Winograd& w, dim_t tiles, double operation
     const Range range = range_of(index, parts, tiles, block);
     for (mine.first = range.first; mine.first < range.last; mine.first = mine.last) {
       mine.last = mine.first + block < range.last ? mine.first + block : range.last;
-      routines().winograd_input(mine, mine.first, mine.last);
-      if (!routines().winograd(mine)) __atomic_store_n(&wild, 1, __ATOMIC_RELAXED);
+      does.transform_input(mine, mine.first, mine.last);
+      if (!does.compute(mine)) __atomic_store_n(&wild, 1, __ATOMIC_RELAXED);
     }
   };
   ctx.parallel(static_cast<size_t>(parts), compute);
@@ -68,17 +84,18 @@ bool run_by_tiles(KernelContext& ctx, Winograd& w, dim_t tiles, double operation
 }
 
 // Few tiles: one block, and each part has some of the panels.
-bool run_by_panels(KernelContext& ctx, Winograd& w, dim_t tiles, double operations) {
+bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
+                   double operations) {
   const dim_t panels = w.last_panel, parts = parts_of(ctx, operations, (panels + 1) / 2);
   w.last = tiles;
-  char* made = static_cast<char*>(ctx.allocate_scratch(routines().winograd_tiles_size(w), 64));
+  char* made = static_cast<char*>(ctx.allocate_scratch(does.tiles_size(w), 64));
   PartMemory memory;
-  if (!made || !allocate_parts(ctx, parts, routines().winograd_scratch(w), memory)) return false;
+  if (!made || !allocate_parts(ctx, parts, does.scratch(w), memory)) return false;
   w.tiles = reinterpret_cast<float*>(made);
   const dim_t makers = parts_of(ctx, operations, tiles);
   const auto transform = [&](size_t index) {
     const Range range = range_of(index, makers, tiles);
-    routines().winograd_input(w, range.first, range.last);
+    does.transform_input(w, range.first, range.last);
   };
   ctx.parallel(static_cast<size_t>(makers), transform);
   int wild = 0;
@@ -88,7 +105,7 @@ bool run_by_panels(KernelContext& ctx, Winograd& w, dim_t tiles, double operatio
     mine.first_panel = range.first;
     mine.last_panel = range.last;
     mine.scratch = memory.of(index);
-    if (!routines().winograd(mine)) __atomic_store_n(&wild, 1, __ATOMIC_RELAXED);
+    if (!does.compute(mine)) __atomic_store_n(&wild, 1, __ATOMIC_RELAXED);
   };
   ctx.parallel(static_cast<size_t>(parts), compute);
   return wild == 0;
@@ -97,7 +114,7 @@ bool run_by_panels(KernelContext& ctx, Winograd& w, dim_t tiles, double operatio
 }  // namespace
 
 bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
-  if (!is_plain_3x3(product) || !routines().winograd) return false;
+  if (!is_plain_3x3(product)) return false;
   Winograd w{};
   w.input = product.input;
   w.packed = product.packed;
@@ -108,12 +125,13 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   w.last_panel = product.last_panel;
   w.epilogue = product.epilogue;
   w.geometry = product.geometry;
-  const dim_t tiles = routines().winograd_tiles(w);
-  if (!is_faster(w, static_cast<double>(tiles))) return false;
+  const WinogradRoutines* chosen = choose_tiles(w);
+  if (!chosen) return false;
+  const dim_t tiles = chosen->tiles(w);
   const double operations =
       72.0 * static_cast<double>(tiles) * static_cast<double>(w.channels) * static_cast<double>(w.outputs);
-  if (tiles <= kTiles) return run_by_panels(ctx, w, tiles, operations);
-  return run_by_tiles(ctx, w, tiles, operations);
+  if (tiles <= kTiles) return run_by_panels(ctx, *chosen, w, tiles, operations);
+  return run_by_tiles(ctx, *chosen, w, tiles, operations);
 }
 
 }  // namespace penlight::optimized

@@ -132,13 +132,24 @@ struct Winograd {
   const float* packed;  // panels of nine taps, as of Product
   float* output;
   float* weights;  // of all panels, transformed; null: made when they are needed
-  float* tiles;    // of the block, transformed: winograd_tiles_size() bytes
+  float* tiles;    // of the block, transformed: tiles_size() bytes
   ptrdiff_t batch, channels, outputs;
   ptrdiff_t first, last;  // the block
   ptrdiff_t first_panel, last_panel;
   Epilogue epilogue;
   Geometry geometry;
-  void* scratch;  // winograd_scratch() bytes
+  void* scratch;  // scratch() bytes
+};
+
+// What is done with tiles of one size.
+struct WinogradRoutines {
+  ptrdiff_t (*tiles)(const Winograd&);
+  size_t (*weights_size)(const Winograd&, ptrdiff_t panels);
+  size_t (*tiles_size)(const Winograd&);
+  void (*transform_weights)(const Winograd&);
+  void (*transform_input)(const Winograd&, ptrdiff_t begin, ptrdiff_t end);
+  size_t (*scratch)(const Winograd&);
+  bool (*compute)(const Winograd&);  // false: an output is not finite, or may not be right
 };
 
 // The largest of each window.
@@ -237,13 +248,7 @@ struct Routines {
   void (*rotary)(const Rotary&);
   void (*softmax_rows)(const SoftmaxRows&);
   void (*elementwise)(const Elementwise&);
-  ptrdiff_t (*winograd_tiles)(const Winograd&);
-  size_t (*winograd_weights_size)(const Winograd&, ptrdiff_t panels);
-  size_t (*winograd_tiles_size)(const Winograd&);
-  void (*winograd_weights)(const Winograd&);
-  void (*winograd_input)(const Winograd&, ptrdiff_t begin, ptrdiff_t end);
-  size_t (*winograd_scratch)(const Winograd&);
-  bool (*winograd)(const Winograd&);  // false: an output is not finite, or may not be right
+  const WinogradRoutines *winograd_4x4, *winograd_2x2;  // tiles of so many outputs
 };
 
 }  // namespace penlight::optimized

@@ -21,13 +21,7 @@ void norm_rows(const NormRows& rows);
 void softmax_rows(const SoftmaxRows& rows);
 void rotary(const Rotary& heads);
 void elementwise(const Elementwise& elements);
-ptrdiff_t winograd_tiles(const Winograd& convolution);
-size_t winograd_weights_size(const Winograd& convolution, ptrdiff_t panels);
-size_t winograd_tiles_size(const Winograd& convolution);
-void winograd_weights(const Winograd& convolution);
-void winograd_input(const Winograd& convolution, ptrdiff_t begin, ptrdiff_t end);
-size_t winograd_scratch(const Winograd& convolution);
-bool winograd(const Winograd& convolution);
+extern const WinogradRoutines winograd_4x4, winograd_2x2;
 
 // A selective build leaves out what no kernel of its programs calls, and where size
 // counts winograd(): its places in the table are null then, and kernels ask before.
@@ -66,13 +60,9 @@ bool winograd(const Winograd& convolution);
 #define elementwise nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_WINOGRAD)
-#define winograd_tiles nullptr
-#define winograd_weights_size nullptr
-#define winograd_tiles_size nullptr
-#define winograd_weights nullptr
-#define winograd_input nullptr
-#define winograd_scratch nullptr
-#define winograd nullptr
+#define PENLIGHT_WINOGRAD(name) nullptr
+#else
+#define PENLIGHT_WINOGRAD(name) &name
 #endif
 
 #define PENLIGHT_TEXT(name) #name
@@ -97,13 +87,8 @@ const Routines routines = {
     rotary,
     softmax_rows,
     elementwise,
-    winograd_tiles,
-    winograd_weights_size,
-    winograd_tiles_size,
-    winograd_weights,
-    winograd_input,
-    winograd_scratch,
-    winograd,
+    PENLIGHT_WINOGRAD(winograd_4x4),
+    PENLIGHT_WINOGRAD(winograd_2x2),
 };
 
 }  // namespace PENLIGHT_ISA

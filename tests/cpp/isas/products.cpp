@@ -86,12 +86,13 @@ Shape any_convolution(Random& r) {
       g.dilation[d] = 1;
     }
   }
-  if (kind == 5) {  // tiles of transformed products
-    s.channels = r.in(24, 37);
-    s.outputs = r.in(24, 37);
-    s.height = r.in(17, 23);
-    s.width = r.in(17, 27);
+  if (kind == 5) {  // tiles of transformed products: large ones, or small for small images
+    const bool small = r.one_in(2);
+    s.channels = small ? r.in(64, 80) : r.in(24, 37);
+    s.outputs = small ? r.in(64, 80) : r.in(24, 37);
     g = {{3, 3}, {1, 1}, {r.in(0, 2), r.in(0, 2)}, {1, 1}, 1};
+    s.height = small ? r.in(11, 12) - 2 * g.pad[0] : r.in(17, 23);
+    s.width = small ? r.in(11, 12) - 2 * g.pad[1] : r.in(17, 27);
   }
   if (kind == 6) {  // runs that span the window's width
     s.channels = r.in(0, 9);
