@@ -54,6 +54,10 @@ constexpr dim_t kFewQueries = 4;
 // The tensors of a call; the mask may be null.
 enum Operand { kQuery, kKey, kValue, kMask, kOutput };
 struct Operands {
+  Operands(const Tensor& query, const Tensor& key, const Tensor& value, const Optional<Tensor>& mask,
+           const Tensor& output)
+      : tensors{&query, &key, &value, mask.has_value() ? &mask.value() : nullptr, &output} {}
+
   const Tensor* tensors[5];
 };
 
@@ -204,10 +208,7 @@ Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query
   head.key_pitch = key.stride(-2);
   head.value_pitch = value.stride(-2);
   head.output_pitch = out.stride(-2);
-  Dense matrices;
-  const Tensor* tensors[] = {&query, &key, &value, attn_mask.has_value() ? &attn_mask.value() : nullptr,
-                             &out};
-  for (int i = 0; i < 5; ++i) matrices.tensors[i] = tensors[i];
+  const Dense matrices{{query, key, value, attn_mask, out}};
   dim_t batches = 1;
   for (dim_t d = 3; d <= rank; ++d) batches *= out.size(-d);
   attend(ctx, head, matrices, batches);
@@ -218,7 +219,7 @@ Tensor& attention_in_rows_out(KernelContext& ctx, const Tensor& query, const Ten
                               const Optional<Tensor>& attn_mask, ArrayRef<int64_t> query_heads,
                               ArrayRef<int64_t> key_heads, ArrayRef<int64_t> value_heads, bool rows_first,
                               bool is_causal, Optional<double> scale, Tensor& out) {
-  InRows matrices;
+  InRows matrices{{query, key, value, attn_mask, out}, {}, 0, 0, 0};
   Heads &q = matrices.operands[kQuery], &k = matrices.operands[kKey], &v = matrices.operands[kValue];
   const bool read = q.read(query, query_heads) && k.read(key, key_heads) && v.read(value, value_heads) &&
                     out.scalar_type() == ScalarType::Float;
@@ -262,9 +263,6 @@ Tensor& attention_in_rows_out(KernelContext& ctx, const Tensor& query, const Ten
   matrices.output_batch = rows_first ? out.stride(1) : out.stride(0);
   matrices.output_head = v.width;
   matrices.queries_heads = q.heads;
-  const Tensor* tensors[] = {&query, &key, &value, attn_mask.has_value() ? &attn_mask.value() : nullptr,
-                             &out};
-  for (int i = 0; i < 5; ++i) matrices.tensors[i] = tensors[i];
   attend(ctx, head, matrices, q.batches * q.heads);
   return out;
 }

@@ -6,8 +6,7 @@ kernels/optimized/attention.cpp and rotary.cpp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,35 +14,20 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.nn import functional
 
+from penlight.dialects.define import define
 from penlight.kernels.table import OpTable
 
 
 def attention_op(table: OpTable, libraries: tuple[str, ...]) -> OpOverload | None:
     """penlight::attention_in_rows, if `libraries` have a kernel for it."""
     rows = table.rows("penlight::attention_in_rows.out", libraries)
-    return _define(str(rows[0].schema)) if rows else None
+    return define(str(rows[0].schema), _run, _shape) if rows else None
 
 
 def rotary_op(table: OpTable, libraries: tuple[str, ...]) -> OpOverload | None:
     """penlight::rotary, if `libraries` have a kernel for it."""
     rows = table.rows("penlight::rotary.out", libraries)
-    return _define(str(rows[0].schema)) if rows else None
-
-
-@cache
-def _define(schema: str) -> OpOverload:
-    name = schema.split("(")[0].removeprefix("penlight::")
-    library = torch.library.Library("penlight", "FRAGMENT")
-    _KEPT.append(library)
-    library.define(schema.removeprefix("penlight::"))
-    eager, fake = _MEANING[name]
-    library.impl(name, eager, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"penlight::{name}", fake, lib=library)
-    op: OpOverload = getattr(torch.ops.penlight, name).default
-    return op
-
-
-_KEPT: list[torch.library.Library] = []  # what a library defines goes with it
+    return define(str(rows[0].schema), _turn, _turn_shape) if rows else None
 
 
 def _heads(x: Tensor, numbers: Sequence[int]) -> Tensor:
@@ -104,9 +88,3 @@ def _turn(x: Tensor, cosine: Tensor, sine: Tensor, numbers: Sequence[int]) -> Te
 
 def _turn_shape(x: Tensor, cosine: Tensor, sine: Tensor, numbers: Sequence[int]) -> Tensor:
     return x.new_empty((*x.shape[:2], numbers[0] * numbers[1]) if numbers else x.shape)
-
-
-_MEANING: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
-    "attention_in_rows": (_run, _shape),
-    "rotary": (_turn, _turn_shape),
-}

@@ -7,7 +7,6 @@ kernels/optimized/elementwise.cpp.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.nn import functional
 
+from penlight.dialects.define import define
 from penlight.kernels.elementwise import REGISTERS, STEP_WORDS, ElementOp
 from penlight.kernels.table import OpTable
 
@@ -22,21 +22,8 @@ from penlight.kernels.table import OpTable
 def elementwise_op(table: OpTable, libraries: tuple[str, ...]) -> OpOverload | None:
     """The operator, if `libraries` have a kernel for it."""
     rows = table.rows("penlight::elementwise.out", libraries)
-    return _define(str(rows[0].schema)) if rows else None
+    return define(str(rows[0].schema), _run, _shape) if rows else None
 
-
-@cache
-def _define(schema: str) -> OpOverload:
-    library = torch.library.Library("penlight", "FRAGMENT")
-    _KEPT.append(library)
-    library.define(schema.removeprefix("penlight::"))
-    library.impl("elementwise", _run, "CompositeExplicitAutograd")
-    torch.library.register_fake("penlight::elementwise", _shape, lib=library)
-    op: OpOverload = torch.ops.penlight.elementwise.default
-    return op
-
-
-_KEPT: list[torch.library.Library] = []  # what a library defines goes with it
 
 MEANING: dict[int, Callable[..., Tensor]] = {
     ElementOp.ADD: torch.add,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.nn import functional
 
+from penlight.dialects.define import define
 from penlight.kernels.activations import Activation
 from penlight.kernels.table import OpTable
 from penlight.passes.packing import PANEL, unpack_panels
@@ -36,24 +36,10 @@ class PackedOps:
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
     """The operators, if `libraries` have kernels for them."""
     rows = [table.rows(f"penlight::{name}.out", libraries) for name in _MEANING]
-    return PackedOps(*(_define(str(found[0].schema)) for found in rows)) if all(rows) else None
-
-
-@cache
-def _library() -> torch.library.Library:
-    return torch.library.Library("penlight", "FRAGMENT")
-
-
-@cache
-def _define(schema: str) -> OpOverload:
-    name = schema.split("(")[0].removeprefix("penlight::")
-    library = _library()
-    library.define(schema.removeprefix("penlight::"))
-    eager, fake = _MEANING[name]
-    library.impl(name, eager, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"penlight::{name}", fake, lib=library)
-    op: OpOverload = getattr(torch.ops.penlight, name).default
-    return op
+    if not all(rows):
+        return None
+    meanings = zip(rows, _MEANING.values(), strict=True)
+    return PackedOps(*(define(str(found[0].schema), *meaning) for found, meaning in meanings))
 
 
 _ACTIVATIONS: dict[int, Callable[[Tensor, float, float], Tensor]] = {

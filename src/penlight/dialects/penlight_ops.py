@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from penlight.dialects.define import NAMESPACE, define
 from penlight.kernels.table import OpTable
 
 aten = torch.ops.aten
-NAMESPACE = "penlight"
 
 # What each means, by its name without the namespace, and the overload of ATen's that it replaces.
 _MEANING: dict[str, OpOverload] = {
@@ -28,11 +28,6 @@ _MEANING: dict[str, OpOverload] = {
 }
 
 
-@cache
-def _library() -> torch.library.Library:
-    return torch.library.Library(NAMESPACE, "FRAGMENT")
-
-
 def twins(table: OpTable, libraries: tuple[str, ...]) -> dict[OpOverload, OpOverload]:
     """ATen's composites -> Penlight's operators, as far as `libraries` have a kernel."""
     found: dict[OpOverload, OpOverload] = {}
@@ -40,21 +35,12 @@ def twins(table: OpTable, libraries: tuple[str, ...]) -> dict[OpOverload, OpOver
         rows = [row for row in table.rows(f"{NAMESPACE}::{name}.out", libraries) if row.schema]
         if rows:
             assert rows[0].schema is not None
-            found[meaning] = _define(name, rows[0].schema, meaning)
+            eager = _eager(meaning)
+            found[meaning] = define(rows[0].schema, eager, _SHAPES.get(name, eager))
     return found
 
 
 @cache
-def _define(name: str, schema: str, meaning: OpOverload) -> OpOverload:
-    library = _library()
-    if not hasattr(torch.ops.penlight, name):
-        library.define(schema.removeprefix(f"{NAMESPACE}::"))
-        library.impl(name, _eager(meaning), "CompositeExplicitAutograd")
-        torch.library.register_fake(f"{NAMESPACE}::{name}", _SHAPES.get(name, _eager(meaning)), lib=library)
-    op: OpOverload = getattr(torch.ops.penlight, name).default
-    return op
-
-
 def _eager(meaning: OpOverload) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         result = meaning(*args, **kwargs)
