@@ -22,7 +22,6 @@ from torch.fx import Graph, Node
 
 from penlight.passes.base import Leave, tensor_of
 from penlight.passes.layouts import Layout, equal, layout_of, sizes_of, step_of
-from penlight.passes.merge_views import RESHAPES
 
 aten = torch.ops.aten
 
@@ -73,7 +72,7 @@ def _rewrite(graph: Graph, node: Node, in_rows: OpOverload) -> bool:
     final, rows_first = found
     heads = tensor_of(query).shape[1]  # type: ignore[union-attr]
     with graph.inserting_before(node):
-        operands = [heads_in_place(graph, _unrepeated(part, heads)) for part in (query, key, value)]
+        operands = [heads_in_place(graph, _unrepeated(graph, part, heads)) for part in (query, key, value)]
         lists = [numbers for _, numbers in operands]
         args = (*(tensor for tensor, _ in operands), mask, *lists, rows_first, bool(causal))
         new = graph.call_function(in_rows, (*args, node.kwargs.get("scale")))
@@ -130,7 +129,7 @@ def _as(graph: Graph, new: Node, final: Node) -> Node:
     return view
 
 
-def _unrepeated(node: Node, heads: Any) -> Node:
+def _unrepeated(graph: Graph, node: Node, heads: Any) -> Node:
     """Keys or values before each of their heads was repeated for several query heads."""
     view = node
     while view.target is aten.clone.default and isinstance(view.args[0], Node):
@@ -141,13 +140,10 @@ def _unrepeated(node: Node, heads: Any) -> Node:
     if not isinstance(expand, Node) or expand.target is not aten.expand_copy.default:
         return node
     single: Any = expand.args[0]
-    if not isinstance(single, Node) or single.target not in RESHAPES:
+    value, wide = tensor_of(single), tensor_of(expand)
+    if value is None or wide is None or (value.dim(), wide.dim()) != (5, 5):
         return node
-    before: Any = single.args[0]
-    small, value, wide = tensor_of(before), tensor_of(single), tensor_of(expand)
-    if small is None or value is None or wide is None or (small.dim(), value.dim(), wide.dim()) != (4, 5, 5):
-        return node
-    batch, shared, rows, width = sizes_of(small)
+    batch, shared, _, rows, width = sizes_of(value)
     result = sizes_of(tensor_of(node))  # type: ignore[arg-type]
     if not isinstance(shared, int) or not isinstance(heads, int) or not shared or heads % shared:
         return node
@@ -155,7 +151,13 @@ def _unrepeated(node: Node, heads: Any) -> Node:
         return node
     if not _same(sizes_of(wide), (batch, shared, heads // shared, rows, width)):
         return node
-    return before if _same(result, (batch, heads, rows, width)) else node
+    if not _same(result, (batch, heads, rows, width)):
+        return node
+    small = graph.call_function(aten.squeeze_copy.dims, (single, [2]))
+    with value.fake_mode:  # type: ignore[attr-defined]
+        made = torch.empty((*value.shape[:2], *value.shape[3:]), dtype=value.dtype)
+    small.meta = {**node.meta, "val": made}
+    return small
 
 
 def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:

@@ -3,7 +3,8 @@
     activation(linear(x) + residual)      either part may be missing
 
 The sums are in registers then; on their own, each of these would read and write
-the whole tensor once more.
+the whole tensor once more. A view between a linear layer and what is fused is taken
+of the layer's input instead: rows are rows in any number of dimensions.
 
 Needs:  operators over packed weights; what is fused has no other user.
 Keeps:  outputs up to rounding.
@@ -20,6 +21,9 @@ from torch.fx import Graph, Node
 
 from penlight.kernels.activations import Activation
 from penlight.passes.base import Leave, tensor_of
+from penlight.passes.layouts import equal, sizes_of
+from penlight.passes.merge_views import RESHAPES
+from penlight.passes.simplify_views import view_sizes
 
 aten = torch.ops.aten
 
@@ -42,6 +46,8 @@ def fuse_epilogues(linear: OpOverload, convolution: OpOverload) -> Callable[[Gra
         fused = 0
         for node in list(graph.nodes):
             while node.target in (linear, convolution):
+                if node.target is linear:
+                    node = _after_view(graph, node)
                 after = _fuse_next(graph, node, leave)
                 if after is None:
                     break
@@ -52,9 +58,43 @@ def fuse_epilogues(linear: OpOverload, convolution: OpOverload) -> Callable[[Gra
     return fuse_epilogues
 
 
+def _after_view(graph: Graph, node: Node) -> Node:
+    """The linear layer `node` over a view of its input, if it is a view of the result that is used on."""
+    value = tensor_of(node)
+    view = next(iter(node.users), node)
+    if len(node.users) != 1 or view.target not in RESHAPES or value is None:
+        return node
+    result, sizes = tensor_of(view), view_sizes(view)
+    if not any(map(_is_wanted, view.users)) or result is None or result.dim() == 0 or sizes is None:
+        return node
+    if not equal(sizes_of(result)[-1], sizes_of(value)[-1]):
+        return node
+    args = list[Any](node.args)
+    with graph.inserting_before(view):
+        for place in (0, _RESIDUAL):
+            rows = args[place]
+            if rows is None:
+                continue
+            width = rows.meta["val"].shape[-1]
+            args[place] = graph.call_function(aten.view_copy.default, (rows, [*sizes[:-1], width]))
+            with result.fake_mode:  # type: ignore[attr-defined]
+                made = torch.empty((*result.shape[:-1], width), dtype=value.dtype)
+            args[place].meta = {**rows.meta, "val": made}
+        new = graph.call_function(node.target, tuple(args), node.kwargs)  # type: ignore[arg-type]
+    new.meta = dict(view.meta)
+    view.replace_all_uses_with(new)
+    graph.erase_node(view)
+    graph.erase_node(node)
+    return new
+
+
+def _is_wanted(user: Node) -> bool:
+    return _activation(user) is not None or user.target is aten.add.Tensor
+
+
 def _fuse_next(graph: Graph, node: Node, leave: Leave) -> Node | None:
     """Take the only user of `node` into it; the node that stands for both."""
-    wanted = [user for user in node.users if _activation(user) or user.target is aten.add.Tensor]
+    wanted = [user for user in node.users if _is_wanted(user)]
     if not wanted:
         return None
     user = wanted[0]

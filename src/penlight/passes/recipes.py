@@ -24,6 +24,7 @@ from penlight.passes.pack_weights import pack_weights
 from penlight.passes.rms_norm import fuse_rms_norm
 from penlight.passes.rotary import fuse_rotary
 from penlight.passes.scalars import promote
+from penlight.passes.simplify_views import simplify_views
 from penlight.passes.subexpressions import merge_subexpressions
 from penlight.passes.tune_convolutions import Measure, tune_convolutions
 
@@ -37,6 +38,7 @@ TO_EDGE: tuple[Pass, ...] = (remove_assertions, promote, resolve_layouts)
 EDGE: tuple[Pass, ...] = (
     replace_empty_results,
     remove_no_ops,
+    simplify_views,
     merge_views,
     remove_no_ops,
     merge_subexpressions,
@@ -65,7 +67,7 @@ def edge_for(
         passes.append(fuse_rotary(rotary))
     if attention is not None and in_rows is not None:
         passes.append(fuse_attention_views(attention, in_rows))
-    return tuple(passes)
+    return (*passes, simplify_views, merge_views, remove_no_ops)
 
 
 def packed(
