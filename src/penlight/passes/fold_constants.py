@@ -1,9 +1,10 @@
 """Compute at compile time what depends on constants alone.
 
-The file must not grow for it: a result is folded if it is small, or not larger
-than the constants it replaces (which then die). So a transposed weight is
-folded, and an expanded mask or a large `full` is not. Large results are computed
-when the file is written.
+The file must not grow for it: a result is folded if it is small for the operators
+that go, or not larger than the constants it replaces (which then die). So a
+transposed weight is folded, and an expanded mask or a large `full` is not. Large
+results are computed when the file is written. What is made like another tensor
+(`new_zeros`, `full_like`) depends on nothing if its sizes are known.
 
 Needs:  edge dialect; Keeps: every output.
 """
@@ -24,7 +25,10 @@ from penlight.kernels.out_variants import view_twin
 from penlight.passes.base import tensor_of
 from penlight.passes.constants import Constants
 
-# Bytes. Position tables and masks of a few thousand elements are worth their place in the file.
+aten = torch.ops.aten
+
+# Bytes for an operator that goes. Position tables and masks of a few thousand elements are worth
+# their place in the file, and larger ones that take many operators to make.
 _SMALL = 16 * 1024
 
 
@@ -32,6 +36,7 @@ def fold_constants(graph: Graph, constants: Constants) -> int:
     """Replace nodes by constants; return how many."""
     if not constants.can_add():
         return 0
+    folded = _fill_by_size(graph)
     known = set(constants.names)  # nodes that depend on constants alone
     for node in graph.nodes:
         if _can_fold(node) and known.issuperset(node.all_input_nodes):
@@ -42,7 +47,6 @@ def fold_constants(graph: Graph, constants: Constants) -> int:
         for node in graph.nodes
         if node in known and node.op != "placeholder" and not known.issuperset(node.users)
     ]
-    folded = 0
     values: dict[Node, Any] = {}  # small ones, computed once
     for node in frontier:
         value = tensor_of(node)
@@ -56,6 +60,33 @@ def fold_constants(graph: Graph, constants: Constants) -> int:
         node.replace_all_uses_with(new, delete_user_cb=lambda user: user not in known)
         folded += 1
     return folded
+
+
+# What makes a tensor like another one -> where its arguments have the number that fills it.
+_FILLS: dict[Any, int | float] = {
+    aten.new_zeros.default: 0,
+    aten.new_ones.default: 1,
+    aten.zeros_like.default: 0,
+    aten.ones_like.default: 1,
+}
+_FILLS_WITH = {aten.new_full.default: 2, aten.full_like.default: 1}
+
+
+def _fill_by_size(graph: Graph) -> int:
+    """Make what is filled with one number, of known sizes, without the tensor it is made like."""
+    changed = 0
+    for node in graph.nodes:
+        if node.op != "call_function" or node.target not in (*_FILLS, *_FILLS_WITH):
+            continue
+        value: Any = tensor_of(node)
+        place = _FILLS_WITH.get(node.target)
+        number = _FILLS[node.target] if place is None else node.args[place]
+        if not all(isinstance(size, int) for size in value.shape) or not isinstance(number, int | float):
+            continue
+        node.target, node.args = aten.full.default, ([*value.shape], number)
+        node.kwargs = {"dtype": value.dtype}
+        changed += 1
+    return changed
 
 
 def _value(node: Node, like: torch.Tensor, constants: Constants, values: dict[Node, Any]) -> Any:
@@ -104,7 +135,7 @@ def _is_worth(node: Node, constants: Constants) -> bool:
     assert value is not None
     if _nbytes(value) <= _SMALL:
         return True
-    replaced = 0
+    replaced = _SMALL
     seen, todo = set(), [node]
     while todo:
         for source in todo.pop().all_input_nodes:
@@ -113,11 +144,17 @@ def _is_worth(node: Node, constants: Constants) -> bool:
             seen.add(source)
             if source.op != "placeholder":
                 todo.append(source)
+                replaced += _SMALL if _is_worth_bytes(source) else 0
             elif all(user in seen or user is node for user in source.users):
                 tensor = constants.like(source)
                 assert tensor is not None
                 replaced += _nbytes(tensor)
     return _nbytes(value) <= replaced
+
+
+def _is_worth_bytes(node: Node) -> bool:
+    """Not those that cost nothing when a program runs, or would be made anyhow."""
+    return isinstance(node.target, OpOverload) and view_twin(node.target) is None
 
 
 def _nbytes(tensor: torch.Tensor) -> int:

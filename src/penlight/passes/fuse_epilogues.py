@@ -137,7 +137,8 @@ def _obstacle(node: Node, user: Node) -> str | None:
         return "it is not a plain sum of two tensors"
     if added.dtype != value.dtype or added.shape != value.shape:
         return "what is added is broadcast or of another dtype"
-    if added.stride() != value.stride():
+    pairs = zip(value.shape, added.stride(), value.stride(), strict=True)
+    if any(size != 1 and step != wanted for size, step, wanted in pairs):
         return "what is added lies in another order in memory"
     return None
 

@@ -9,8 +9,10 @@ from torch._ops import OpOverload
 
 from penlight.passes.assertions import remove_assertions
 from penlight.passes.attention_rows import fuse_attention_views
+from penlight.passes.attention_scale import fold_attention_scale
 from penlight.passes.base import Pass
 from penlight.passes.channels_last import keep_channels_last, read_row_major
+from penlight.passes.constant_products import constant_products
 from penlight.passes.contiguous import resolve_layouts
 from penlight.passes.empties import replace_empty_results
 from penlight.passes.fold_batch_norm import fold_batch_norm
@@ -61,6 +63,8 @@ def edge_for(
     rms_norm = whole.get(torch.ops.aten.rms_norm.default)
     attention = whole.get(torch.ops.aten.scaled_dot_product_attention.default)
     passes: list[Pass] = [*EDGE]
+    if attention is not None:
+        passes.append(fold_attention_scale(attention))
     if rms_norm is not None:
         passes.append(fuse_rms_norm(rms_norm))
     if rotary is not None:
@@ -79,6 +83,8 @@ def packed(
 ) -> tuple[Pass, ...]:
     """Layers become `linear` and `convolution`, over packed weights but `kept`; images stay channels-last."""
     return (
+        constant_products,
+        fold_constants,
         pack_weights(linear, convolution, kept),
         keep_channels_last(max_pool),
         read_row_major(convolution),
@@ -102,7 +108,14 @@ def chains(elementwise: OpOverload) -> tuple[Pass, ...]:
 OPTIONAL = frozenset(
     (
         *(function.__name__ for function in EDGE),
-        *("fuse_rms_norm", "fuse_rotary", "fuse_attention_views", "pack_weights"),
+        *(
+            "fuse_rms_norm",
+            "fuse_rotary",
+            "fold_attention_scale",
+            "constant_products",
+            "fuse_attention_views",
+            "pack_weights",
+        ),
         *("keep_channels_last", "read_row_major"),
         *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),
     )

@@ -1,0 +1,89 @@
+"""Make products with constant matrices linear layers: their weights can be packed then.
+
+    addmm(bias, x, weight)   ->   linear(x, permute(weight), bias)
+    mm(x, weight)            ->   linear(x, permute(weight))
+
+as models have them that keep their weights transposed, and cells of recurrent
+networks that were taken apart. The permutation is of a constant, and is folded next.
+
+Needs:  edge dialect, float32; nothing else reads the weight.
+Keeps:  outputs up to rounding.
+Runs:   before constants are folded and weights packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from penlight.passes.base import Leave, tensor_of
+from penlight.passes.constants import Constants
+
+aten = torch.ops.aten
+
+
+def constant_products(graph: Graph, constants: Constants, leave: Leave) -> int:
+    """Rewrite `graph` in place; return how many products became layers."""
+    changed = 0
+    turned: dict[Node, Node] = {}
+    for node in list(graph.nodes):
+        parts = _parts(node)
+        if parts is None or parts[1] not in constants.names:
+            continue
+        x, weight, bias = parts
+        reason = _obstacle(node, turned, constants)
+        if reason is not None:
+            leave(node, reason)
+            continue
+        with graph.inserting_before(node):
+            if weight not in turned:
+                turned[weight] = _turned(graph, weight)
+            args = (x, turned[weight]) if bias is None else (x, turned[weight], bias)
+            new = graph.call_function(aten.linear.default, args)
+        new.meta = dict(node.meta)
+        node.replace_all_uses_with(new)
+        graph.erase_node(node)
+        changed += 1
+    return changed
+
+
+def _parts(node: Node) -> tuple[Node, Node, Node | None] | None:
+    """Input, weight and bias of a product."""
+    args: Any = node.args
+    if node.target is aten.mm.default:
+        return args[0], args[1], None
+    return (args[1], args[2], args[0]) if node.target is aten.addmm.default else None
+
+
+def _turned(graph: Graph, weight: Node) -> Node:
+    node = graph.call_function(aten.permute_copy.default, (weight, [1, 0]))
+    value: Any = tensor_of(weight)
+    with value.fake_mode:
+        node.meta = {**weight.meta, "val": torch.empty(value.shape[::-1], dtype=value.dtype)}
+    return node
+
+
+def _obstacle(node: Node, turned: Mapping[Node, Node], constants: Constants) -> str | None:
+    parts = _parts(node)
+    assert parts is not None
+    _, weight, bias = parts
+    value = tensor_of(weight)
+    if value is None or value.dtype is not torch.float32 or not constants.can_add():
+        return "it is not of float32"
+    if not all(_reads_as_weight(user, weight) or user is turned.get(weight) for user in weight.users):
+        return "something else reads the weight as it is"
+    if node.kwargs.get("alpha", 1) != 1 or node.kwargs.get("beta", 1) != 1 or len(node.args) > 3:
+        return "it is not a plain product and sum"
+    if bias is not None:
+        like = constants.like(bias)
+        if like is None or tuple(like.shape) != (value.shape[1],) or like.dtype is not torch.float32:
+            return "what is added is not a constant row"
+    return None
+
+
+def _reads_as_weight(user: Node, weight: Node) -> bool:
+    parts = _parts(user)
+    return parts is not None and parts[1] is weight and parts[0] is not weight and parts[2] is not weight

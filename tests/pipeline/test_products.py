@@ -1,0 +1,153 @@
+"""Products with constant matrices are layers, factors of queries attention's; fills are folded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._ops import OpOverload
+from torch.nn import functional
+
+import penlight
+from penlight.pipeline import export, to_edge
+
+
+class Calls(nn.Module):
+    """A function of the inputs and of two constants, a matrix and a row."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, function: Callable[..., Tensor], width: int = 20) -> None:
+        super().__init__()
+        self.function = function
+        self.register_buffer("weight", torch.randn(12, width))
+        self.register_buffer("bias", torch.randn(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x, self.weight, self.bias)
+
+
+def operators(model: nn.Module, *args: Tensor, **options: object) -> list[str]:
+    graph = to_edge(export(model.eval(), args), **options).methods["forward"].graph
+    return [str(node.target).split(".")[-2] for node in graph.nodes if isinstance(node.target, OpOverload)]
+
+
+def check(model: nn.Module, *args: Tensor, tolerance: float = 1e-5, **options: object) -> None:
+    program = penlight.load(penlight.compile(model.eval(), args, **options).to_bytes())
+    with torch.no_grad():
+        torch.testing.assert_close(
+            program(*args), model(*args), rtol=tolerance, atol=tolerance, equal_nan=True
+        )
+
+
+LAYERS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "mm": lambda x, w, b: x @ w,
+    "addmm": lambda x, w, b: torch.addmm(b, x, w),
+    "transposed": lambda x, w, b: x @ w.T.contiguous().T,
+    "row after it": lambda x, w, b: (x @ w).relu() + b,
+    "more dimensions": lambda x, w, b: torch.addmm(b, x[None].flatten(0, 1), w).view(1, -1, 20) * 2,
+    "twice": lambda x, w, b: (x @ w) * torch.addmm(b, -x, w),
+    "cell": lambda x, w, b: (x @ w).split(5, -1)[2].tanh(),
+}
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+@pytest.mark.parametrize("name", LAYERS)
+def test_becomes_a_layer(name: str, rows: int) -> None:
+    model, x = Calls(LAYERS[name]), torch.randn(rows, 12)
+    found = operators(model, x)
+    assert "linear_packed" in found and not {"mm", "addmm", "permute_copy"} & set(found)
+    check(model, x)
+    x[0, 3] = torch.inf
+    check(model, x)
+
+
+STAYS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "alpha": lambda x, w, b: torch.addmm(b, x, w, alpha=0.5),
+    "beta": lambda x, w, b: torch.addmm(b, x, w, beta=2),
+    "a number added": lambda x, w, b: torch.addmm(b[0], x, w),
+    "read elsewhere": lambda x, w, b: x @ w + (w * x[0, 0]).sum(0),
+    "a weight of inputs": lambda x, w, b: x @ (w * x[0, 0]),
+    "left factor": lambda x, w, b: w.T[:, :7] @ x,
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_other_products_stay(name: str) -> None:
+    model, x = Calls(STAYS[name]), torch.randn(7, 12)
+    assert "linear_packed" not in operators(model, x)
+    check(model, x)
+
+
+def test_half_precision_stays() -> None:
+    model, x = Calls(lambda x, w, b: torch.addmm(b.half(), x, w.half())), torch.randn(3, 12).half()
+    assert "linear_packed" not in operators(model, x)
+    check(model, x, tolerance=2e-2)
+
+
+def test_products_left_out() -> None:
+    model, x = Calls(LAYERS["addmm"]), torch.randn(3, 12)
+    assert "addmm" in operators(model, x, without=["constant_products"])
+    check(model, x, without=["constant_products"])
+
+
+class Attention(nn.Module):
+    def __init__(self, factor: Callable[[Tensor], Tensor], scale: float | None = 1.0) -> None:
+        super().__init__()
+        self.factor, self.scale = factor, scale
+        self.query, self.key = nn.Linear(24, 24), nn.Linear(24, 24)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k = (
+            self.factor(layer(x)).unflatten(-1, (3, 8)).transpose(1, 2) for layer in (self.query, self.key)
+        )
+        y = functional.scaled_dot_product_attention(q, k, k.relu(), scale=self.scale)
+        return y.transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("scale", [1.0, None, 0.3])
+@pytest.mark.parametrize("factor", [lambda x: x * 0.25, lambda x: x / 3, lambda x: -2 * x])
+def test_attention_scales_queries(factor: Callable[[Tensor], Tensor], scale: float | None) -> None:
+    model, x = Attention(factor, scale), torch.randn(2, 9, 24)
+    found = operators(model, x)
+    assert found.count("mul") + found.count("div") == 1, "keys are read elsewhere too"
+    check(model, x)
+    x[0, 2, 3] = torch.nan
+    check(model, x)
+
+
+def test_attention_leaves_what_is_no_scale() -> None:
+    model, x = Attention(lambda x: x * 0.0), torch.randn(1, 5, 24)
+    assert "mul" in operators(model, x)
+    check(model, x)
+
+
+def test_attention_scale_left_out() -> None:
+    model, x = Attention(lambda x: x * 0.25), torch.randn(1, 5, 24)
+    assert operators(model, x, without=["fold_attention_scale"]).count("mul") == 2
+    check(model, x, without=["fold_attention_scale"])
+
+
+def windows(x: Tensor) -> Tensor:
+    """A mask made of pieces, as networks with shifted windows have it."""
+    mask = x.new_zeros(80, 80)
+    for count, (start, stop) in enumerate(((0, 30), (30, 60), (60, 80))):
+        mask[start:stop, start:stop] = count + 1.0
+    return x * mask.masked_fill(mask == 0, -2.0) + torch.full_like(x, 3.0) * torch.ones_like(x[:1])
+
+
+def test_fills_of_known_sizes_are_folded() -> None:
+    x = torch.randn(80, 80)
+    model = Calls(lambda x, w, b: windows(x))
+    assert set(operators(model, x)) <= {"mul", "add", "elementwise"}
+    check(model, x)
+
+
+def test_a_large_fill_is_not_kept() -> None:
+    """The file stays small where few operators would go."""
+    model, x = Calls(lambda x, w, b: x + torch.full_like(x, 2.0).cumsum(0)), torch.randn(500, 200)
+    assert len(penlight.compile(model, (x,)).to_bytes()) < 20_000
+    check(model, x)
