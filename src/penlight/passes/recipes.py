@@ -29,6 +29,7 @@ from penlight.passes.scalars import promote
 from penlight.passes.simplify_views import simplify_views
 from penlight.passes.subexpressions import merge_subexpressions
 from penlight.passes.tune_convolutions import Measure, tune_convolutions
+from penlight.passes.written_attention import fuse_written_attention
 
 ATEN: tuple[Pass, ...] = (remove_assertions,)
 
@@ -64,6 +65,7 @@ def edge_for(
     attention = whole.get(torch.ops.aten.scaled_dot_product_attention.default)
     passes: list[Pass] = [*EDGE]
     if attention is not None:
+        passes += [fuse_written_attention(attention), simplify_views, merge_views, remove_no_ops]
         passes.append(fold_attention_scale(attention))
     if rms_norm is not None:
         passes.append(fuse_rms_norm(rms_norm))
@@ -108,14 +110,8 @@ def chains(elementwise: OpOverload) -> tuple[Pass, ...]:
 OPTIONAL = frozenset(
     (
         *(function.__name__ for function in EDGE),
-        *(
-            "fuse_rms_norm",
-            "fuse_rotary",
-            "fold_attention_scale",
-            "constant_products",
-            "fuse_attention_views",
-            "pack_weights",
-        ),
+        *("fuse_written_attention", "fold_attention_scale", "fuse_rms_norm", "fuse_rotary"),
+        *("fuse_attention_views", "constant_products", "pack_weights"),
         *("keep_channels_last", "read_row_major"),
         *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),
     )

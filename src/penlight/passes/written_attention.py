@@ -1,0 +1,201 @@
+"""Find attention written out, and make it one operator.
+
+    softmax(q @ k.mT * factor + mask, -1) @ v   ->   attention(q, k, v, mask, scale=factor)
+
+A number may divide instead, and masks may be several. The scores are never in memory then.
+
+A mask that hides every key of a query with -inf makes softmax NaN, and attention
+zero: so masks have to be known to be finite.
+
+Needs:  edge dialect, float32; nothing else reads the scores.
+Keeps:  outputs up to rounding.
+Runs:   before a scale is folded and views around attention are looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+
+from penlight.passes.base import Leave, tensor_of
+from penlight.passes.bounds import bounds_of
+from penlight.passes.constants import Constants
+from penlight.passes.layouts import equal, sizes_of
+from penlight.passes.merge_views import RESHAPES
+
+aten = torch.ops.aten
+
+_SCALES = {aten.mul.Scalar, aten.div.Scalar}
+Sizes = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """`product`, a bmm, times `factor`, plus masks, each with the sizes of the scores that it is added to."""
+
+    product: Node
+    factor: float
+    masks: tuple[tuple[Node, Sizes], ...]
+
+
+def fuse_written_attention(attention: OpOverload) -> Callable[[Graph, Constants, Leave], int]:
+    """The pass that puts `attention`, which has ATen's schema, in place of its parts."""
+
+    def fuse_written_attention(graph: Graph, constants: Constants, leave: Leave) -> int:
+        fused = 0
+        for node in list(graph.nodes):
+            softmax = _softmax_before(node)
+            if softmax is None:
+                continue
+            scores = _scores(softmax)
+            reason = _obstacle(node, softmax, scores, constants)
+            if scores is None or reason is not None:
+                leave(
+                    softmax, reason or "its input is no product that is scaled, masked and read nowhere else"
+                )
+                continue
+            _replace(graph, node, softmax, scores, attention)
+            fused += 1
+        return fused
+
+    return fuse_written_attention
+
+
+def _softmax_before(node: Node) -> Node | None:
+    """The softmax over keys, if `node` is the product of it with something."""
+    softmax = _before_views(node.args[0], node) if node.target is aten.bmm.default else None
+    value = tensor_of(softmax)
+    if softmax is None or value is None or softmax.target is not aten._softmax.default or value.dim() < 3:
+        return None
+    return softmax if softmax.args[1] in (-1, value.dim() - 1) else None
+
+
+def _before_views(node: Any, reader: Node) -> Node | None:
+    """What `node` is reshaped from; None if something else than `reader` reads any of it."""
+    while isinstance(node, Node) and list(node.users) == [reader]:
+        if node.target not in RESHAPES:
+            return node
+        reader, node = node, node.args[0]
+    return None
+
+
+def _scores(softmax: Node) -> Scores | None:
+    """What softmax is of, followed back to the product."""
+    factor, masks, found = 1.0, list[tuple[Node, Sizes]](), _before_views(softmax.args[0], softmax)
+    while found is not None and found.target is not aten.bmm.default:
+        args: Any = found.args
+        if found.target in _SCALES and _is_scale(args[1]):
+            number = float(args[1])
+            factor *= number if found.target is aten.mul.Scalar else 1 / number
+            found = _before_views(args[0], found)
+        elif found.target is aten.add.Tensor and not found.kwargs and factor == 1.0:
+            # A factor after the sum would be the mask's too.
+            scores, mask = args if _is_product(args[0]) else reversed(args)
+            sizes = sizes_of(found.meta["val"])
+            if not isinstance(mask, Node) or not _same(sizes_of(scores.meta["val"]), sizes):
+                return None
+            masks.append((mask, sizes))
+            found = _before_views(scores, found)
+        else:
+            return None
+    return None if found is None else Scores(found, factor, tuple(masks))
+
+
+def _is_scale(number: Any) -> bool:
+    return isinstance(number, int | float) and math.isfinite(number) and number != 0
+
+
+def _is_product(node: Any) -> bool:
+    """Does it come from a product as scores do?"""
+    while isinstance(node, Node) and (node.target in RESHAPES or node.target in _SCALES):
+        node = node.args[0]
+    if isinstance(node, Node) and node.target is aten.add.Tensor:
+        return any(map(_is_product, node.args))
+    return isinstance(node, Node) and node.target is aten.bmm.default
+
+
+def _same(a: Sizes, b: Sizes) -> bool:
+    return len(a) == len(b) and all(map(equal, a, b))
+
+
+def _obstacle(node: Node, softmax: Node, scores: Scores | None, constants: Constants) -> str | None:
+    value = tensor_of(softmax)
+    if scores is None or value is None:
+        return None
+    if value.dtype is not torch.float32:
+        return "it is not of float32"
+    wanted = sizes_of(value)
+    if not _same(sizes_of(scores.product.meta["val"])[-2:], wanted[-2:]):
+        return "its scores have other sizes than the product"
+    most = 0.0
+    for mask, sizes in scores.masks:
+        like = tensor_of(mask)
+        if like is None or like.dtype is not torch.float32 or _mask_sizes(mask, sizes, wanted) is None:
+            return "its mask has other dimensions than the scores, or is not of float32"
+        bounds = bounds_of(mask, constants)
+        most += math.inf if bounds is None else max(map(abs, bounds))
+        if most > torch.finfo(torch.float32).max:
+            return "its mask may hide all keys of a query with -inf, which gives NaN"
+    results = (*scores.product.args, node.args[1], node)
+    if any(_dynamic((*value.shape[:-2], *part.meta["val"].shape[1:])) > 1 for part in results):  # type: ignore[union-attr]
+        return "several of its sizes are dynamic"
+    return None
+
+
+def _dynamic(sizes: Any) -> int:
+    return sum(not isinstance(size, int) for size in sizes)
+
+
+def _mask_sizes(mask: Node, added_to: Sizes, wanted: Sizes) -> Sizes | None:
+    """The mask's, without leading ones, if it means the same added to scores of `wanted` sizes."""
+    sizes = sizes_of(mask.meta["val"])
+    while sizes and equal(sizes[0], 1):
+        sizes = sizes[1:]
+    count = len(sizes)
+    alike = count <= len(wanted) and _same(added_to[len(added_to) - count :], wanted[len(wanted) - count :])
+    return sizes if alike else None
+
+
+def _replace(graph: Graph, node: Node, softmax: Node, scores: Scores, attention: OpOverload) -> None:
+    value: Any = tensor_of(softmax)
+    query, turned_key, values = (*scores.product.args[:2], node.args[1])
+    heads, wanted = value.shape[:-2], sizes_of(value)
+
+    def made(target: Any, args: tuple[Any, ...], shape: Any, **kwargs: Any) -> Node:
+        new = graph.call_function(target, args, kwargs)
+        with value.fake_mode:
+            new.meta = {**node.meta, "val": torch.empty(tuple(shape), dtype=value.dtype)}
+        return new
+
+    def viewed(x: Any, shape: Any) -> Node:
+        sizes = [size if isinstance(size, int) else -1 for size in shape]
+        return made(aten.view_copy.default, (x, sizes), shape)
+
+    with graph.inserting_before(node):
+        batch, width, keys = turned_key.meta["val"].shape  # type: ignore[union-attr]
+        key = made(aten.permute_copy.default, (turned_key, [0, 2, 1]), (batch, keys, width))
+        operands = [
+            viewed(part, (*heads, *part.meta["val"].shape[1:]))  # type: ignore[union-attr]
+            for part in (query, key, values)
+        ]
+        mask: Node | None = None
+        for one, sizes in scores.masks:
+            count = len(_mask_sizes(one, sizes, wanted) or ())
+            rows = one.meta["val"].shape
+            if len(rows) > len(wanted):
+                one = viewed(one, rows[len(rows) - count :])
+            if mask is not None:
+                shape = torch.broadcast_shapes(one.meta["val"].shape, mask.meta["val"].shape)
+                one = made(aten.add.Tensor, (one, mask), shape)
+            mask = one
+        result = (*value.shape[:-1], node.meta["val"].shape[-1])
+        args = (*operands, mask) if mask is not None else tuple(operands)
+        new = made(attention, args, result, scale=scores.factor)
+        back = viewed(new, node.meta["val"].shape)
+    node.replace_all_uses_with(back)

@@ -1,0 +1,204 @@
+"""Attention written out is one operator; what is not quite attention stays what it was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._ops import OpOverload
+from torch.export import Dim
+
+import penlight
+from penlight.pipeline import export, to_edge
+
+LOWEST = torch.finfo(torch.float32).min
+Score = Callable[..., Tensor]
+
+
+class Written(nn.Module):
+    """Multi-head attention as models write it; `score` is what they do with the product, before softmax."""
+
+    bias: Tensor
+
+    def __init__(self, score: Score, *, heads: int = 3, joined: bool = False, keys: int = 0) -> None:
+        super().__init__()
+        self.score, self.heads, self.joined = score, heads, joined
+        self.query, self.key, self.value = (nn.Linear(24, 24) for _ in range(3))
+        self.register_buffer("bias", torch.randn(heads, 7, 7))
+
+    def split(self, x: Tensor) -> Tensor:
+        x = x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        return x.flatten(0, 1) if self.joined else x
+
+    def forward(self, x: Tensor, *masks: Tensor) -> Tensor:
+        q, k, v = (self.split(layer(x)) for layer in (self.query, self.key, self.value))
+        scores = self.score(q @ k.transpose(-1, -2), *masks, *([self.bias] if self.score in BIASED else []))
+        y = torch.softmax(scores, -1) @ v
+        y = y.unflatten(0, (x.shape[0], self.heads)) if self.joined else y
+        return y.transpose(1, 2).flatten(2)
+
+
+def operators(model: nn.Module, *args: Tensor, **options: object) -> list[str]:
+    graph = to_edge(export(model.eval(), args), **options).methods["forward"].graph
+    return [str(node.target).split(".")[-2] for node in graph.nodes if isinstance(node.target, OpOverload)]
+
+
+def check(model: nn.Module, *args: Tensor, tolerance: float = 1e-5, **options: object) -> None:
+    program = penlight.load(penlight.compile(model.eval(), args, **options).to_bytes())
+    with torch.no_grad():
+        torch.testing.assert_close(
+            program(*args), model(*args), rtol=tolerance, atol=tolerance, equal_nan=True
+        )
+
+
+def is_fused(model: nn.Module, *args: Tensor, **options: object) -> bool:
+    found = set(operators(model, *args, **options))
+    fused = bool(found & {"attention_in_rows", "scaled_dot_product_attention"})
+    assert fused != bool(found & {"bmm", "_softmax"}), found
+    return fused
+
+
+def hidden(scores: Tensor, keep: Tensor) -> Tensor:
+    return scores / math.sqrt(8) + (1.0 - keep[:, None, None].float()) * LOWEST
+
+
+def biased(scores: Tensor, bias: Tensor) -> Tensor:
+    return scores * 0.3 + bias
+
+
+def windows(scores: Tensor, keep: Tensor, bias: Tensor) -> Tensor:
+    """A bias for each head, and a mask for each window, added to other dimensions."""
+    shifted = torch.where(keep[:, None] & keep[:, :, None], 0.0, -100.0)[:, None][None]
+    return ((scores + bias)[None] + shifted).flatten(0, 1)
+
+
+BIASED = {biased, windows}
+PLAIN: dict[str, Score] = {
+    "as it is": lambda scores: scores,
+    "divided": lambda scores: scores / 2.5,
+    "multiplied twice": lambda scores: scores * 0.5 * 0.25,
+    "bias of heads": biased,
+}
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("name", PLAIN)
+def test_one_operator(name: str, batch: int) -> None:
+    model, x = Written(PLAIN[name]), torch.randn(batch, 7, 24)
+    assert is_fused(model, x)
+    assert "permute_copy" not in operators(model, x), "heads are read where they are"
+    check(model, x)
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_batches_and_heads_as_one_dimension(heads: int) -> None:
+    model, x = Written(lambda scores: scores * 0.4, heads=heads, joined=True), torch.randn(2, 7, 24)
+    assert is_fused(model, x)
+    check(model, x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
+def test_mask_of_conditions(dtype: torch.dtype) -> None:
+    x, keep = torch.randn(2, 7, 24), torch.tensor([[1, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0]], dtype=dtype)
+    model = Written(hidden)
+    assert is_fused(model, x, keep)
+    check(model, x, keep)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_masks_of_windows(batch: int) -> None:
+    model, x, keep = Written(windows), torch.randn(batch, 7, 24), torch.rand(batch, 7) > 0.3
+    assert is_fused(model, x, keep)
+    check(model, x, keep)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 1e15])
+@pytest.mark.parametrize("place", [(0, 3, 5), (1, 0, 0)])
+def test_what_is_not_finite_comes_out_as_in_eager(number: float, place: tuple[int, ...]) -> None:
+    model, x = Written(biased), torch.randn(2, 7, 24)
+    x[place] = number
+    check(model, x)
+
+
+OTHERS: dict[str, tuple[Score, tuple[Tensor, ...]]] = {
+    "a mask that may be -inf": (lambda scores, mask: scores + mask, (torch.randn(7, 7),)),
+    "masks that are -inf together": (
+        lambda scores, keep: scores + torch.where(keep, 0.0, LOWEST) + torch.where(keep, 0.0, LOWEST),
+        (torch.ones(7, dtype=torch.bool),),
+    ),
+    "a factor for the mask too": (
+        lambda scores, keep: (scores + torch.where(keep, 0.0, -9.0)) * 0.5,
+        (torch.ones(7, dtype=torch.bool),),
+    ),
+    "something between": (lambda scores: scores.tanh() * 3, ()),
+    "scores that are scaled with zero": (lambda scores: scores * 0.0, ()),
+    "one factor for each query": (lambda scores, factor: scores * factor, (torch.rand(7, 1),)),
+    "keys that are turned": (lambda scores: scores.flip(-1), ()),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_stays_as_it_was(name: str) -> None:
+    score, masks = OTHERS[name]
+    model, x = Written(score), torch.randn(2, 7, 24)
+    assert not is_fused(model, x, *masks)
+    check(model, x, *masks)
+
+
+def test_all_keys_hidden_with_infinity() -> None:
+    """Softmax gives NaN there, and attention would not."""
+    mask = torch.zeros(7, 7)
+    mask[2] = -math.inf
+    check(Written(lambda scores, mask: scores + mask), torch.randn(2, 7, 24), mask)
+
+    class Constant(Written):
+        def forward(self, x: Tensor, *masks: Tensor) -> Tensor:
+            return super().forward(x, mask)
+
+    check(Constant(lambda scores, mask: scores + mask), torch.randn(2, 7, 24))
+
+
+def test_scores_that_are_a_result_too_stay() -> None:
+    class Shows(Written):
+        def forward(self, x: Tensor, *masks: Tensor) -> Tensor:
+            q, v = self.split(self.query(x)), self.split(self.value(x))
+            weights = torch.softmax(q @ q.transpose(-1, -2), -1)
+            return (weights @ v).sum(-1) + weights.amax(-1)
+
+    model, x = Shows(lambda scores: scores), torch.randn(2, 7, 24)
+    assert not is_fused(model, x)
+    check(model, x)
+
+
+def test_half_precision_stays() -> None:
+    model, x = Written(lambda scores: scores / 2).half(), torch.randn(2, 7, 24).half()
+    assert not is_fused(model, x)
+    check(model, x, tolerance=1e-2)
+
+
+def test_dynamic_length() -> None:
+    model, x = Written(lambda scores: scores / 2), torch.randn(1, 7, 24)
+    shapes = {"x": {1: Dim("length", min=2, max=12)}}
+    program = penlight.load(penlight.compile(model, (x,), dynamic_shapes=shapes).to_bytes())
+    for length in (2, 7, 12):
+        x = torch.randn(1, length, 24)
+        with torch.no_grad():
+            torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-5)
+
+
+def test_left_out() -> None:
+    model, x = Written(biased), torch.randn(2, 7, 24)
+    assert not is_fused(model, x, without=["fuse_written_attention"])
+    check(model, x, without=["fuse_written_attention"])
+
+
+def test_says_why_it_was_left() -> None:
+    report = penlight.compile(
+        Written(lambda scores, mask: scores + mask), (torch.randn(1, 7, 24), torch.zeros(7, 7))
+    ).report
+    assert report is not None
+    (one,) = [left for left in report.left if left.stage == "fuse written attention"]
+    assert "may hide all keys" in one.reason and "test_written_attention.py" in one.source
