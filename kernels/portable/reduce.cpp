@@ -1,6 +1,8 @@
 // Sums, means, products, any and all, counts.
 #include "kernels/common/reduce.h"
 
+#include <string.h>
+
 #include "kernels/common/complex.h"
 
 namespace penlight::portable {
@@ -208,6 +210,53 @@ Tensor& all_dims_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<i
 
 Tensor& all_all_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   return logical<All>(ctx, self, nullopt, false, out);
+}
+
+// The bits of 64-bit numbers, combined by exclusive or.
+struct Xor {
+  template <class C>
+  static constexpr C identity() {
+    return C(0);
+  }
+  template <class C>
+  static C apply(C a, C b) {
+    uint64_t bits, more;
+    memcpy(&bits, &a, sizeof bits);
+    memcpy(&more, &b, sizeof more);
+    bits ^= more;
+    memcpy(&a, &bits, sizeof bits);
+    return a;
+  }
+};
+
+// Stores bits, to an output of uint64, not numbers.
+template <class C>
+struct HashOf : FoldOf<C, Xor> {
+  using FoldOf<C, Xor>::FoldOf;
+  void store(const dim_t* offset, const dim_t* stride, int columns) {
+    C* to = static_cast<C*>(this->out.data_ptr()) + offset[0];
+    for (int k = 0; k < columns; ++k) to[k * stride[0]] = this->value[k];
+  }
+};
+
+Tensor& hash_tensor_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim,
+                        int64_t mode, Tensor& out) {
+  uint32_t mask;
+  ReduceLoop loop;
+  Tensor* outs[] = {&out};
+  if (!check(ctx, mode == 0, "hash_tensor: the only mode is 0") || !reduced_dims(ctx, self, dim, mask) ||
+      !loop.prepare(ctx, self, mask, keepdim, outs, 1) ||
+      !check(ctx, loop.elements() > 0, "hash_tensor: there is nothing to reduce")) {
+    return out;
+  }
+  if (is_floating(self.scalar_type())) {
+    HashOf<double> operation(out);
+    loop.run<double>(operation);
+  } else {
+    HashOf<int64_t> operation(out);
+    loop.run<int64_t>(operation);
+  }
+  return out;
 }
 
 // Counted in int64: a float stops counting at 2^24.

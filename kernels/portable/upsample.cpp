@@ -139,6 +139,70 @@ void blend(const Resample& job, const AxisTaps<Compute<S>> tables[3]) {
   }
 }
 
+// One axis of an image of bytes, in whole numbers as ATen has it: weights of 16 bits, of which `digits`
+// are behind the point.
+struct ByteTaps {
+  dim_t taps;
+  const dim_t* positions;
+  int16_t* weights;
+  int digits = 0;
+
+  bool prepare(KernelContext& ctx, const ResampleAxis& axis, Interpolation kind) {
+    const Interpolation used = axis.in == axis.out ? Interpolation::Nearest : kind;
+    const AxisTaps<double> exact = make_axis_taps<double>(ctx, axis, used);
+    taps = exact.taps;
+    positions = exact.positions;
+    weights = ctx.allocate_scratch_array<int16_t>(static_cast<size_t>(axis.out * taps + 1));
+    if (!ctx.ok()) return false;
+    // What stands at the border several times has one weight, rounded once.
+    const auto joined = [&](dim_t begin, dim_t t) {
+      const dim_t* at = positions + begin;
+      double weight = 0;
+      for (dim_t s = t; s < taps && at[s] == at[t] && (t == 0 || at[t - 1] != at[t]); ++s)
+        weight += exact.weights[begin + s];
+      return weight;
+    };
+    double largest = 0;
+    for (dim_t i = 0; i < axis.out * taps; ++i) {
+      const double weight = joined(i - i % taps, i % taps);
+      if (weight > largest) largest = weight;
+    }
+    while (digits < 22 && largest * (2 << digits) + 0.5 < 32768) ++digits;
+    for (dim_t i = 0; i < axis.out * taps; ++i) {
+      const double weight = joined(i - i % taps, i % taps) * (1 << digits);
+      weights[i] = convert<int16_t>(weight < 0 ? weight - 0.5 : weight + 0.5);
+    }
+    return true;
+  }
+
+  uint8_t blend(const uint8_t* from, dim_t step, dim_t i) const {
+    int64_t sum = (int64_t{1} << digits) / 2;
+    for (dim_t k = i * taps; k < (i + 1) * taps; ++k) sum += weights[k] * int64_t{from[positions[k] * step]};
+    sum >>= digits;
+    return static_cast<uint8_t>(sum < 0 ? 0 : sum > 255 ? 255 : sum);
+  }
+};
+
+// Along rows first, rounded to bytes before columns are blended.
+void blend_bytes(KernelContext& ctx, const Resample& job, Interpolation kind) {
+  const dim_t width = job.axes[2].out;
+  ByteTaps down, across;
+  uint8_t* lines = ctx.allocate_scratch_array<uint8_t>(static_cast<size_t>(job.axes[1].in * width));
+  if (!down.prepare(ctx, job.axes[1], kind) || !across.prepare(ctx, job.axes[2], kind)) return;
+  for (dim_t n = 0; n < job.input.size(0); ++n) {
+    for (dim_t c = 0; c < job.input.size(1); ++c) {
+      const uint8_t* from = job.input.const_data_ptr<uint8_t>() + job.in_plane(n, c);
+      uint8_t* to = job.out.mutable_data_ptr<uint8_t>() + job.out_plane(n, c);
+      for (dim_t i = 0; i < job.axes[1].in * width; ++i)
+        lines[i] = across.blend(from + i / width * job.in_stride[1], job.in_stride[2], i % width);
+      for (dim_t i = 0; i < job.axes[1].out * width; ++i) {
+        const dim_t h = i / width, w = i % width;
+        to[h * job.out_stride[1] + w * job.out_stride[2]] = down.blend(lines + w, width, h);
+      }
+    }
+  }
+}
+
 // `scales` holds one for each of `dims` axes, 0 where there is none.
 void upsample(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<int64_t> output_size,
               const double* scales, bool align_corners, Interpolation kind, Tensor& out) {
@@ -175,6 +239,7 @@ void upsample(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<int64_
                    [&](auto tag) { move_nearest<typename decltype(tag)::type>(job, tables); });
     return;
   }
+  if (dims == 2 && input.dtype() == ScalarType::Byte) return blend_bytes(ctx, job, kind);
   dispatch<Floats>(ctx, input.dtype(), [&](auto tag) {
     using S = typename decltype(tag)::type;
     AxisTaps<Compute<S>> tables[3];

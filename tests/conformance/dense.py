@@ -379,6 +379,24 @@ RESAMPLING = [
         for name in ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
         for size in ([3, 3], [9, 4])
     ],
+    *[
+        Op(
+            f"aten::{name}",
+            [(In(PICTURE, low=0, high=256),)],
+            (torch.uint8,),
+            args=(size, align),
+            special=False,
+            exact=True,
+        )
+        for align in (False, True)
+        for size in ([10, 14], [3, 1], [2, 7])
+        for name in (
+            "upsample_bilinear2d",
+            "upsample_bicubic2d",
+            "_upsample_bilinear2d_aa",
+            "_upsample_bicubic2d_aa",
+        )
+    ],
     Op("aten::upsample_nearest2d.vec", [(PICTURE,)], args=([8, 3], None), exact=True),
     Op("aten::upsample_nearest2d.vec", [(PICTURE,)], args=(None, [1.7, 2.0]), exact=True),
     Op("aten::upsample_bilinear2d.vec", [(PICTURE,)], args=([8, 3], True, None), tol=1e-5, special=False),

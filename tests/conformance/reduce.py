@@ -92,6 +92,7 @@ SUMS = [
     Op("aten::all.dims", DIMS + EMPTY_DIMS + NO_DIMS, ALL),
     Op("aten::any", [*WHOLE, (EMPTY,)], ALL),
     Op("aten::all", [*WHOLE, (EMPTY,)], ALL),
+    Op("aten::hash_tensor", [(CUBE,), (CUBE, Raw([1])), (IMAGE, Raw([0])), (SCALAR,)], ALL, exact=True),
     Op("aten::count_nonzero", [(CUBE,), (CUBE, 1), (EMPTY,), (SCALAR,)], ALL),
     Op("aten::count_nonzero.dim_IntList", [(CUBE, Raw([0, 2])), (IMAGE, Raw([-1]))], ALL),
 ]

@@ -44,7 +44,6 @@ REASONS = {
 COMPLEX_REASON = (
     "complex numbers are taken by arithmetic, products, sums, Fourier transforms and what moves elements"
 )
-UINT8_REASON = "interpolation of bytes goes through float32: convert, and round afterwards"
 
 Counts = dict[str, dict[str, list[int]]]  # operator -> dtype -> [cases, passed]
 # ("rows", n, of how many) or ("samples", OpInfo, dtype, how many; "" for all)
@@ -262,7 +261,7 @@ def _reason(op: str, dtype: str) -> str:
         return REASONS[op]
     if dtype == "complex64" or op == "aten::linspace.out":
         return COMPLEX_REASON
-    return UINT8_REASON if dtype == "uint8" and "upsample" in op else "not taken yet"
+    return "not taken yet"
 
 
 def write_page() -> None:
