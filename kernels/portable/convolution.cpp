@@ -108,7 +108,7 @@ void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], bo
   pass.tap_count = count;
   if (pass.positions() == 0) return;
   // One channel for many is a product: every patch is used as often as there are outputs.
-  if (shape.in_channels == 1 && shape.out_channels <= kFewOutputs) {
+  if (shape.in_channels == 1 && shape.out_channels <= kFewOutputs && !shape.exact) {
     convolve_depthwise(ctx, shape, pass, workspace);
   } else {
     convolve_gemm(ctx, shape, pass, workspace);
@@ -201,6 +201,11 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
   shape.bias = bias.has_value() ? bias.value().const_data_ptr() : nullptr;
   shape.bias_stride = bias.has_value() ? bias.value().stride(0) : 0;
   shape.out = out.mutable_data_ptr();
+
+  const Tensor& multiplied = transposed ? input : out;
+  const double products = static_cast<double>(multiplied.numel()) * static_cast<double>(taps) *
+                          static_cast<double>(transposed ? shape.out_channels : shape.in_channels);
+  shape.exact = shape.dtype == ScalarType::Float && products <= kFewProducts;
 
   ConvTap* storage = ctx.allocate_scratch_array<ConvTap>(static_cast<size_t>(taps));
   if (!storage) return out;

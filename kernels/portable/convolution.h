@@ -12,6 +12,8 @@
 
 #include <penlight/kernel.h>
 
+#include "kernels/common/dispatch.h"
+
 namespace penlight::portable {
 
 struct ConvTap {
@@ -46,6 +48,7 @@ struct ConvShape {
   const void* bias;  // null: none
   dim_t bias_stride;
   void* out;
+  bool exact;  // sums of float are made in double
   // The largest of all passes, so that they can share scratch.
   dim_t most_positions, most_taps;
 };
@@ -57,6 +60,10 @@ struct ConvWorkspace {
   void* tile = nullptr;
   size_t b_elements = 0;
 };
+
+// So many products of float at most are summed in double where that is cheap: results are then the
+// nearest floats, whatever the order of the sum.
+constexpr double kFewProducts = !kSmallCode && sizeof(void*) == 8 ? 1 << 17 : 0;
 
 inline bool tap_inside(const ConvShape& shape, const ConvTap& tap, const dim_t at[3]) {
   for (int d = 0; d < 3; ++d) {

@@ -280,9 +280,8 @@ bool is_pointwise(const ConvShape& shape, const ConvPass& pass) {
          evenly_spaced(pass.q, pass.input_step);
 }
 
-template <class S>
+template <class S, class T>
 void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass, ConvWorkspace& workspace) {
-  using T = Compute<S>;
   const dim_t positions = pass.positions(), k = shape.in_channels * pass.tap_count;
   const ReductionOrder order = {shape.in_channels, pass.tap_count,
                                 shape.input_channel == 1 || pass.tap_count == 1};
@@ -348,8 +347,16 @@ void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pas
 
 bool convolve_gemm(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass,
                    ConvWorkspace& workspace) {
-  dispatch<Real>(ctx, shape.dtype,
-                 [&](auto tag) { convolve_as<typename decltype(tag)::type>(ctx, shape, pass, workspace); });
+  if constexpr (dtype_selected(ScalarType::Float) && kFewProducts > 0) {
+    if (shape.exact) {
+      convolve_as<float, double>(ctx, shape, pass, workspace);
+      return ctx.ok();
+    }
+  }
+  dispatch<Real>(ctx, shape.dtype, [&](auto tag) {
+    using S = typename decltype(tag)::type;
+    convolve_as<S, Compute<S>>(ctx, shape, pass, workspace);
+  });
   return ctx.ok();
 }
 

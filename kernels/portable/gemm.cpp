@@ -12,6 +12,9 @@ namespace {
 inline dim_t min_dim(dim_t a, dim_t b) { return a < b ? a : b; }
 inline dim_t round_up(dim_t value, dim_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
+// So many products are summed one after the other; then the sums are: roundings are fewer.
+constexpr dim_t kRun = 64;
+
 // One register tile: 4 rows by two vectors, eight sums that never leave registers
 // over the whole of a k block. Panels are padded, so there are no edges here.
 template <class T>
@@ -91,7 +94,11 @@ void run_gemm(const Gemm<T>& gemm, const GemmBuffer<T>& buffer) {
           gemm.pack_b(gemm.b, buffer.b, Shape::tile_n, n0, cols, k0, kc);
         for (dim_t j = 0; j < cols; j += Shape::tile_n) {
           for (dim_t i = 0; i < rows; i += Shape::tile_m) {
-            multiply_tile(kc, buffer.a + i * kc, buffer.b + j * kc, buffer.tile + i * ld + j, ld, k0 != 0);
+            T* tile = buffer.tile + i * ld + j;
+            for (dim_t k = 0; k < kc; k += kRun) {
+              const T *a = buffer.a + i * kc + k * Shape::tile_m, *b = buffer.b + j * kc + k * Shape::tile_n;
+              multiply_tile(min_dim(kc - k, kRun), a, b, tile, ld, k0 + k != 0);
+            }
           }
         }
       }
@@ -173,6 +180,7 @@ PENLIGHT_GEMM(float)
 PENLIGHT_GEMM(double)
 PENLIGHT_GEMM(int64_t)
 PENLIGHT_PACK(float, float)
+PENLIGHT_PACK(float, double)
 PENLIGHT_PACK(Half, float)
 PENLIGHT_PACK(BFloat16, float)
 PENLIGHT_PACK(double, double)
