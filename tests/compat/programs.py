@@ -405,6 +405,18 @@ def dynamic_arithmetic() -> Exchange:
 
 
 @program
+def dynamic_parts() -> Exchange:
+    """Operators with several outputs, all smaller than they may become."""
+
+    def run(m: Any, x: Tensor) -> Any:
+        return *x.unbind(1), *x.split([1, 2], 1), *x.chunk(3, 1)
+
+    calls = [("forward", (torch.randn(n, 3, 2 * n),)) for n in (2, 1, 4)]
+    shapes = {"forward": (({0: Dim("n", max=4), 2: 2 * Dim("n", max=4)},),)}
+    return Exchange({"forward": Lambda(run)}, calls, shapes)
+
+
+@program
 def dynamic_size_as_output() -> Exchange:
     calls = [("forward", (torch.randn(n, 2),)) for n in (4, 7)]
     shapes = {"forward": (({0: Dim("n", min=2, max=10)},),)}

@@ -50,7 +50,6 @@ PORTABLE_WHOLE = frozenset(
         "aten::rsub.Scalar_out",
         "aten::stack.out",
         "aten::tril.out",
-        "aten::unbind_copy.int_out",
         "aten::unfold_copy.out",
         "aten::var_mean.correction_out",
         "aten::view_as_real_copy.out",
@@ -156,6 +155,13 @@ def _shift(whole: OpOverload) -> Callable[..., Any]:
     return split
 
 
+def _unbind(x, dim=0):  # type: ignore[no-untyped-def]
+    """Rows of dynamic size one by one: ExecuTorch's kernel leaves each output as large as it may become."""
+    if any(isinstance(size, torch.SymInt) for size in x.shape):
+        return [x.select(dim, row) for row in range(x.shape[dim])]
+    return NotImplemented
+
+
 # In place of torch's decompositions, which hide what a kernel or a pass wants.
 _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.__lshift__.Scalar: _shift(aten.bitwise_left_shift.Tensor_Scalar),
@@ -182,6 +188,8 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     # torch's own in C++ fix a dynamic length.
     aten.stft.center: _refs.stft,
     aten.stft.default: _stft,
+    aten.unbind.int: _unbind,
+    aten.unbind_copy.int: _unbind,
     **grouped.SPLITS,
     **matrices.SPLITS,
     **rare.SPLITS,
