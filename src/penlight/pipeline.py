@@ -39,6 +39,7 @@ from penlight.memory import Algorithm, elide_views, greedy
 from penlight.memory.planner import plan_memory as place_buffers
 from penlight.passes import recipes
 from penlight.passes.base import Pass, Report, count_nodes, remove_dead, run
+from penlight.passes.constant_products import read_beside_products
 from penlight.passes.decompose import decompose, lift_constants
 from penlight.passes.pack_weights import read_otherwise
 from penlight.program import Program
@@ -246,7 +247,8 @@ def to_edge(
     packed = packed_ops(default_table(), TARGETS[target])
     if packed is not None:
         ops = packed.linear, packed.convolution, packed.max_pool, packed.expand_depthwise
-        run(program, chosen(recipes.packed(*ops, read_otherwise(program))), report, verify)
+        shared = read_otherwise(program), read_beside_products(program)
+        run(program, chosen(recipes.packed(*ops, *shared)), report, verify)
         if tune:
             choices = packed.convolution, packed.direct_convolution
             run(program, recipes.tuned(*choices, seconds_of), report, verify)

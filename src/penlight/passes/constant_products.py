@@ -6,48 +6,66 @@
 as models have them that keep their weights transposed, and cells of recurrent
 networks that were taken apart. The permutation is of a constant, and is folded next.
 
-Needs:  edge dialect, float32; nothing else reads the weight.
+A weight that something else reads too, in this method or another, stays as it is:
+turned, it would be in the file twice.
+
+Needs:  edge dialect, float32.
 Keeps:  outputs up to rounding.
 Runs:   before constants are folded and weights packed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
+from penlight.ir.edge import EdgeProgram, InputKind
 from penlight.passes.base import Leave, tensor_of
 from penlight.passes.constants import Constants
 
 aten = torch.ops.aten
 
 
-def constant_products(graph: Graph, constants: Constants, leave: Leave) -> int:
-    """Rewrite `graph` in place; return how many products became layers."""
-    changed = 0
-    turned: dict[Node, Node] = {}
-    for node in list(graph.nodes):
-        parts = _parts(node)
-        if parts is None or parts[1] not in constants.names:
-            continue
-        x, weight, bias = parts
-        reason = _obstacle(node, turned, constants)
-        if reason is not None:
-            leave(node, reason)
-            continue
-        with graph.inserting_before(node):
-            if weight not in turned:
-                turned[weight] = _turned(graph, weight)
-            args = (x, turned[weight]) if bias is None else (x, turned[weight], bias)
-            new = graph.call_function(aten.linear.default, args)
-        new.meta = dict(node.meta)
-        node.replace_all_uses_with(new)
-        graph.erase_node(node)
-        changed += 1
-    return changed
+def read_beside_products(program: EdgeProgram) -> set[str]:
+    """Names of constants that some method reads in another place than a product's weight."""
+    return {
+        str(spec.target)
+        for method in program.methods.values()
+        for spec, node in method.placeholders()
+        if spec.kind is InputKind.CONSTANT and not all(_reads_as_weight(user, node) for user in node.users)
+    }
+
+
+def constant_products(kept: Collection[str]) -> Callable[[Graph, Constants, Leave], int]:
+    """The pass that makes layers of products with constants, but for those named `kept`."""
+
+    def constant_products(graph: Graph, constants: Constants, leave: Leave) -> int:
+        changed = 0
+        turned: dict[Node, Node] = {}
+        for node in list(graph.nodes):
+            parts = _parts(node)
+            if parts is None or parts[1] not in constants.names:
+                continue
+            x, weight, bias = parts
+            reason = _obstacle(node, turned, constants, kept)
+            if reason is not None:
+                leave(node, reason)
+                continue
+            with graph.inserting_before(node):
+                if weight not in turned:
+                    turned[weight] = _turned(graph, weight)
+                args = (x, turned[weight]) if bias is None else (x, turned[weight], bias)
+                new = graph.call_function(aten.linear.default, args)
+            new.meta = dict(node.meta)
+            node.replace_all_uses_with(new)
+            graph.erase_node(node)
+            changed += 1
+        return changed
+
+    return constant_products
 
 
 def _parts(node: Node) -> tuple[Node, Node, Node | None] | None:
@@ -66,14 +84,17 @@ def _turned(graph: Graph, weight: Node) -> Node:
     return node
 
 
-def _obstacle(node: Node, turned: Mapping[Node, Node], constants: Constants) -> str | None:
+def _obstacle(
+    node: Node, turned: Mapping[Node, Node], constants: Constants, kept: Collection[str]
+) -> str | None:
     parts = _parts(node)
     assert parts is not None
     _, weight, bias = parts
     value = tensor_of(weight)
     if value is None or value.dtype is not torch.float32 or not constants.can_add():
         return "it is not of float32"
-    if not all(_reads_as_weight(user, weight) or user is turned.get(weight) for user in weight.users):
+    reads = (_reads_as_weight(user, weight) or user is turned.get(weight) for user in weight.users)
+    if constants.names[weight] in kept or not all(reads):
         return "something else reads the weight as it is"
     if node.kwargs.get("alpha", 1) != 1 or node.kwargs.get("beta", 1) != 1 or len(node.args) > 3:
         return "it is not a plain product and sum"

@@ -81,13 +81,17 @@ def packed(
     convolution: OpOverload,
     max_pool: OpOverload,
     expand_depthwise: OpOverload,
-    kept: Collection[str],
+    beside_layers: Collection[str],
+    beside_products: Collection[str],
 ) -> tuple[Pass, ...]:
-    """Layers become `linear` and `convolution`, over packed weights but `kept`; images stay channels-last."""
+    """Layers become `linear` and `convolution`, over packed weights; images stay channels-last.
+
+    Constants of these names are read beside layers, or beside products, too.
+    """
     return (
-        constant_products,
+        constant_products(beside_products),
         fold_constants,
-        pack_weights(linear, convolution, kept),
+        pack_weights(linear, convolution, beside_layers),
         keep_channels_last(max_pool),
         read_row_major(convolution),
         fuse_epilogues(linear, convolution),
