@@ -52,6 +52,7 @@ from penlight.kernels.out_variants import (
     view_twin,
 )
 from penlight.kernels.prims import COMPOSITES, NAMED_PRIMS, PRIMS, PYTHON_PRIMS
+from penlight.passes.image_views import IMAGE
 
 # What an environment maps a node to: one value, or those of an operator with several results.
 Result = Value | list[Value]
@@ -413,11 +414,12 @@ class MethodFlattener:
         """Channels-last where torch says so and a tensor argument is that too, or the node asks for it.
 
         Strides alone do not tell: those of a view (a permute) can look channels-last, and the
-        program's copy of it is row-major.
+        program's copy of it is row-major, unless a pass made it an image.
         """
         plain, order = tuple(range(example.dim())), dim_order_of(example)
-        if order == plain or view_twin(op) is not None:
-            return plain
+        is_image = op is torch.ops.aten.permute_copy.default and IMAGE in node.meta
+        if order == plain or is_image or view_twin(op) is not None:
+            return order if is_image else plain
         asked = node.kwargs.get("memory_format") in (torch.channels_last, torch.channels_last_3d)
         # Penlight's own have one layout each, whatever their arguments have; but chains are as ATen's.
         asked |= op.namespace == "penlight" and program_name(op) != "penlight::elementwise"

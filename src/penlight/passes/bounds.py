@@ -98,6 +98,7 @@ _RULES: dict[Any, Callable[..., Bounds]] = {
     aten.repeat.default: lambda a: a,
     aten.embedding.default: lambda a, index: a,
     aten.index_select.default: lambda a, dim, index: a,
+    aten.index.Tensor: lambda a: a,
     aten.where.self: lambda condition, a, b: _either(a, b),
     aten.masked_fill.Scalar: lambda a, condition, b: _either(a, b),
 }

@@ -20,6 +20,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.passes.base import tensor_of
+from penlight.passes.image_views import image_of_pixels
 
 aten = torch.ops.aten
 
@@ -36,6 +37,7 @@ _ELEMENTWISE = {
 _IMAGES = {
     *(aten.avg_pool2d.default, aten.adaptive_avg_pool2d.default, aten.upsample_nearest2d.default),
     *(aten.upsample_bilinear2d.default, aten.constant_pad_nd.default, aten.cat.default),
+    *(aten.upsample_nearest2d.vec, aten.upsample_bilinear2d.vec),
 }
 # They read an image in any order, and what they give is no image.
 _READERS = {aten.mean.dim, aten.sum.dim_IntList, aten.amax.default, aten.amin.default}
@@ -86,7 +88,7 @@ def keep_channels_last(max_pool: OpOverload) -> Callable[[Graph], int]:
             if node.op != "call_function":
                 continue
             if _is_to_channels_last(node):
-                source = _image_behind(node.args[0])
+                source = _image_behind(node.args[0]) or image_of_pixels(graph, node.args[0])
                 if source is not None:
                     node.replace_all_uses_with(source)
                     changed += 1
@@ -163,8 +165,11 @@ def _move_down(graph: Graph, node: Node) -> int:
     if value.dim() == 3 and node.target not in _ELEMENTWISE:
         return 0
     replaced: dict[Node, Node] = {}
+    has_image = any(_image_behind(source) is not None for source in node.all_input_nodes)
     for source in node.all_input_nodes:
-        image = _image_behind(source)
+        # What only this reads is copied as little after it as before.
+        moves = has_image or (list(source.users) == [node] and tensor_of(source).shape == value.shape)  # type: ignore[union-attr]
+        image = _image_behind(source) or (image_of_pixels(graph, source) if moves else None)
         if image is not None:
             if tensor_of(source).dim() != value.dim():  # type: ignore[union-attr]
                 return 0

@@ -20,6 +20,7 @@ from penlight.passes.fold_constants import fold_constants
 from penlight.passes.fuse_elementwise import fuse_elementwise
 from penlight.passes.fuse_epilogues import fuse_epilogues
 from penlight.passes.fuse_expansions import fuse_expansions
+from penlight.passes.image_views import read_images_as_pixels
 from penlight.passes.merge_views import merge_views
 from penlight.passes.no_ops import remove_no_ops
 from penlight.passes.pack_weights import pack_weights
@@ -93,6 +94,7 @@ def packed(
         fold_constants,
         pack_weights(linear, convolution, beside_layers),
         keep_channels_last(max_pool),
+        read_images_as_pixels,
         read_row_major(convolution),
         fuse_epilogues(linear, convolution),
         fuse_expansions(convolution, expand_depthwise),
@@ -116,7 +118,7 @@ OPTIONAL = frozenset(
         *(function.__name__ for function in EDGE),
         *("fuse_written_attention", "fold_attention_scale", "fuse_rms_norm", "fuse_rotary"),
         *("fuse_attention_views", "constant_products", "pack_weights"),
-        *("keep_channels_last", "read_row_major"),
+        *("keep_channels_last", "read_images_as_pixels", "read_row_major"),
         *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),
     )
 )

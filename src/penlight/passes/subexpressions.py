@@ -14,6 +14,8 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Graph, Node
 
+from penlight.passes.image_views import IMAGE
+
 
 def merge_subexpressions(graph: Graph) -> int:
     """Rewrite `graph` in place; return how many nodes were merged into an earlier one."""
@@ -48,7 +50,7 @@ def _is_pure(target: Any) -> bool:
 
 def _key(node: Node) -> Hashable | None:
     try:
-        key = (node.target, _frozen(node.args), _frozen(node.kwargs))
+        key = (node.target, _frozen(node.args), _frozen(node.kwargs), IMAGE in node.meta)
         hash(key)
     except TypeError:
         return None

@@ -1,0 +1,121 @@
+"""Channels-last images are matrices of pixels: read one as the other where it lies.
+
+    permute(x, [0, 3, 1, 2])        of x [batch, height, width, channels] is an image, channels-last
+    transpose(flatten(image, 2))    is its pixels, [batch, height * width, channels]
+
+so what transformers, linear layers and layer norms do between convolutions needs no
+copy. An alias is a permute_copy that is marked as one: its result lies channels-last.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from penlight.passes.base import tensor_of
+from penlight.passes.layouts import Layout, layout_of, sizes_of, step_of
+
+aten = torch.ops.aten
+
+# In `meta` of a permute_copy: the result is channels-last, the bytes of its source.
+IMAGE = "lies_channels_last"
+
+
+def image_of_pixels(graph: Graph, node: Node) -> Node | None:
+    """The channels-last image that `node`, views of a row-major tensor, is a copy of; made before `node`."""
+    found, value = layout_of(node), tensor_of(node)
+    if found is None or value is None or value.dim() not in (3, 4) or found[0] is node:
+        return None
+    base, layout = found
+    if not _is_static(node, base) or not _is_whole(node, base) or layout.is_dense():
+        return None
+    sizes = image_sizes(value)
+    placed = layout.viewed(sizes)
+    if placed is None or not _is_channels_last(placed):
+        return None
+    n, c, h, w = sizes
+    with graph.inserting_before(node):
+        rows = _view(graph, base, (n, h, w, c), node)
+        image = graph.call_function(aten.permute_copy.default, (rows, [0, 3, 1, 2]))
+    with value.fake_mode:  # type: ignore[attr-defined]
+        made = torch.empty(sizes, dtype=value.dtype).contiguous(memory_format=torch.channels_last)
+    image.meta = {**node.meta, "val": made, IMAGE: True}
+    return image
+
+
+def image_sizes(value: torch.Tensor) -> tuple[Any, ...]:
+    """Of a signal, those of an image of height 1."""
+    return tuple(value.shape) if value.dim() == 4 else (*value.shape[:2], 1, value.shape[2])
+
+
+def read_images_as_pixels(graph: Graph) -> int:
+    """Views that give the pixels of a channels-last image read it where it lies; return how many."""
+    changed = 0
+    for node in list(graph.nodes):
+        found = _views_of_image(node)
+        if found is None:
+            continue
+        image, layout = found
+        if not _is_static(node, image) or not _is_whole(node, image) or not layout.is_dense():
+            continue
+        n, c, h, w = tensor_of(image).shape  # type: ignore[union-attr]
+        with graph.inserting_before(node):
+            rows = graph.call_function(aten.permute_copy.default, (image, [0, 2, 3, 1]))
+            value: Any = tensor_of(node)
+            with value.fake_mode:
+                rows.meta = {**node.meta, "val": torch.empty((n, h, w, c), dtype=value.dtype)}
+            new = _view(graph, rows, tuple(value.shape), node)
+        node.replace_all_uses_with(new)
+        graph.erase_node(node)
+        changed += 1
+    return changed
+
+
+def _views_of_image(node: Node) -> tuple[Node, Layout] | None:
+    """A channels-last image that views, `node` last, see in row-major order, and where they see it."""
+    steps = []
+    step = step_of(node)
+    while step is not None:
+        steps.append(step[1])
+        node = step[0]
+        step = step_of(node)
+    image: Any = node.args[0] if node.target is aten.clone.default and node.args else None
+    before, after = tensor_of(image), tensor_of(node)
+    if before is None or after is None or before.dim() != 4 or before.is_contiguous():
+        return None
+    if not steps or not before.is_contiguous(memory_format=torch.channels_last):
+        return None
+    n, c, h, w = sizes_of(before)
+    layout: Layout | None = Layout.of((n, c, h, w), (c * h * w, 1, c * w, c))
+    for follow in reversed(steps):
+        layout = follow(layout) if layout is not None else None
+    return None if layout is None else (image, layout)
+
+
+def _is_channels_last(layout: Layout) -> bool:
+    _, c, h, w = layout.sizes
+    wanted = (c * h * w, 1, c * w, c)
+    pairs = zip(layout.sizes, layout.strides, wanted, strict=True)
+    return layout.offset == 0 and all(size == 1 or step == want for size, step, want in pairs)
+
+
+def _is_static(*nodes: Node) -> bool:
+    return all(isinstance(size, int) for node in nodes for size in tensor_of(node).shape)  # type: ignore[union-attr]
+
+
+def _is_whole(node: Node, base: Node) -> bool:
+    count = [math.prod(tensor_of(one).shape) for one in (node, base)]  # type: ignore[union-attr]
+    return count[0] == count[1] > 0
+
+
+def _view(graph: Graph, x: Node, sizes: tuple[int, ...], like: Node) -> Node:
+    value: Any = tensor_of(x)
+    if tuple(value.shape) == sizes:
+        return x
+    view = graph.call_function(aten.view_copy.default, (x, list(sizes)))
+    with value.fake_mode:
+        view.meta = {**like.meta, "val": torch.empty(sizes, dtype=value.dtype)}
+    return view
