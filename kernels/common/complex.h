@@ -1,8 +1,8 @@
 // Complex numbers: one more compute type, always of two doubles.
 //
 // load_block and store_block convert from and to complex64, complex128 and, for
-// operands of mixed dtypes, real elements; functors that say kComplex = true are
-// compiled for it like for the others (elementwise.h).
+// operands of mixed dtypes, real elements; elementwise functors are compiled for it
+// where their domain is Number or FloatingNumber (elementwise.h).
 #pragma once
 
 #include "kernels/common/convert.h"

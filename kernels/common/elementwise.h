@@ -1,22 +1,18 @@
-// Elementwise operators: a functor for one element, and map() for the rest.
+// Elementwise operators: a functor for one element, and map() for the rest. Most are a row:
 //
-//   struct Relu {
-//     template <class T> T operator()(T x) const { return x < T(0) ? T(0) : x; }
-//   };
-//   Tensor& relu_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-//     return map<Domain::Real>(ctx, Relu{}, out, self);
-//   }
+//   PENLIGHT_FORMULA_1(relu_out, Real, x < T(0) ? T(0) : x)
+//
+// Others call map() with functors of their own, lambdas or structs that hold parameters:
+//
+//   return map<Domain::Floating>(ctx, LeakyRelu{slope}, out, self);
 //
 // A functor is compiled for the compute types only: float (also for the 16-bit
-// floats), double, and int64_t for integers and bool; integers wrap when they are
-// stored. map() promotes the operands' types as ATen does, broadcasts, gives `out`
-// its sizes and calls the functor's block loop. The driver is one function for all
+// floats), double, int64_t for integers and bool, and Complex where the domain says
+// so; integers wrap when they are stored. map() promotes the operands' types as ATen does, broadcasts, gives
+// `out` its sizes and calls the functor's block loop. The driver is one function for all
 // operators: operands that are not dense and of the compute type are converted
 // block by block into buffers on the stack, so mixed dtypes, strides, broadcasting
 // and 16-bit floats cost a functor no code.
-//
-// A functor that says `static constexpr bool kComplex = true;` is compiled for Complex
-// too, and so takes tensors of complex numbers.
 //
 // Functors that return bool are predicates: their result is the same for every
 // `out` dtype. Operands may be tensors or Scalars, which count as ATen's wrapped
@@ -34,10 +30,21 @@ namespace penlight {
 
 // The dtypes an operator computes in.
 enum class Domain : uint8_t {
-  Real,      // whatever the operands promote to
-  Floating,  // integers and bool are computed as float, ATen's default dtype
-  Integral,  // integers and bool; others are refused
+  Real,            // whatever the operands promote to
+  Floating,        // integers and bool are computed as float, ATen's default dtype
+  Integral,        // integers and bool; others are refused
+  Number,          // Real and complex
+  FloatingNumber,  // Floating and complex
 };
+
+constexpr bool is_complex_domain(Domain domain) {
+  return domain == Domain::Number || domain == Domain::FloatingNumber;
+}
+constexpr Domain without_complex(Domain domain) {
+  return domain == Domain::Number           ? Domain::Real
+         : domain == Domain::FloatingNumber ? Domain::Floating
+                                            : domain;
+}
 
 class Operand {
  public:
@@ -128,19 +135,11 @@ struct BlockOf<F, C, Indices<I...>> {
   }
 };
 
-template <class F, class = void>
-struct TakesComplex {
-  static constexpr bool value = false;
-};
-template <class F>
-struct TakesComplex<F, decltype(static_cast<void>(F::kComplex))> {
-  static constexpr bool value = F::kComplex;
-};
-
 PENLIGHT_BY_DTYPES_BEGIN
 
-template <Domain domain, class F, size_t operands>
+template <Domain any_domain, class F, size_t operands>
 constexpr ElementwiseOp make_op(uint8_t promote_first, uint8_t promote_count) {
+  constexpr Domain domain = without_complex(any_domain);
   using Positions = typename MakeIndices<operands>::type;
   ElementwiseOp op{};
   if constexpr (domain != Domain::Integral) {
@@ -161,7 +160,7 @@ constexpr ElementwiseOp make_op(uint8_t promote_first, uint8_t promote_count) {
     op.loops[2] = Block::loop;
     op.predicate = same_type<typename Block::Result, bool>;
   }
-  if constexpr (TakesComplex<F>::value && kComplexSelected) {
+  if constexpr (is_complex_domain(any_domain) && kComplexSelected) {
     op.loops[3] = BlockOf<F, Complex, Positions>::loop;
     op.predicate = same_type<typename BlockOf<F, Complex, Positions>::Result, bool>;
   }
@@ -234,9 +233,49 @@ Tensor& map_small(KernelContext& ctx, const F& functor, Tensor& out, const Tenso
 
 PENLIGHT_BY_DTYPES_END
 
+// A formula as a functor; T is the compute type.
+#define PENLIGHT_OF_1(...)                  \
+  []([[maybe_unused]] auto x) {             \
+    using T [[maybe_unused]] = decltype(x); \
+    return __VA_ARGS__;                     \
+  }
+#define PENLIGHT_OF_2(...)                               \
+  []([[maybe_unused]] auto a, [[maybe_unused]] auto b) { \
+    using T [[maybe_unused]] = decltype(a);              \
+    return __VA_ARGS__;                                  \
+  }
+
+// Kernels by name, domain and functor: of a tensor, of two, of a tensor and a
+// number, of a number and a tensor.
+#define PENLIGHT_MAP_1(kernel, domain, ...)                             \
+  Tensor& kernel(KernelContext& ctx, const Tensor& self, Tensor& out) { \
+    return map<Domain::domain>(ctx, __VA_ARGS__, out, self);            \
+  }
+#define PENLIGHT_MAP_2(kernel, domain, ...)                                                  \
+  Tensor& kernel(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) { \
+    return map<Domain::domain>(ctx, __VA_ARGS__, out, self, other);                          \
+  }
+#define PENLIGHT_MAP_SCALAR(kernel, domain, ...)                                             \
+  Tensor& kernel(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) { \
+    return map<Domain::domain>(ctx, __VA_ARGS__, out, self, other);                          \
+  }
+#define PENLIGHT_MAP_OF_SCALAR(kernel, domain, ...)                                          \
+  Tensor& kernel(KernelContext& ctx, const Scalar& self, const Tensor& other, Tensor& out) { \
+    return map<Domain::domain>(ctx, __VA_ARGS__, out, self, other);                          \
+  }
+
+// The same by a formula of x, or of a and b.
+#define PENLIGHT_FORMULA_1(kernel, domain, ...)                             \
+  Tensor& kernel(KernelContext& ctx, const Tensor& self, Tensor& out) {     \
+    return map<Domain::domain>(ctx, PENLIGHT_OF_1(__VA_ARGS__), out, self); \
+  }
+#define PENLIGHT_FORMULA_2(kernel, domain, ...)                                              \
+  Tensor& kernel(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) { \
+    return map<Domain::domain>(ctx, PENLIGHT_OF_2(__VA_ARGS__), out, self, other);           \
+  }
+
 // What it is given: map(ctx, Convert{}, out, x) converts.
 struct Convert {
-  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T x) const {
     return x;

@@ -12,15 +12,19 @@ namespace penlight::math {
 #define PENLIGHT_MATH_1(name)                         \
   inline float name(float x) { return ::name##f(x); } \
   inline double name(double x) { return ::name(x); }
+// Integers are round already.
+#define PENLIGHT_ROUNDING(name) \
+  PENLIGHT_MATH_1(name)         \
+  inline int64_t name(int64_t x) { return x; }
 #define PENLIGHT_MATH_2(name)                                     \
   inline float name(float x, float y) { return ::name##f(x, y); } \
   inline double name(double x, double y) { return ::name(x, y); }
 
 PENLIGHT_MATH_1(fabs)
-PENLIGHT_MATH_1(ceil)
-PENLIGHT_MATH_1(floor)
-PENLIGHT_MATH_1(trunc)
-PENLIGHT_MATH_1(nearbyint)
+PENLIGHT_ROUNDING(ceil)
+PENLIGHT_ROUNDING(floor)
+PENLIGHT_ROUNDING(trunc)
+PENLIGHT_ROUNDING(nearbyint)  // halves to even, as the default rounding mode has it
 PENLIGHT_MATH_1(sqrt)
 PENLIGHT_MATH_1(exp)
 PENLIGHT_MATH_1(exp2)
@@ -50,9 +54,42 @@ PENLIGHT_MATH_2(hypot)
 PENLIGHT_MATH_2(copysign)
 #undef PENLIGHT_MATH_1
 #undef PENLIGHT_MATH_2
+#undef PENLIGHT_ROUNDING
 
 inline bool is_nan(float x) { return x != x; }
 inline bool is_nan(double x) { return x != x; }
 inline bool is_nan(int64_t) { return false; }
+
+inline bool is_negative(float x) { return copysign(1.0f, x) < 0; }
+inline bool is_negative(double x) { return copysign(1.0, x) < 0; }
+inline bool is_negative(int64_t x) { return x < 0; }
+
+// Sums and products. Integers wrap: they are computed as unsigned, since signed overflow is undefined.
+template <class T>
+T plus(T a, T b) {
+  return a + b;
+}
+template <class T>
+T minus(T a, T b) {
+  return a - b;
+}
+template <class T>
+T times(T a, T b) {
+  return a * b;
+}
+template <class T>
+T negative(T x) {
+  return -x;
+}
+inline int64_t plus(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+inline int64_t minus(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+inline int64_t times(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
+inline int64_t negative(int64_t x) { return minus(int64_t{0}, x); }
 
 }  // namespace penlight::math

@@ -17,6 +17,7 @@
 #include "kernels/common/checks.h"
 #include "kernels/common/complex.h"
 #include "kernels/common/convert.h"
+#include "kernels/common/math.h"
 
 namespace penlight {
 
@@ -252,25 +253,6 @@ struct TotalOf<Complex> {
   using type = Complex;
 };
 
-// Integers wrap.
-template <class C>
-inline C add(C a, C b) {
-  if constexpr (same_type<C, int64_t>) {
-    return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  } else {
-    return a + b;
-  }
-}
-
-template <class C>
-inline C multiply(C a, C b) {
-  if constexpr (same_type<C, int64_t>) {
-    return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  } else {
-    return a * b;
-  }
-}
-
 }  // namespace detail
 
 // Sums of map(x). Rounding errors grow with neither the length of a row nor the
@@ -301,23 +283,23 @@ struct SumOf {
     C lanes[kLanes] = {};
     dim_t i = 0;
     for (; i + kLanes <= count; i += kLanes) {
-      for (int k = 0; k < kLanes; ++k) lanes[k] = detail::add(lanes[k], map(x[i + k]));
+      for (int k = 0; k < kLanes; ++k) lanes[k] = math::plus(lanes[k], map(x[i + k]));
     }
-    for (int k = 0; i < count; ++i, ++k) lanes[k] = detail::add(lanes[k], map(x[i]));
+    for (int k = 0; i < count; ++i, ++k) lanes[k] = math::plus(lanes[k], map(x[i]));
     for (int width = kLanes / 2; width > 0; width /= 2) {
-      for (int k = 0; k < width; ++k) lanes[k] = detail::add(lanes[k], lanes[k + width]);
+      for (int k = 0; k < width; ++k) lanes[k] = math::plus(lanes[k], lanes[k + width]);
     }
-    total[0] = detail::add(total[0], static_cast<Total>(lanes[0]));
+    total[0] = math::plus(total[0], static_cast<Total>(lanes[0]));
   }
 
   void column(const C* x, int columns) {
-    for (int k = 0; k < columns; ++k) run[k] = detail::add(run[k], map(x[k]));
+    for (int k = 0; k < columns; ++k) run[k] = math::plus(run[k], map(x[k]));
     if (++pending == kRun) flush(columns);
   }
 
   void flush(int columns) {
     for (int k = 0; k < columns; ++k) {
-      total[k] = detail::add(total[k], static_cast<Total>(run[k]));
+      total[k] = math::plus(total[k], static_cast<Total>(run[k]));
       run[k] = C(0);
     }
     pending = 0;

@@ -10,49 +10,6 @@ namespace penlight::portable {
 
 namespace {
 
-struct Relu {
-  template <class T>
-  T operator()(T x) const {
-    return x < T(0) ? T(0) : x;
-  }
-};
-
-struct Sigmoid {
-  template <class T>
-  T operator()(T x) const {
-    return T(1) / (T(1) + math::exp(-x));
-  }
-};
-
-struct Silu {
-  template <class T>
-  T operator()(T x) const {
-    return x / (T(1) + math::exp(-x));
-  }
-};
-
-struct Mish {
-  template <class T>
-  T operator()(T x) const {
-    return x * math::tanh(math::log1p(math::exp(x)));
-  }
-};
-
-struct GeluErf {
-  template <class T>
-  T operator()(T x) const {
-    return x * T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752440)));
-  }
-};
-
-struct GeluTanh {
-  template <class T>
-  T operator()(T x) const {
-    const T inner = T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
-    return T(0.5) * x * (T(1) + math::tanh(inner));
-  }
-};
-
 struct Elu {
   double negative, positive, input;
 
@@ -63,39 +20,6 @@ struct Elu {
   }
 };
 
-struct LeakyRelu {
-  double slope;
-
-  template <class T>
-  T operator()(T x) const {
-    return x > T(0) ? x : x * static_cast<T>(slope);
-  }
-};
-
-struct Prelu {
-  template <class T>
-  T operator()(T x, T weight) const {
-    return x > T(0) ? x : x * weight;
-  }
-};
-
-struct HardSwish {
-  template <class T>
-  T operator()(T x) const {
-    const T shifted = x + T(3);
-    const T gate = shifted < T(0) ? T(0) : shifted > T(6) ? T(6) : shifted;
-    return x * gate / T(6);
-  }
-};
-
-struct HardSigmoid {
-  template <class T>
-  T operator()(T x) const {
-    const T shifted = x + T(3);
-    return (shifted < T(0) ? T(0) : shifted > T(6) ? T(6) : shifted) / T(6);
-  }
-};
-
 struct Softplus {
   double beta, threshold;
 
@@ -103,22 +27,6 @@ struct Softplus {
   T operator()(T x) const {
     const T scaled = x * static_cast<T>(beta);
     return scaled > static_cast<T>(threshold) ? x : math::log1p(math::exp(scaled)) / static_cast<T>(beta);
-  }
-};
-
-struct LogSigmoid {
-  template <class T>
-  T operator()(T x) const {
-    const T least = x < T(0) ? x : T(0);
-    return least - math::log1p(math::exp(-math::fabs(x)));
-  }
-};
-
-// What ATen keeps of log_sigmoid for its backward.
-struct LogSigmoidBuffer {
-  template <class T>
-  T operator()(T x) const {
-    return math::exp(-math::fabs(x));
   }
 };
 
@@ -173,30 +81,38 @@ struct Clip {
   }
 };
 
+// From 0 to 6 on the way from -3 to 3.
+template <class T>
+T gate(T x) {
+  const T shifted = x + T(3);
+  return shifted < T(0) ? T(0) : shifted > T(6) ? T(6) : shifted;
+}
+
+template <class T>
+T gelu_tanh(T x) {
+  const T inner = T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
+  return T(0.5) * x * (T(1) + math::tanh(inner));
+}
+
+constexpr auto kLogSigmoid = PENLIGHT_OF_1((x < T(0) ? x : T(0)) - math::log1p(math::exp(-math::fabs(x))));
+
 }  // namespace
 
-Tensor& relu_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Real>(ctx, Relu{}, out, self);
-}
-
-Tensor& sigmoid_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Sigmoid{}, out, self);
-}
-
-Tensor& silu_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Silu{}, out, self);
-}
-
-Tensor& mish_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Mish{}, out, self);
-}
+PENLIGHT_FORMULA_1(relu_out, Real, x < T(0) ? T(0) : x)
+PENLIGHT_FORMULA_1(sigmoid_out, Floating, T(1) / (T(1) + math::exp(-x)))
+PENLIGHT_FORMULA_1(silu_out, Floating, x / (T(1) + math::exp(-x)))
+PENLIGHT_FORMULA_1(mish_out, Floating, math::tanh(math::log1p(math::exp(x))) * x)
+PENLIGHT_FORMULA_1(hardswish_out, Floating, gate(x) * x / T(6))
+PENLIGHT_FORMULA_1(hardsigmoid_out, Floating, gate(x) / T(6))
+PENLIGHT_MAP_1(log_sigmoid_out, Floating, kLogSigmoid)
 
 Tensor& gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate, Tensor& out) {
   if (approximate.size() == 4 && memcmp(approximate.data(), "tanh", 4) == 0) {
-    return map<Domain::Floating>(ctx, GeluTanh{}, out, self);
+    return map<Domain::Floating>(ctx, PENLIGHT_OF_1(gelu_tanh(x)), out, self);
   }
   if (approximate.size() == 4 && memcmp(approximate.data(), "none", 4) == 0) {
-    return map<Domain::Floating>(ctx, GeluErf{}, out, self);
+    const auto exact = PENLIGHT_OF_1(x * T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752440))));
+    return map<Domain::Floating>(ctx, exact, out, self);
   }
   ctx.fail(Status::InvalidArgument, "approximate must be none or tanh");
   return out;
@@ -215,19 +131,13 @@ Tensor& celu_out(KernelContext& ctx, const Tensor& self, const Scalar& alpha, Te
 }
 
 Tensor& leaky_relu_out(KernelContext& ctx, const Tensor& self, const Scalar& negative_slope, Tensor& out) {
-  return map<Domain::Floating>(ctx, LeakyRelu{negative_slope.to<double>()}, out, self);
+  const double slope = negative_slope.to<double>();
+  const auto leak = [=](auto x) { return x > decltype(x)(0) ? x : x * static_cast<decltype(x)>(slope); };
+  return map<Domain::Floating>(ctx, leak, out, self);
 }
 
 Tensor& prelu_kernel_out(KernelContext& ctx, const Tensor& self, const Tensor& weight, Tensor& out) {
-  return map<Domain::Floating>(ctx, Prelu{}, out, self, weight);
-}
-
-Tensor& hardswish_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, HardSwish{}, out, self);
-}
-
-Tensor& hardsigmoid_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, HardSigmoid{}, out, self);
+  return map<Domain::Floating>(ctx, PENLIGHT_OF_2(a > T(0) ? a : a * b), out, self, weight);
 }
 
 // The limits take the tensor's dtype, unlike clamp's.
@@ -241,14 +151,10 @@ Tensor& softplus_out(KernelContext& ctx, const Tensor& self, const Scalar& beta,
   return map<Domain::Floating>(ctx, Softplus{beta.to<double>(), threshold.to<double>()}, out, self);
 }
 
-Tensor& log_sigmoid_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, LogSigmoid{}, out, self);
-}
-
 void log_sigmoid_forward_output(KernelContext& ctx, const Tensor& self, Tensor& output, Tensor& buffer) {
   // `output` may have taken over self's memory, so it is written last.
-  if (buffer.numel() != 0) map<Domain::Floating>(ctx, LogSigmoidBuffer{}, buffer, self);
-  map<Domain::Floating>(ctx, LogSigmoid{}, output, self);
+  if (buffer.numel() != 0) map<Domain::Floating>(ctx, PENLIGHT_OF_1(math::exp(-math::fabs(x))), buffer, self);
+  map<Domain::Floating>(ctx, kLogSigmoid, output, self);
 }
 
 Tensor& logit_out(KernelContext& ctx, const Tensor& self, Optional<double> eps, Tensor& out) {

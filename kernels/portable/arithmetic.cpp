@@ -1,6 +1,4 @@
 // Sums, products, quotients and what is made of them.
-//
-// Integers wrap: they are computed as unsigned, since signed overflow is undefined.
 #include <string.h>
 
 #include "kernels/common/elementwise.h"
@@ -10,82 +8,26 @@ namespace penlight::portable {
 
 namespace {
 
-template <class T>
-T plus(T a, T b) {
-  if constexpr (is_floating_type<T>) {
-    return a + b;
-  } else {
-    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  }
-}
-
-template <class T>
-T minus(T a, T b) {
-  if constexpr (is_floating_type<T>) {
-    return a - b;
-  } else {
-    return static_cast<T>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
-  }
-}
-
-template <class T>
-T times(T a, T b) {
-  if constexpr (is_floating_type<T>) {
-    return a * b;
-  } else {
-    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  }
-}
-
-struct Add {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T a, T b) const {
-    return plus(a, b);
-  }
-};
-
-struct Sub {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T a, T b) const {
-    return minus(a, b);
-  }
-};
+constexpr auto kAdd = PENLIGHT_OF_2(math::plus(a, b));
+constexpr auto kSubtract = PENLIGHT_OF_2(math::minus(a, b));
+constexpr auto kMultiply = PENLIGHT_OF_2(math::times(a, b));
+constexpr auto kDivide = PENLIGHT_OF_2(a / b);
 
 struct AddScaled {
-  static constexpr bool kComplex = true;
   Parameter alpha;
 
   template <class T>
   T operator()(T a, T b) const {
-    return plus(a, times(alpha.as<T>(), b));
+    return math::plus(a, math::times(alpha.as<T>(), b));
   }
 };
 
-struct SubScaled {
-  static constexpr bool kComplex = true;
+struct SubtractScaled {
   Parameter alpha;
 
   template <class T>
   T operator()(T a, T b) const {
-    return minus(a, times(alpha.as<T>(), b));
-  }
-};
-
-struct Mul {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T a, T b) const {
-    return times(a, b);
-  }
-};
-
-struct Div {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T a, T b) const {
-    return a / b;
+    return math::minus(a, math::times(alpha.as<T>(), b));
   }
 };
 
@@ -99,7 +41,7 @@ struct DivTrunc {
     if constexpr (is_floating_type<T>) {
       return math::trunc(a / b);
     } else {
-      if (b == -1) return static_cast<T>(-static_cast<uint64_t>(a));
+      if (b == -1) return math::negative(a);
       if (b == 0) return *by_zero = true, T(0);
       return a / b;
     }
@@ -122,7 +64,7 @@ struct DivFloor {
       const T whole = math::floor(quotient);
       return quotient - whole > T(0.5) ? whole + T(1) : whole;
     } else {
-      if (b == -1) return static_cast<T>(-static_cast<uint64_t>(a));
+      if (b == -1) return math::negative(a);
       if (b == 0) return *by_zero = true, T(0);
       return a / b - ((a % b != 0) && ((a < 0) != (b < 0)));
     }
@@ -165,17 +107,15 @@ struct Lerp {
 };
 
 struct Addcmul {
-  static constexpr bool kComplex = true;
   Parameter value;
 
   template <class T>
   T operator()(T x, T a, T b) const {
-    return plus(x, times(times(value.as<T>(), a), b));
+    return math::plus(x, math::times(math::times(value.as<T>(), a), b));
   }
 };
 
 struct Addcdiv {
-  static constexpr bool kComplex = true;
   Parameter value;
 
   template <class T>
@@ -203,7 +143,7 @@ Scalar in_dtype_of(const Tensor& tensor, const Scalar& scalar) {
 template <class B>
 Tensor& divide_in_mode(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b,
                        Optional<StringView> mode) {
-  if (!mode) return map<Domain::Floating>(ctx, Div{}, out, a, b);
+  if (!mode) return map<Domain::FloatingNumber>(ctx, kDivide, out, a, b);
   const StringView name = *mode;
   if (name.size() == 5 && memcmp(name.data(), "trunc", 5) == 0) return divide<DivTrunc>(ctx, out, a, b);
   if (name.size() == 5 && memcmp(name.data(), "floor", 5) == 0) return divide<DivFloor>(ctx, out, a, b);
@@ -211,25 +151,39 @@ Tensor& divide_in_mode(KernelContext& ctx, Tensor& out, const Tensor& a, const B
   return out;
 }
 
+// As ATen has it: the second factor, or the divisor, of a 16-bit result is not rounded to 16 bits where it
+// is a number of another dtype in a tensor without dimensions.
+bool keeps_number(const Tensor& other, const Tensor& out) {
+  const ScalarType type = out.scalar_type();
+  return other.dim() == 0 && other.scalar_type() != type && !is_complex(other.scalar_type()) &&
+         (type == ScalarType::Half || type == ScalarType::BFloat16);
+}
+
+Scalar number_of(const Tensor& tensor) {
+  const ScalarType type = tensor.scalar_type();
+  if (is_floating(type)) return Scalar(load_element<double>(type, tensor.const_data_ptr()));
+  return Scalar(load_element<int64_t>(type, tensor.const_data_ptr()));
+}
+
 bool is_one(const Scalar& scalar) { return scalar.isIntegral(true) && scalar.to<int64_t>() == 1; }
 
 template <class B>
 Tensor& add(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b, const Scalar& alpha) {
-  if (is_one(alpha)) return map<Domain::Real>(ctx, Add{}, out, a, b);
-  return map<Domain::Real>(ctx, AddScaled{alpha}, out, a, b);
+  if (is_one(alpha)) return map<Domain::Number>(ctx, kAdd, out, a, b);
+  return map<Domain::Number>(ctx, AddScaled{alpha}, out, a, b);
 }
 
 template <class A, class B>
 Tensor& sub(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scalar& alpha) {
-  if (is_one(alpha)) return map<Domain::Real>(ctx, Sub{}, out, a, b);
-  return map<Domain::Real>(ctx, SubScaled{alpha}, out, a, b);
+  if (is_one(alpha)) return map<Domain::Number>(ctx, kSubtract, out, a, b);
+  return map<Domain::Number>(ctx, SubtractScaled{alpha}, out, a, b);
 }
 
 }  // namespace
 
 Tensor& add_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
-  return is_one(alpha) ? map_small<Domain::Real>(ctx, Add{}, out, self, other)
+  return is_one(alpha) ? map_small<Domain::Number>(ctx, kAdd, out, self, other)
                        : add(ctx, out, self, other, alpha);
 }
 
@@ -240,7 +194,7 @@ Tensor& add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& oth
 
 Tensor& sub_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
-  return is_one(alpha) ? map_small<Domain::Real>(ctx, Sub{}, out, self, other)
+  return is_one(alpha) ? map_small<Domain::Number>(ctx, kSubtract, out, self, other)
                        : sub(ctx, out, self, other, alpha);
 }
 
@@ -260,19 +214,16 @@ Tensor& rsub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& ot
 }
 
 Tensor& mul_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map_small<Domain::Real>(ctx, Mul{}, out, self, other);
+  if (keeps_number(other, out)) return map<Domain::Number>(ctx, kMultiply, out, self, number_of(other));
+  return map_small<Domain::Number>(ctx, kMultiply, out, self, other);
 }
 
-Tensor& mul_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Mul{}, out, self, other);
-}
+PENLIGHT_MAP_SCALAR(mul_scalar_out, Number, kMultiply)
+PENLIGHT_MAP_SCALAR(div_scalar_out, FloatingNumber, kDivide)
 
 Tensor& div_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map_small<Domain::Floating>(ctx, Div{}, out, self, other);
-}
-
-Tensor& div_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return map<Domain::Floating>(ctx, Div{}, out, self, other);
+  if (keeps_number(other, out)) return map<Domain::FloatingNumber>(ctx, kDivide, out, self, number_of(other));
+  return map_small<Domain::FloatingNumber>(ctx, kDivide, out, self, other);
 }
 
 Tensor& div_out_mode(KernelContext& ctx, const Tensor& self, const Tensor& other,
@@ -326,12 +277,12 @@ Tensor& lerp_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& en
 
 Tensor& addcmul_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
                     const Scalar& value, Tensor& out) {
-  return map<Domain::Real>(ctx, Addcmul{value}, out, self, tensor1, tensor2);
+  return map<Domain::Number>(ctx, Addcmul{value}, out, self, tensor1, tensor2);
 }
 
 Tensor& addcdiv_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
                     const Scalar& value, Tensor& out) {
-  return map<Domain::Floating>(ctx, Addcdiv{value}, out, self, tensor1, tensor2);
+  return map<Domain::FloatingNumber>(ctx, Addcdiv{value}, out, self, tensor1, tensor2);
 }
 
 }  // namespace penlight::portable

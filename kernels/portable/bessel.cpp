@@ -133,13 +133,13 @@ double scaled_k(double x, int n) {
 
 double bessel_k(double x, int n) { return x == HUGE_VAL ? 0 : scaled_k(x, n) * math::exp(-x); }
 
-double spherical_j0(double x, int) {
+double spherical_j0(double x) {
   if (x == 0) return 1;
   return math::fabs(x) == HUGE_VAL ? 0 : math::sin(x) / x;
 }
 
 // Airy's function: of the order 1 / 3 in 2/3 |x|^(3/2), where its power series would cancel.
-double airy(double x, int) {
+double airy(double x) {
   if (math::fabs(x) == HUGE_VAL) return __builtin_nan("");  // as ATen has it
   if (math::is_nan(x)) return x;
   const double size = math::fabs(x), z = size * math::sqrt(size) / 1.5;
@@ -159,79 +159,23 @@ double airy(double x, int) {
   return sum;
 }
 
-struct Bessel {
-  double (*function)(double x, int n);
-  int order;
-  template <class T>
-  T operator()(T x) const {
-    return static_cast<T>(function(static_cast<double>(x), order));
-  }
-};
-
 }  // namespace
 
-Tensor& special_bessel_j0_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{bessel_j, 0}, out, self);
-}
-
-Tensor& special_bessel_j1_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{bessel_j, 1}, out, self);
-}
-
-Tensor& special_bessel_y0_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{bessel_y, 0}, out, self);
-}
-
-Tensor& special_bessel_y1_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{bessel_y, 1}, out, self);
-}
-
-Tensor& i0_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{bessel_i, 0}, out, self);
-}
-
-Tensor& special_i0e_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{scaled_i, 0}, out, self);
-}
-
-Tensor& special_i1_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{bessel_i, 1}, out, self);
-}
-
-Tensor& special_i1e_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{scaled_i, 1}, out, self);
-}
-
-Tensor& special_modified_bessel_i0_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{bessel_i, 0}, out, self);
-}
-
-Tensor& special_modified_bessel_i1_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{bessel_i, 1}, out, self);
-}
-
-Tensor& special_modified_bessel_k0_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{bessel_k, 0}, out, self);
-}
-
-Tensor& special_modified_bessel_k1_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{bessel_k, 1}, out, self);
-}
-
-Tensor& special_scaled_modified_bessel_k0_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{scaled_k, 0}, out, x);
-}
-
-Tensor& special_scaled_modified_bessel_k1_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{scaled_k, 1}, out, x);
-}
-
-Tensor& special_airy_ai_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{airy, 0}, out, x);
-}
-
-Tensor& special_spherical_bessel_j0_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
-  return map<Domain::Floating>(ctx, Bessel{spherical_j0, 0}, out, x);
-}
+PENLIGHT_FORMULA_1(i0_out, Floating, static_cast<T>(bessel_i(x, 0)))
+PENLIGHT_FORMULA_1(special_i0e_out, Floating, static_cast<T>(scaled_i(x, 0)))
+PENLIGHT_FORMULA_1(special_i1_out, Floating, static_cast<T>(bessel_i(x, 1)))
+PENLIGHT_FORMULA_1(special_i1e_out, Floating, static_cast<T>(scaled_i(x, 1)))
+PENLIGHT_FORMULA_1(special_bessel_j0_out, Floating, static_cast<T>(bessel_j(x, 0)))
+PENLIGHT_FORMULA_1(special_bessel_j1_out, Floating, static_cast<T>(bessel_j(x, 1)))
+PENLIGHT_FORMULA_1(special_bessel_y0_out, Floating, static_cast<T>(bessel_y(x, 0)))
+PENLIGHT_FORMULA_1(special_bessel_y1_out, Floating, static_cast<T>(bessel_y(x, 1)))
+PENLIGHT_FORMULA_1(special_modified_bessel_i0_out, Floating, static_cast<T>(bessel_i(x, 0)))
+PENLIGHT_FORMULA_1(special_modified_bessel_i1_out, Floating, static_cast<T>(bessel_i(x, 1)))
+PENLIGHT_FORMULA_1(special_modified_bessel_k0_out, Floating, static_cast<T>(bessel_k(x, 0)))
+PENLIGHT_FORMULA_1(special_modified_bessel_k1_out, Floating, static_cast<T>(bessel_k(x, 1)))
+PENLIGHT_FORMULA_1(special_scaled_modified_bessel_k0_out, Floating, static_cast<T>(scaled_k(x, 0)))
+PENLIGHT_FORMULA_1(special_scaled_modified_bessel_k1_out, Floating, static_cast<T>(scaled_k(x, 1)))
+PENLIGHT_FORMULA_1(special_spherical_bessel_j0_out, Floating, static_cast<T>(spherical_j0(x)))
+PENLIGHT_FORMULA_1(special_airy_ai_out, Floating, static_cast<T>(airy(x)))
 
 }  // namespace penlight::portable

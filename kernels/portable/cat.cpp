@@ -22,7 +22,7 @@ static void convert_part(KernelContext& ctx, const Tensor& from, const Tensor& o
   part.sizes = from.unsafeGetTensorImpl()->sizes;
   part.numel = from.numel();
   Tensor to(&part);
-  map<Domain::Real>(ctx, Convert{}, to, from);
+  map<Domain::Number>(ctx, Convert{}, to, from);
 }
 
 static Tensor& join(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {

@@ -6,212 +6,64 @@ namespace penlight::portable {
 
 namespace {
 
-#define PENLIGHT_COMPARISON(Name, operation, complex) \
-  struct Name {                                       \
-    static constexpr bool kComplex = complex;         \
-    template <class T>                                \
-    bool operator()(T a, T b) const {                 \
-      return a operation b;                           \
-    }                                                 \
-  };
-PENLIGHT_COMPARISON(Eq, ==, true)
-PENLIGHT_COMPARISON(Ne, !=, true)
-PENLIGHT_COMPARISON(Lt, <, false)
-PENLIGHT_COMPARISON(Le, <=, false)
-#undef PENLIGHT_COMPARISON
-
-struct IsNan {
-  static constexpr bool kComplex = true;
-  template <class T>
-  bool operator()(T x) const {
-    return math::is_nan(x);
-  }
-};
-
-// x - x is 0 for finite numbers and NaN for the others.
-struct IsInf {
-  template <class T>
-  bool operator()(T x) const {
-    return !math::is_nan(x) && x - x != T(0);
-  }
-};
-
-struct IsFinite {
-  template <class T>
-  bool operator()(T x) const {
-    return x - x == T(0);
-  }
-};
-
-struct IsPositiveInf {
-  template <class T>
-  bool operator()(T x) const {
-    return x > T(0) && x - x != T(0);
-  }
-};
-
-struct IsNegativeInf {
-  template <class T>
-  bool operator()(T x) const {
-    return x < T(0) && x - x != T(0);
-  }
-};
-
-struct SignBit {
-  template <class T>
-  bool operator()(T x) const {
-    if constexpr (is_floating_type<T>) {
-      return math::copysign(T(1), x) < T(0);
-    } else {
-      return x < 0;
-    }
-  }
-};
+constexpr auto kEqual = PENLIGHT_OF_2(a == b);
+constexpr auto kDiffer = PENLIGHT_OF_2(a != b);
+constexpr auto kLess = PENLIGHT_OF_2(a < b);
+constexpr auto kLessOrEqual = PENLIGHT_OF_2(a <= b);
+constexpr auto kGreater = PENLIGHT_OF_2(b < a);
+constexpr auto kGreaterOrEqual = PENLIGHT_OF_2(b <= a);
 
 // NaN wins, wherever it stands.
-struct Maximum {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a > b || math::is_nan(a) ? a : b;
-  }
-};
+constexpr auto kMaximum = PENLIGHT_OF_2(a > b || math::is_nan(a) ? a : b);
+constexpr auto kMinimum = PENLIGHT_OF_2(a < b || math::is_nan(a) ? a : b);
 
-struct Minimum {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a < b || math::is_nan(a) ? a : b;
-  }
-};
-
-// NaN loses.
-struct Fmax {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a > b || math::is_nan(b) ? a : b;
-  }
-};
-
-struct Fmin {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a < b || math::is_nan(b) ? a : b;
-  }
-};
-
-struct Clamp {
-  template <class T>
-  T operator()(T x, T low, T high) const {
-    return Minimum{}(Maximum{}(x, low), high);
-  }
-};
-
-struct CopySign {
-  template <class T>
-  T operator()(T a, T b) const {
-    return math::copysign(a, b);
-  }
-};
+constexpr auto kCopySign = PENLIGHT_OF_2(math::copysign(a, b));
 
 template <class Bound>
 Tensor& clamp(KernelContext& ctx, const Tensor& self, const Optional<Bound>& min, const Optional<Bound>& max,
               Tensor& out) {
-  if (min && max) return map<Domain::Real>(ctx, Clamp{}, out, self, *min, *max);
-  if (min) return map<Domain::Real>(ctx, Maximum{}, out, self, *min);
-  if (max) return map<Domain::Real>(ctx, Minimum{}, out, self, *max);
+  const auto both = [](auto x, auto low, auto high) { return kMinimum(kMaximum(x, low), high); };
+  if (min && max) return map<Domain::Real>(ctx, both, out, self, *min, *max);
+  if (min) return map<Domain::Real>(ctx, kMaximum, out, self, *min);
+  if (max) return map<Domain::Real>(ctx, kMinimum, out, self, *max);
   ctx.fail(Status::InvalidArgument, "clamp needs a lower or an upper bound");
   return out;
 }
 
 }  // namespace
 
-Tensor& eq_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Eq{}, out, self, other);
-}
+PENLIGHT_MAP_2(eq_tensor_out, Number, kEqual)
+PENLIGHT_MAP_SCALAR(eq_scalar_out, Number, kEqual)
+PENLIGHT_MAP_2(ne_tensor_out, Number, kDiffer)
+PENLIGHT_MAP_SCALAR(ne_scalar_out, Number, kDiffer)
+PENLIGHT_MAP_2(lt_tensor_out, Real, kLess)
+PENLIGHT_MAP_SCALAR(lt_scalar_out, Real, kLess)
+PENLIGHT_MAP_2(le_tensor_out, Real, kLessOrEqual)
+PENLIGHT_MAP_SCALAR(le_scalar_out, Real, kLessOrEqual)
+PENLIGHT_MAP_2(gt_tensor_out, Real, kGreater)
+PENLIGHT_MAP_SCALAR(gt_scalar_out, Real, kGreater)
+PENLIGHT_MAP_2(ge_tensor_out, Real, kGreaterOrEqual)
+PENLIGHT_MAP_SCALAR(ge_scalar_out, Real, kGreaterOrEqual)
 
-Tensor& eq_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Eq{}, out, self, other);
-}
+// x - x is 0 for finite numbers and NaN for the others.
+PENLIGHT_FORMULA_1(isnan_out, Number, math::is_nan(x))
+PENLIGHT_FORMULA_1(isinf_out, Real, !math::is_nan(x) && x - x != T(0))
+PENLIGHT_FORMULA_1(isfinite_out, Real, x - x == T(0))
+PENLIGHT_FORMULA_1(isposinf_out, Real, x > T(0) && x - x != T(0))
+PENLIGHT_FORMULA_1(isneginf_out, Real, x < T(0) && x - x != T(0))
+PENLIGHT_FORMULA_1(signbit_out, Real, math::is_negative(x))
 
-Tensor& ne_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Ne{}, out, self, other);
-}
-
-Tensor& ne_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Ne{}, out, self, other);
-}
-
-Tensor& lt_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Lt{}, out, self, other);
-}
-
-Tensor& lt_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Lt{}, out, self, other);
-}
-
-Tensor& le_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Le{}, out, self, other);
-}
-
-Tensor& le_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Le{}, out, self, other);
-}
-
-// The other two are these with their operands exchanged.
-Tensor& gt_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Lt{}, out, other, self);
-}
-
-Tensor& gt_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Lt{}, out, other, self);
-}
-
-Tensor& ge_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Le{}, out, other, self);
-}
-
-Tensor& ge_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Le{}, out, other, self);
-}
-
-Tensor& isnan_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Real>(ctx, IsNan{}, out, self);
-}
-
-Tensor& isinf_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Real>(ctx, IsInf{}, out, self);
-}
-
-Tensor& isfinite_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Real>(ctx, IsFinite{}, out, self);
-}
-
-Tensor& isposinf_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Real>(ctx, IsPositiveInf{}, out, self);
-}
-
-Tensor& isneginf_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Real>(ctx, IsNegativeInf{}, out, self);
-}
-
-Tensor& signbit_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Real>(ctx, SignBit{}, out, self);
-}
-
-Tensor& maximum_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Maximum{}, out, self, other);
-}
-
-Tensor& minimum_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Minimum{}, out, self, other);
-}
-
-Tensor& fmax_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Fmax{}, out, self, other);
-}
-
-Tensor& fmin_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, Fmin{}, out, self, other);
-}
+PENLIGHT_MAP_2(maximum_out, Real, kMaximum)
+PENLIGHT_MAP_2(minimum_out, Real, kMinimum)
+PENLIGHT_MAP_2(clamp_min_tensor_out, Real, kMaximum)
+PENLIGHT_MAP_SCALAR(clamp_min_out, Real, kMaximum)
+PENLIGHT_MAP_2(clamp_max_tensor_out, Real, kMinimum)
+PENLIGHT_MAP_SCALAR(clamp_max_out, Real, kMinimum)
+// Here NaN loses.
+PENLIGHT_FORMULA_2(fmax_out, Real, a > b || math::is_nan(b) ? a : b)
+PENLIGHT_FORMULA_2(fmin_out, Real, a < b || math::is_nan(b) ? a : b)
+PENLIGHT_MAP_2(copysign_out, Floating, kCopySign)
+PENLIGHT_MAP_SCALAR(copysign_scalar_out, Floating, kCopySign)
 
 Tensor& clamp_out(KernelContext& ctx, const Tensor& self, const Optional<Scalar>& min,
                   const Optional<Scalar>& max, Tensor& out) {
@@ -221,30 +73,6 @@ Tensor& clamp_out(KernelContext& ctx, const Tensor& self, const Optional<Scalar>
 Tensor& clamp_tensor_out(KernelContext& ctx, const Tensor& self, const Optional<Tensor>& min,
                          const Optional<Tensor>& max, Tensor& out) {
   return clamp(ctx, self, min, max, out);
-}
-
-Tensor& clamp_min_out(KernelContext& ctx, const Tensor& self, const Scalar& min, Tensor& out) {
-  return map<Domain::Real>(ctx, Maximum{}, out, self, min);
-}
-
-Tensor& clamp_min_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& min, Tensor& out) {
-  return map<Domain::Real>(ctx, Maximum{}, out, self, min);
-}
-
-Tensor& clamp_max_out(KernelContext& ctx, const Tensor& self, const Scalar& max, Tensor& out) {
-  return map<Domain::Real>(ctx, Minimum{}, out, self, max);
-}
-
-Tensor& clamp_max_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& max, Tensor& out) {
-  return map<Domain::Real>(ctx, Minimum{}, out, self, max);
-}
-
-Tensor& copysign_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Floating>(ctx, CopySign{}, out, self, other);
-}
-
-Tensor& copysign_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return map<Domain::Floating>(ctx, CopySign{}, out, self, other);
 }
 
 }  // namespace penlight::portable

@@ -9,17 +9,9 @@ namespace penlight::portable {
 
 namespace {
 
-struct Second {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T, T x) const {
-    return x;
-  }
-};
-
 Tensor& copy_to(KernelContext& ctx, const Tensor& from, Tensor& out) {
   if (from.scalar_type() == out.scalar_type()) return move_to_out(ctx, view_of(from), out);
-  return map<Domain::Real>(ctx, Convert{}, out, from);
+  return map<Domain::Number>(ctx, Convert{}, out, from);
 }
 
 }  // namespace
@@ -46,7 +38,7 @@ Tensor& clone_dim_order_out(KernelContext& ctx, const Tensor& self, bool, Option
 // `src` broadcasts to the sizes of `self`, whose values do not count.
 Tensor& copy_out(KernelContext& ctx, const Tensor& self, const Tensor& src, bool, Tensor& out) {
   if (src.scalar_type() != out.scalar_type()) {
-    return map_promoting<Domain::Real, 1, 1>(ctx, Second{}, out, self, src);
+    return map_promoting<Domain::Number, 1, 1>(ctx, PENLIGHT_OF_2(b), out, self, src);
   }
   View view = view_of(src);
   return expand_view(ctx, view, self.sizes()) ? move_to_out(ctx, view, out) : out;

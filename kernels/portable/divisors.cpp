@@ -1,5 +1,6 @@
 // Functions of two numbers as their bits are: neighbours, divisors.
 #include "kernels/common/elementwise.h"
+#include "kernels/common/math.h"
 
 namespace penlight::portable {
 
@@ -44,24 +45,15 @@ struct Lcm {
   T operator()(T x, T y) const {
     const uint64_t divisor = static_cast<uint64_t>(Gcd{}(x, y));
     if (divisor == 0) return 0;
-    const T product =
-        static_cast<T>(static_cast<uint64_t>(x / static_cast<T>(divisor)) * static_cast<uint64_t>(y));
-    return product < 0 ? static_cast<T>(-static_cast<uint64_t>(product)) : product;
+    const T product = math::times(x / static_cast<T>(divisor), y);
+    return product < 0 ? math::negative(product) : product;
   }
 };
 
 }  // namespace
 
-Tensor& nextafter_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Floating>(ctx, NextAfter{out.scalar_type()}, out, self, other);
-}
-
-Tensor& gcd_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Integral>(ctx, Gcd{}, out, self, other);
-}
-
-Tensor& lcm_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Integral>(ctx, Lcm{}, out, self, other);
-}
+PENLIGHT_MAP_2(nextafter_out, Floating, NextAfter{out.scalar_type()})
+PENLIGHT_MAP_2(gcd_out, Integral, Gcd{})
+PENLIGHT_MAP_2(lcm_out, Integral, Lcm{})
 
 }  // namespace penlight::portable

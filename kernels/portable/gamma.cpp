@@ -9,13 +9,6 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-struct LogGamma {
-  template <class T>
-  T operator()(T x) const {
-    return static_cast<T>(::lgamma(static_cast<double>(x)));
-  }
-};
-
 // Of the logarithm of gamma the derivative: reflected from below 0, moved above 10,
 // and there an asymptotic series in 1 / x^2.
 double digamma(double x) {
@@ -72,24 +65,12 @@ double zeta(double x, double q) {
   return zeta_above(x, above) + (math::fmod(x, 2.0) == 0 ? mirrored : -mirrored);
 }
 
-struct Zeta {
-  template <class T>
-  T operator()(T x, T q) const {
-    return static_cast<T>(zeta(static_cast<double>(x), static_cast<double>(q)));
-  }
-};
-
 // The n-th derivative of digamma.
-struct Polygamma {
-  int64_t n;
-  template <class T>
-  T operator()(T x_) const {
-    const double x = static_cast<double>(x_), order = static_cast<double>(n);
-    if (n == 0) return static_cast<T>(digamma(x));
-    const double size = math::exp(::lgamma(order + 1)) * zeta(order + 1, x);
-    return static_cast<T>(n % 2 ? size : -size);
-  }
-};
+double polygamma(int64_t n, double x) {
+  if (n == 0) return digamma(x);
+  const double order = static_cast<double>(n), size = math::exp(::lgamma(order + 1)) * zeta(order + 1, x);
+  return n % 2 ? size : -size;
+}
 
 // The lower part of the incomplete gamma function as a share of the whole, or the
 // upper: a series below the maximum of the integrand, a continued fraction above it.
@@ -129,14 +110,6 @@ double gamma_share(double a, double x, bool upper) {
   return upper ? factor * value : 1 - factor * value;
 }
 
-struct GammaShare {
-  bool upper;
-  template <class T>
-  T operator()(T a, T x) const {
-    return static_cast<T>(gamma_share(static_cast<double>(a), static_cast<double>(x), upper));
-  }
-};
-
 // exp(x^2) erfc(x), which neither overflows nor vanishes on the way above 0.
 double scaled_erfc(double x) {
   if (x < 25) return math::exp(x * x) * math::erfc(x);
@@ -144,82 +117,44 @@ double scaled_erfc(double x) {
   return (1 - y * (1 - 3 * y * (1 - 5 * y * (1 - 7 * y)))) / (x * math::sqrt(kPi));
 }
 
-struct ScaledErfc {
-  template <class T>
-  T operator()(T x) const {
-    return static_cast<T>(scaled_erfc(static_cast<double>(x)));
-  }
-};
-
 // The normal quantile under another scale.
-struct ErfInv {
-  template <class T>
-  T operator()(T x) const {
-    const double y = static_cast<double>(x), size = math::fabs(y);
-    if (!(size < 1)) return static_cast<T>(size == 1 ? y * HUGE_VAL : __builtin_nan(""));
-    return static_cast<T>(random::normal_quantile(y / 2) * 0.70710678118654752440);
-  }
-};
+double erfinv(double x) {
+  const double size = math::fabs(x);
+  if (!(size < 1)) return size == 1 ? x * HUGE_VAL : __builtin_nan("");
+  return random::normal_quantile(x / 2) * 0.70710678118654752440;
+}
 
 // The same of a probability. Small ones are met by their logarithm, in Newton's steps.
-struct NormalQuantile {
-  template <class T>
-  T operator()(T p_) const {
-    const double p = static_cast<double>(p_);
-    if (!(p > 0 && p < 1)) {
-      return static_cast<T>(p == 0 ? -HUGE_VAL : p == 1 ? HUGE_VAL : __builtin_nan(""));
-    }
-    if (p >= 0.01) return static_cast<T>(random::normal_quantile(p - 0.5));
-    const double wanted = math::log(p);
-    double x = -math::sqrt(-2 * wanted);
-    for (int k = 0; k < 8; ++k) {
-      const double share = scaled_erfc(-x * 0.70710678118654752440);  // of the density: 2 P(x) exp(x^2 / 2)
-      x -= (math::log(share / 2) - x * x / 2 - wanted) * share * math::sqrt(kPi / 2);
-    }
-    return static_cast<T>(x);
+double normal_quantile(double p) {
+  if (!(p > 0 && p < 1)) return p == 0 ? -HUGE_VAL : p == 1 ? HUGE_VAL : __builtin_nan("");
+  if (p >= 0.01) return random::normal_quantile(p - 0.5);
+  const double wanted = math::log(p);
+  double x = -math::sqrt(-2 * wanted);
+  for (int k = 0; k < 8; ++k) {
+    const double share = scaled_erfc(-x * 0.70710678118654752440);  // of the density: 2 P(x) exp(x^2 / 2)
+    x -= (math::log(share / 2) - x * x / 2 - wanted) * share * math::sqrt(kPi / 2);
   }
-};
+  return x;
+}
 
 }  // namespace
 
-Tensor& lgamma_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, LogGamma{}, out, self);
-}
-
-Tensor& digamma_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, Polygamma{0}, out, self);
-}
+PENLIGHT_FORMULA_1(lgamma_out, Floating, static_cast<T>(::lgamma(x)))
+PENLIGHT_FORMULA_1(digamma_out, Floating, static_cast<T>(digamma(x)))
+PENLIGHT_FORMULA_1(erfinv_out, Floating, static_cast<T>(erfinv(x)))
+PENLIGHT_FORMULA_1(special_erfcx_out, Floating, static_cast<T>(scaled_erfc(x)))
+PENLIGHT_FORMULA_1(special_ndtri_out, Floating, static_cast<T>(normal_quantile(x)))
+PENLIGHT_FORMULA_2(special_zeta_out, Floating, static_cast<T>(zeta(a, b)))
+PENLIGHT_FORMULA_2(igamma_out, Floating, static_cast<T>(gamma_share(a, b, false)))
+PENLIGHT_FORMULA_2(igammac_out, Floating, static_cast<T>(gamma_share(a, b, true)))
 
 Tensor& polygamma_out(KernelContext& ctx, int64_t n, const Tensor& self, Tensor& out) {
   if (n < 0) {
     ctx.fail(Status::InvalidArgument, "polygamma: the order is {}, the least is 0", n);
     return out;
   }
-  return map<Domain::Floating>(ctx, Polygamma{n}, out, self);
-}
-
-Tensor& special_zeta_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Floating>(ctx, Zeta{}, out, self, other);
-}
-
-Tensor& igamma_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Floating>(ctx, GammaShare{false}, out, self, other);
-}
-
-Tensor& igammac_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Floating>(ctx, GammaShare{true}, out, self, other);
-}
-
-Tensor& special_erfcx_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, ScaledErfc{}, out, self);
-}
-
-Tensor& special_ndtri_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, NormalQuantile{}, out, self);
-}
-
-Tensor& erfinv_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Floating>(ctx, ErfInv{}, out, self);
+  const auto derivative = [=](auto x) { return static_cast<decltype(x)>(polygamma(n, x)); };
+  return map<Domain::Floating>(ctx, derivative, out, self);
 }
 
 }  // namespace penlight::portable

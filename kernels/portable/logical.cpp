@@ -5,214 +5,71 @@ namespace penlight::portable {
 
 namespace {
 
-struct LogicalNot {
-  static constexpr bool kComplex = true;
-  template <class T>
-  bool operator()(T x) const {
-    return x == T(0);
-  }
-};
+constexpr auto kNot = PENLIGHT_OF_1(x == T(0));
+constexpr auto kBitAnd = PENLIGHT_OF_2(a & b);
+constexpr auto kBitOr = PENLIGHT_OF_2(a | b);
+constexpr auto kBitXor = PENLIGHT_OF_2(a ^ b);
+// Shifts by a negative count, or by the type's width and more, leave no bit of the number; to the
+// right, signed numbers leave their sign.
+constexpr auto kShiftRight = PENLIGHT_OF_2(a >> (b < 0 || b > 63 ? 63 : b));
+constexpr auto kMaskedFill = [](auto x, auto mask, auto value) { return mask != decltype(x)(0) ? value : x; };
 
-struct LogicalAnd {
-  static constexpr bool kComplex = true;
-  template <class T>
-  bool operator()(T a, T b) const {
-    return (int{a != T(0)} & int{b != T(0)}) != 0;
-  }
-};
-
-struct LogicalOr {
-  static constexpr bool kComplex = true;
-  template <class T>
-  bool operator()(T a, T b) const {
-    return (int{a != T(0)} | int{b != T(0)}) != 0;
-  }
-};
-
-struct LogicalXor {
-  static constexpr bool kComplex = true;
-  template <class T>
-  bool operator()(T a, T b) const {
-    return (a != T(0)) != (b != T(0));
-  }
-};
-
-struct BitNot {
-  template <class T>
-  T operator()(T x) const {
-    return ~x;
-  }
-};
-
-struct BitAnd {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a & b;
-  }
-};
-
-struct BitOr {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a | b;
-  }
-};
-
-struct BitXor {
-  template <class T>
-  T operator()(T a, T b) const {
-    return a ^ b;
-  }
-};
-
-// Shifts by a negative count, or by the type's width and more, leave no bit of the
-// number; to the right, signed numbers leave their sign.
 struct ShiftLeft {
   int64_t bits;
-
   template <class T>
   T operator()(T a, T count) const {
-    if (count < 0 || count >= bits) return 0;
-    return static_cast<T>(static_cast<uint64_t>(a) << count);
+    return count < 0 || count >= bits ? 0 : static_cast<T>(static_cast<uint64_t>(a) << count);
   }
 };
 
-struct ShiftRight {
-  template <class T>
-  T operator()(T a, T count) const {
-    return a >> (count < 0 || count > 63 ? 63 : count);
-  }
-};
-
-// The condition is converted to the others' compute type: not 0 means yes.
-struct Where {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T condition, T yes, T no) const {
-    return condition != T(0) ? yes : no;
-  }
-};
-
-struct MaskedFill {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T x, T mask, T value) const {
-    return mask != T(0) ? value : x;
-  }
-};
-
-template <class A, class B>
-Tensor& shift_left(KernelContext& ctx, Tensor& out, const A& a, const B& b) {
-  const Operand operands[] = {Operand(a), Operand(b)};
-  const int64_t bits = static_cast<int64_t>(element_size(promote(operands, 2))) * 8;
-  return map<Domain::Integral>(ctx, ShiftLeft{bits}, out, a, b);
+ShiftLeft shift_left(const Operand& a, const Operand& b) {
+  const Operand operands[] = {a, b};
+  return {static_cast<int64_t>(element_size(promote(operands, 2))) * 8};
 }
 
 }  // namespace
 
-Tensor& logical_not_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return map<Domain::Real>(ctx, LogicalNot{}, out, self);
-}
+PENLIGHT_MAP_1(logical_not_out, Number, kNot)
+PENLIGHT_FORMULA_2(logical_and_out, Number, (int{a != T(0)} & int{b != T(0)}) != 0)
+PENLIGHT_FORMULA_2(logical_or_out, Number, (int{a != T(0)} | int{b != T(0)}) != 0)
+PENLIGHT_FORMULA_2(logical_xor_out, Number, (a != T(0)) != (b != T(0)))
 
-Tensor& logical_and_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, LogicalAnd{}, out, self, other);
-}
-
-Tensor& logical_or_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, LogicalOr{}, out, self, other);
-}
-
-Tensor& logical_xor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Real>(ctx, LogicalXor{}, out, self, other);
-}
+PENLIGHT_MAP_2(bitwise_and_tensor_out, Integral, kBitAnd)
+PENLIGHT_MAP_SCALAR(bitwise_and_scalar_out, Integral, kBitAnd)
+PENLIGHT_MAP_OF_SCALAR(bitwise_and_scalar_tensor_out, Integral, kBitAnd)
+PENLIGHT_MAP_2(bitwise_or_tensor_out, Integral, kBitOr)
+PENLIGHT_MAP_SCALAR(bitwise_or_scalar_out, Integral, kBitOr)
+PENLIGHT_MAP_OF_SCALAR(bitwise_or_scalar_tensor_out, Integral, kBitOr)
+PENLIGHT_MAP_2(bitwise_xor_tensor_out, Integral, kBitXor)
+PENLIGHT_MAP_SCALAR(bitwise_xor_scalar_out, Integral, kBitXor)
+PENLIGHT_MAP_OF_SCALAR(bitwise_xor_scalar_tensor_out, Integral, kBitXor)
+PENLIGHT_MAP_2(bitwise_left_shift_tensor_out, Integral, shift_left(self, other))
+PENLIGHT_MAP_SCALAR(bitwise_left_shift_tensor_scalar_out, Integral, shift_left(self, other))
+PENLIGHT_MAP_OF_SCALAR(bitwise_left_shift_scalar_tensor_out, Integral, shift_left(self, other))
+PENLIGHT_MAP_2(bitwise_right_shift_tensor_out, Integral, kShiftRight)
+PENLIGHT_MAP_SCALAR(bitwise_right_shift_tensor_scalar_out, Integral, kShiftRight)
+PENLIGHT_MAP_OF_SCALAR(bitwise_right_shift_scalar_tensor_out, Integral, kShiftRight)
 
 Tensor& bitwise_not_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  if (self.scalar_type() == ScalarType::Bool) return map<Domain::Real>(ctx, LogicalNot{}, out, self);
-  return map<Domain::Integral>(ctx, BitNot{}, out, self);
+  if (self.scalar_type() == ScalarType::Bool) return map<Domain::Number>(ctx, kNot, out, self);
+  return map<Domain::Integral>(ctx, PENLIGHT_OF_1(~x), out, self);
 }
 
-Tensor& bitwise_and_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Integral>(ctx, BitAnd{}, out, self, other);
-}
-
-Tensor& bitwise_and_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return map<Domain::Integral>(ctx, BitAnd{}, out, self, other);
-}
-
-Tensor& bitwise_and_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other,
-                                      Tensor& out) {
-  return map<Domain::Integral>(ctx, BitAnd{}, out, self, other);
-}
-
-Tensor& bitwise_or_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Integral>(ctx, BitOr{}, out, self, other);
-}
-
-Tensor& bitwise_or_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return map<Domain::Integral>(ctx, BitOr{}, out, self, other);
-}
-
-Tensor& bitwise_or_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other,
-                                     Tensor& out) {
-  return map<Domain::Integral>(ctx, BitOr{}, out, self, other);
-}
-
-Tensor& bitwise_xor_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return map<Domain::Integral>(ctx, BitXor{}, out, self, other);
-}
-
-Tensor& bitwise_xor_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return map<Domain::Integral>(ctx, BitXor{}, out, self, other);
-}
-
-Tensor& bitwise_xor_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other,
-                                      Tensor& out) {
-  return map<Domain::Integral>(ctx, BitXor{}, out, self, other);
-}
-
-Tensor& bitwise_left_shift_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other,
-                                      Tensor& out) {
-  return shift_left(ctx, out, self, other);
-}
-
-Tensor& bitwise_left_shift_tensor_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other,
-                                             Tensor& out) {
-  return shift_left(ctx, out, self, other);
-}
-
-Tensor& bitwise_left_shift_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other,
-                                             Tensor& out) {
-  return shift_left(ctx, out, self, other);
-}
-
-Tensor& bitwise_right_shift_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other,
-                                       Tensor& out) {
-  return map<Domain::Integral>(ctx, ShiftRight{}, out, self, other);
-}
-
-Tensor& bitwise_right_shift_tensor_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other,
-                                              Tensor& out) {
-  return map<Domain::Integral>(ctx, ShiftRight{}, out, self, other);
-}
-
-Tensor& bitwise_right_shift_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other,
-                                              Tensor& out) {
-  return map<Domain::Integral>(ctx, ShiftRight{}, out, self, other);
-}
-
+// The condition is converted to the others' compute type: not 0 means yes.
 Tensor& where_self_out(KernelContext& ctx, const Tensor& condition, const Tensor& self, const Tensor& other,
                        Tensor& out) {
-  return map_promoting<Domain::Real, 1, 2>(ctx, Where{}, out, condition, self, other);
+  const auto choose = [](auto yes, auto a, auto b) { return yes != decltype(yes)(0) ? a : b; };
+  return map_promoting<Domain::Number, 1, 2>(ctx, choose, out, condition, self, other);
 }
 
 Tensor& masked_fill_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& mask,
                                const Scalar& value, Tensor& out) {
-  return map_promoting<Domain::Real, 0, 1>(ctx, MaskedFill{}, out, self, mask, value);
+  return map_promoting<Domain::Number, 0, 1>(ctx, kMaskedFill, out, self, mask, value);
 }
 
 Tensor& masked_fill_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& mask,
                                const Tensor& value, Tensor& out) {
-  return map_promoting<Domain::Real, 0, 1>(ctx, MaskedFill{}, out, self, mask, value);
+  return map_promoting<Domain::Number, 0, 1>(ctx, kMaskedFill, out, self, mask, value);
 }
 
 }  // namespace penlight::portable

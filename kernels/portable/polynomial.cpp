@@ -6,7 +6,7 @@ namespace penlight::portable {
 
 namespace {
 
-enum class Family : uint8_t { Chebyshev, Hermite, HermiteOfProbability, Laguerre, Legendre };
+enum Family : uint8_t { Chebyshev, Hermite, HermiteOfProbability, Laguerre, Legendre };
 
 // The polynomial of degree n at x, rounded down; 0 below degree 0.
 struct Polynomial {
@@ -36,15 +36,15 @@ struct Polynomial {
   template <class T>
   T step(T x, T k, T value, T before) const {
     switch (family) {
-      case Family::Chebyshev:
+      case Chebyshev:
         return 2 * x * value - before;
-      case Family::Hermite:
+      case Hermite:
         return 2 * x * value - 2 * k * before;
-      case Family::HermiteOfProbability:
+      case HermiteOfProbability:
         return x * value - k * before;
-      case Family::Laguerre:
+      case Laguerre:
         return ((2 * k + 1 - x) * value - k * before) / (k + 1);
-      case Family::Legendre:
+      case Legendre:
         return ((2 * k + 1) * x * value - k * before) / (k + 1);
     }
     return 0;
@@ -53,60 +53,17 @@ struct Polynomial {
 
 }  // namespace
 
-Tensor& special_chebyshev_polynomial_t_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
-                                           Tensor& out) {
-  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 1, 0, false}, out, x, n);
-}
-
-Tensor& special_chebyshev_polynomial_u_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
-                                           Tensor& out) {
-  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 2, 0, false}, out, x, n);
-}
-
-Tensor& special_chebyshev_polynomial_v_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
-                                           Tensor& out) {
-  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 2, -1, false}, out, x, n);
-}
-
-Tensor& special_chebyshev_polynomial_w_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
-                                           Tensor& out) {
-  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 2, 1, false}, out, x, n);
-}
-
-Tensor& special_hermite_polynomial_h_out(KernelContext& ctx, const Tensor& x, const Tensor& n, Tensor& out) {
-  return map<Domain::Floating>(ctx, Polynomial{Family::Hermite, 2, 0, false}, out, x, n);
-}
-
-Tensor& special_hermite_polynomial_he_out(KernelContext& ctx, const Tensor& x, const Tensor& n, Tensor& out) {
-  return map<Domain::Floating>(ctx, Polynomial{Family::HermiteOfProbability, 1, 0, false}, out, x, n);
-}
-
-Tensor& special_laguerre_polynomial_l_out(KernelContext& ctx, const Tensor& x, const Tensor& n, Tensor& out) {
-  return map<Domain::Floating>(ctx, Polynomial{Family::Laguerre, -1, 1, false}, out, x, n);
-}
-
-Tensor& special_legendre_polynomial_p_out(KernelContext& ctx, const Tensor& x, const Tensor& n, Tensor& out) {
-  return map<Domain::Floating>(ctx, Polynomial{Family::Legendre, 1, 0, false}, out, x, n);
-}
-
-Tensor& special_shifted_chebyshev_polynomial_t_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
-                                                   Tensor& out) {
-  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 1, 0, true}, out, x, n);
-}
-
-Tensor& special_shifted_chebyshev_polynomial_u_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
-                                                   Tensor& out) {
-  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 2, 0, true}, out, x, n);
-}
-
-Tensor& special_shifted_chebyshev_polynomial_v_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
-                                                   Tensor& out) {
-  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 2, -1, true}, out, x, n);
-}
-
-Tensor& special_shifted_chebyshev_polynomial_w_out(KernelContext& ctx, const Tensor& x, const Tensor& n,
-                                                   Tensor& out) {
-  return map<Domain::Floating>(ctx, Polynomial{Family::Chebyshev, 2, 1, true}, out, x, n);
-}
+PENLIGHT_MAP_2(special_chebyshev_polynomial_t_out, Floating, Polynomial{Chebyshev, 1, 0, false})
+PENLIGHT_MAP_2(special_chebyshev_polynomial_u_out, Floating, Polynomial{Chebyshev, 2, 0, false})
+PENLIGHT_MAP_2(special_chebyshev_polynomial_v_out, Floating, Polynomial{Chebyshev, 2, -1, false})
+PENLIGHT_MAP_2(special_chebyshev_polynomial_w_out, Floating, Polynomial{Chebyshev, 2, 1, false})
+PENLIGHT_MAP_2(special_hermite_polynomial_h_out, Floating, Polynomial{Hermite, 2, 0, false})
+PENLIGHT_MAP_2(special_hermite_polynomial_he_out, Floating, Polynomial{HermiteOfProbability, 1, 0, false})
+PENLIGHT_MAP_2(special_laguerre_polynomial_l_out, Floating, Polynomial{Laguerre, -1, 1, false})
+PENLIGHT_MAP_2(special_legendre_polynomial_p_out, Floating, Polynomial{Legendre, 1, 0, false})
+PENLIGHT_MAP_2(special_shifted_chebyshev_polynomial_t_out, Floating, Polynomial{Chebyshev, 1, 0, true})
+PENLIGHT_MAP_2(special_shifted_chebyshev_polynomial_u_out, Floating, Polynomial{Chebyshev, 2, 0, true})
+PENLIGHT_MAP_2(special_shifted_chebyshev_polynomial_v_out, Floating, Polynomial{Chebyshev, 2, -1, true})
+PENLIGHT_MAP_2(special_shifted_chebyshev_polynomial_w_out, Floating, Polynomial{Chebyshev, 2, 1, true})
 
 }  // namespace penlight::portable

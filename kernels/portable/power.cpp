@@ -8,7 +8,6 @@ namespace penlight::portable {
 namespace {
 
 struct Pow {
-  static constexpr bool kComplex = true;
   template <class T>
   T operator()(T base, T exponent) const {
     if constexpr (is_floating_type<T>) {
@@ -25,79 +24,27 @@ struct Pow {
   }
 };
 
-struct PowSquare {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T x) const {
-    return x * x;
-  }
-};
-
-struct PowCube {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T x) const {
-    return x * x * x;
-  }
-};
-
-struct PowHalf {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T x) const {
-    return math::sqrt(x);
-  }
-};
-
-struct PowMinusHalf {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T x) const {
-    return T(1) / math::sqrt(x);
-  }
-};
-
-struct PowMinusOne {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T x) const {
-    return T(1) / x;
-  }
-};
-
-struct PowMinusTwo {
-  static constexpr bool kComplex = true;
-  template <class T>
-  T operator()(T x) const {
-    return T(1) / (x * x);
-  }
-};
-
 }  // namespace
 
-Tensor& pow_tensor_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& exponent, Tensor& out) {
-  return map<Domain::Real>(ctx, Pow{}, out, self, exponent);
-}
-
-Tensor& pow_scalar_out(KernelContext& ctx, const Scalar& self, const Tensor& exponent, Tensor& out) {
-  return map<Domain::Real>(ctx, Pow{}, out, self, exponent);
-}
+PENLIGHT_MAP_2(pow_tensor_tensor_out, Number, Pow{})
+PENLIGHT_MAP_OF_SCALAR(pow_scalar_out, Number, Pow{})
 
 Tensor& pow_tensor_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& exponent, Tensor& out) {
   const double power = exponent.to<double>();
   if (is_floating(self.scalar_type()) || is_complex(self.scalar_type())) {
-    if (power == 2.0) return map<Domain::Floating>(ctx, PowSquare{}, out, self);
-    if (power == 0.5) return map<Domain::Floating>(ctx, PowHalf{}, out, self);
-    if (power == 3.0) return map<Domain::Floating>(ctx, PowCube{}, out, self);
-    if (power == -0.5) return map<Domain::Floating>(ctx, PowMinusHalf{}, out, self);
-    if (power == -1.0) return map<Domain::Floating>(ctx, PowMinusOne{}, out, self);
-    if (power == -2.0) return map<Domain::Floating>(ctx, PowMinusTwo{}, out, self);
+    if (power == 2.0) return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(x * x), out, self);
+    if (power == 0.5) return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(math::sqrt(x)), out, self);
+    if (power == 3.0) return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(x * x * x), out, self);
+    if (power == -0.5)
+      return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(T(1) / math::sqrt(x)), out, self);
+    if (power == -1.0) return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(T(1) / x), out, self);
+    if (power == -2.0) return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(T(1) / (x * x)), out, self);
   } else if (exponent.isIntegral(true) && power < 0) {
     ctx.fail(Status::InvalidArgument, "integers cannot be raised to the negative power {}",
              exponent.to<int64_t>());
     return out;
   }
-  return map<Domain::Real>(ctx, Pow{}, out, self, exponent);
+  return map<Domain::Number>(ctx, Pow{}, out, self, exponent);
 }
 
 }  // namespace penlight::portable

@@ -40,7 +40,7 @@ struct Multiply {
   }
   template <class C>
   static C apply(C a, C b) {
-    return detail::multiply(a, b);
+    return math::times(a, b);
   }
 };
 

@@ -128,6 +128,16 @@ OPS: list[Op] = [
     Op("aten::mul.Tensor", TWO, ALL),
     Op("aten::div.Tensor", TWO, ALL),
     *[_mixed(f"aten::{name}.Tensor", *pair) for name in ("add", "mul", "div") for pair in _PAIRS],
+    # The second factor, or a divisor, without dimensions is not rounded to the result's 16 bits.
+    *[
+        Op(
+            f"aten::{name}.Tensor",
+            [(In((2,), values=(6e4, 0.01)), In((), dtype, values=(number,)))],
+            (torch.float16, torch.bfloat16),
+        )
+        for name, number in (("mul", 100_003), ("div", 100_003), ("mul", -(2**63)))
+        for dtype in (torch.float32, torch.float64, torch.int64)
+    ],
     *_with_scalars("aten::add.Scalar", (2, 0.5, True), ALL),
     *_with_scalars("aten::sub.Scalar", (2, 0.5), REAL),
     *_with_scalars("aten::rsub.Scalar", (2, 0.5), REAL),

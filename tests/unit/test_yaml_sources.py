@@ -144,6 +144,38 @@ def test_definitions_are_found_whatever_the_style() -> None:
     assert found["strange_out"].letters == ".O"
 
 
+def test_kernels_that_macros_make(tmp_path: Path) -> None:
+    header = tmp_path / "mine" / "rows.h"
+    header.parent.mkdir()
+    header.write_text(
+        "#define UNARY(kernel, ...) \\\n"
+        "  Tensor& kernel(KernelContext& ctx, const Tensor& x, Tensor& out) { \\\n"
+        "    return map(ctx, OF(__VA_ARGS__), x, out); \\\n"
+        "  }\n"
+    )
+    source = header.parent / "rows.cpp"
+    source.write_text(
+        '#include "mine/rows.h"\n'
+        "#define PAIR(name, Type) void name##_out(KernelContext& ctx, const Type& y, Tensor& o) { f(y); }\n"
+        "namespace mine {\n"
+        "UNARY(relu_out, x < T(0) ? T(0) : x)\n"
+        "UNARY(clip_out,\n      min(x, (1, 2)))\n"
+        "PAIR(add, Scalar)\n"
+        "}\n"
+    )
+    faults = Faults()
+    found = {definition.name: definition for definition in scan([source], faults)}
+    assert faults.found == []
+    assert {name: (d.letters, d.place.line) for name, d in found.items()} == {
+        "relu_out": ("TO", 4),
+        "clip_out": ("TO", 5),
+        "add_out": ("SO", 7),
+    }
+    assert (
+        found["relu_out"].declaration == "Tensor& relu_out(KernelContext& ctx, const Tensor& x, Tensor& out)"
+    )
+
+
 @pytest.mark.parametrize("text", ["", "}}}}", "{{{{", '"', "namespace {", 'R"(', "/*", "#if 1 \\", "f() {"])
 def test_what_is_no_cpp_does_no_harm(text: str) -> None:
     assert list(definitions_in(text, "x.cpp")) == []

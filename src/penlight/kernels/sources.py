@@ -5,9 +5,9 @@ nothing and whose first parameter is the kernel context::
 
     Tensor& relu_out(KernelContext& ctx, const Tensor& x, Tensor& out) {
 
-Templates, `static` functions and anonymous namespaces hold what kernels share, so
-they are passed over. Types of ExecuTorch's are read as those of Penlight's that
-stand for them.
+or what a macro of the file, or of a header that it includes, makes such a function of. Templates,
+`static` functions and anonymous namespaces hold what kernels share, so they are passed over. Types of
+ExecuTorch's are read as those of Penlight's that stand for them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from penlight.errors import FileMissing
@@ -53,6 +54,8 @@ _TOKEN = re.compile(
       |[{};]""",
     re.DOTALL | re.MULTILINE | re.VERBOSE,
 )
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([^)]*)\)((?:[^\n]*\\\r?\n)*[^\n]*)", re.MULTILINE)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _NAMESPACE = re.compile(r"(?:^|\s)namespace\s*((?:\w+(?:\s*::\s*(?:inline\s+)?\w+)*)?)\s*$")
 _FUNCTION = re.compile(r"(?:^|[\s&*>\]])(\w+)\s*$")
 _QUALIFIER = re.compile(
@@ -126,7 +129,7 @@ def scan(files: Iterable[Path], faults: Faults, *, root: Path | None = None) -> 
             text = path.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError as error:
             raise FileMissing(f"there is no file {path}") from error
-        for definition in definitions_in(text, name):
+        for definition in definitions_in(_expanded(text, tuple(path.resolve().parents)), name):
             first = found.setdefault(definition.qualified, definition)
             # Branches of one #if may each define it.
             same = first.source == definition.source and first.declaration == definition.declaration
@@ -137,6 +140,59 @@ def scan(files: Iterable[Path], faults: Faults, *, root: Path | None = None) -> 
                     + (" (give overloads names of their own)" if first.letters != definition.letters else ""),
                 )
     return list(found.values())
+
+
+Macro = tuple[tuple[str, ...], str]  # parameters and body
+
+
+def _kernel_macros(text: str, folders: tuple[Path, ...]) -> dict[str, Macro]:
+    """The macros that make kernels, by name: of a text, and of headers that it includes."""
+    found: dict[str, Macro] = {}
+    for name in _INCLUDE.findall(text):
+        header = next((folder / name for folder in folders if (folder / name).is_file()), None)
+        if header is not None:
+            found |= _macros_of_header(header)
+    for name, parameters, body in _MACRO.findall(text):
+        if "Context&" in body:
+            found[name] = (tuple(part.strip() for part in parameters.split(",")), body.replace("\\\n", " "))
+    return found
+
+
+@lru_cache(maxsize=256)
+def _macros_of_header(header: Path) -> dict[str, Macro]:
+    text = header.read_text(encoding="utf-8", errors="replace")
+    return _kernel_macros(text, tuple(header.parents))
+
+
+def _expanded(text: str, folders: tuple[Path, ...]) -> str:
+    """With the kernels that macros make written out, on the lines where the macros are used."""
+    for name, (parameters, body) in _kernel_macros(text, folders).items():
+        pieces, at = [], 0
+        for use in re.finditer(rf"^{name}\(", text, re.MULTILINE):
+            arguments, end = _arguments(text, use.end())
+            fixed = len(parameters) - (parameters[-1] == "...")
+            values = dict(zip(parameters, arguments[:fixed], strict=False))
+            values["__VA_ARGS__"] = ", ".join(arguments[fixed:])
+            words = re.split(r"(\w+)", body)
+            written = "".join(values.get(word, word) for word in words)
+            lines = "\n" * text.count("\n", use.start(), end)
+            pieces += [text[at : use.start()], re.sub(r"\s*##\s*", "", written), lines]
+            at = end
+        text = "".join([*pieces, text[at:]])
+    return text
+
+
+def _arguments(text: str, start: int) -> tuple[list[str], int]:
+    """The arguments of a macro, whose bracket opens before `start`, and where they end."""
+    found, depth, begin = [], 1, start
+    for at in range(start, len(text)):
+        depth += (text[at] == "(") - (text[at] == ")")
+        if depth == 0 or (depth == 1 and text[at] == ","):
+            found.append(" ".join(text[begin:at].split()))
+            begin = at + 1
+        if depth == 0:
+            return found, at + 1
+    return found, len(text)
 
 
 def definitions_in(text: str, source: str) -> Iterator[Definition]:
