@@ -372,6 +372,27 @@ def state_cache() -> Exchange:
     return Exchange({"forward": Cache()}, calls)
 
 
+@program
+def split_for_theirs() -> Exchange:
+    """Operators that their kernels lack, or compute otherwise for one element."""
+
+    def run(m: Any, x: Tensor, y: Tensor) -> Any:
+        image = x.reshape(1, 4, 3, 5)
+        return (
+            *torch.var_mean(x[:1, :1], 0, correction=0),
+            torch.copysign(x, y),
+            torch.copysign(x, -0.0),
+            torch.hypot(x, y),
+            F.local_response_norm(image, 3),
+            F.avg_pool3d(image[None], (2, 3, 3), (1, 2, 1), (1, 1, 0), divisor_override=5),
+        )
+
+    x, y = torch.randn(4, 15), torch.randn(4, 15)
+    y[0, :4] = torch.tensor([0.0, -0.0, float("inf"), -3e38])
+    x[0, :4] = torch.tensor([3e38, 0.0, 1.0, 2e38])
+    return Exchange({"forward": Lambda(run)}, [("forward", (x, y))])
+
+
 # --- dynamic shapes --------------------------------------------------------------------
 
 

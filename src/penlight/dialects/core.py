@@ -17,7 +17,7 @@ from torch import _refs
 from torch._decomp import _core_aten_decompositions_post_autograd, decomposition_table
 from torch._ops import OpOverload
 
-from penlight.dialects import grouped, matrices, rare
+from penlight.dialects import exchanged, grouped, matrices, rare
 from penlight.dialects.penlight_ops import twins
 from penlight.dialects.recurrent import has_projections, max_pool1d, split_gru, split_lstm, split_rnn
 from penlight.dialects.user_operators import Splits
@@ -51,7 +51,6 @@ PORTABLE_WHOLE = frozenset(
         "aten::stack.out",
         "aten::tril.out",
         "aten::unfold_copy.out",
-        "aten::var_mean.correction_out",
         "aten::view_as_real_copy.out",
     }
 )
@@ -155,13 +154,6 @@ def _shift(whole: OpOverload) -> Callable[..., Any]:
     return split
 
 
-def _unbind(x, dim=0):  # type: ignore[no-untyped-def]
-    """Rows of dynamic size one by one: ExecuTorch's kernel leaves each output as large as it may become."""
-    if any(isinstance(size, torch.SymInt) for size in x.shape):
-        return [x.select(dim, row) for row in range(x.shape[dim])]
-    return NotImplemented
-
-
 # In place of torch's decompositions, which hide what a kernel or a pass wants.
 _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.__lshift__.Scalar: _shift(aten.bitwise_left_shift.Tensor_Scalar),
@@ -188,8 +180,7 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     # torch's own in C++ fix a dynamic length.
     aten.stft.center: _refs.stft,
     aten.stft.default: _stft,
-    aten.unbind.int: _unbind,
-    aten.unbind_copy.int: _unbind,
+    **exchanged.SPLITS,
     **grouped.SPLITS,
     **matrices.SPLITS,
     **rare.SPLITS,
