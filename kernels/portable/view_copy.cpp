@@ -180,20 +180,6 @@ Tensor& unfold_copy_out(KernelContext& ctx, const Tensor& self, int64_t dimensio
   return move_to_out(ctx, view, out);
 }
 
-// The real type of a complex one; Byte for what is not complex.
-static ScalarType part_of(ScalarType complex) {
-  switch (complex) {
-    case ScalarType::ComplexHalf:
-      return ScalarType::Half;
-    case ScalarType::ComplexFloat:
-      return ScalarType::Float;
-    case ScalarType::ComplexDouble:
-      return ScalarType::Double;
-    default:
-      return ScalarType::Byte;
-  }
-}
-
 static bool check_parts(KernelContext& ctx, const Tensor& complex, const Tensor& real) {
   if (is_complex(complex.scalar_type()) && part_of(complex.scalar_type()) == real.scalar_type()) return true;
   ctx.fail(Status::InvalidArgument, "{} numbers do not consist of {}", dtype_name(complex.scalar_type()),

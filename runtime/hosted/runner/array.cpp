@@ -102,19 +102,6 @@ bool HostArray::allocate(ScalarType type, size_t rank, const dim_t* shape) {
   return bytes.allocate(count);
 }
 
-ScalarType part_of(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::ComplexHalf:
-      return ScalarType::Half;
-    case ScalarType::ComplexFloat:
-      return ScalarType::Float;
-    case ScalarType::ComplexDouble:
-      return ScalarType::Double;
-    default:
-      return dtype;
-  }
-}
-
 double element(const void* data, ScalarType dtype, size_t index) {
   double value = 0;
   at_element(const_cast<void*>(data), dtype, index, [&](auto* item) { value = to_double(*item); });

@@ -22,9 +22,6 @@ struct HostArray {
   bool allocate(ScalarType type, size_t rank, const dim_t* shape);
 };
 
-// Of the two parts of a complex number, which follow one another; other types are their own.
-ScalarType part_of(ScalarType dtype);
-
 // Element `index` as a number, of a type that is not complex; integers above 2^53 lose digits.
 double element(const void* data, ScalarType dtype, size_t index);
 void set_element(void* data, ScalarType dtype, size_t index, double value);

@@ -56,6 +56,14 @@ inline bool is_complex(ScalarType type) {
          type == ScalarType::ComplexDouble;
 }
 
+// The real numbers that one of `type` consists of: itself, unless it is complex.
+inline ScalarType part_of(ScalarType type) {
+  return type == ScalarType::ComplexHalf     ? ScalarType::Half
+         : type == ScalarType::ComplexFloat  ? ScalarType::Float
+         : type == ScalarType::ComplexDouble ? ScalarType::Double
+                                             : type;
+}
+
 // Integers, without bool.
 inline bool is_integral(ScalarType type) {
   return (type >= ScalarType::Byte && type <= ScalarType::Long) ||
