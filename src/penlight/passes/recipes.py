@@ -30,6 +30,7 @@ from penlight.passes.scalars import promote
 from penlight.passes.simplify_views import simplify_views
 from penlight.passes.subexpressions import merge_subexpressions
 from penlight.passes.tune_convolutions import Measure, tune_convolutions
+from penlight.passes.written_activations import fuse_written_activations
 from penlight.passes.written_attention import fuse_written_attention
 
 ATEN: tuple[Pass, ...] = (remove_assertions,)
@@ -65,6 +66,8 @@ def edge_for(
     rms_norm = whole.get(torch.ops.aten.rms_norm.default)
     attention = whole.get(torch.ops.aten.scaled_dot_product_attention.default)
     passes: list[Pass] = [*EDGE]
+    if whole:
+        passes.append(fuse_written_activations)
     if attention is not None:
         passes += [fuse_written_attention(attention), simplify_views, merge_views, remove_no_ops]
         passes.append(fold_attention_scale(attention))
@@ -116,7 +119,13 @@ def chains(elementwise: OpOverload) -> tuple[Pass, ...]:
 OPTIONAL = frozenset(
     (
         *(function.__name__ for function in EDGE),
-        *("fuse_written_attention", "fold_attention_scale", "fuse_rms_norm", "fuse_rotary"),
+        *(
+            "fuse_written_activations",
+            "fuse_written_attention",
+            "fold_attention_scale",
+            "fuse_rms_norm",
+            "fuse_rotary",
+        ),
         *("fuse_attention_views", "constant_products", "pack_weights"),
         *("keep_channels_last", "read_images_as_pixels", "read_row_major"),
         *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),
