@@ -49,8 +49,28 @@ void normalize(KernelContext& ctx, const NormRows& rows, dim_t count) {
   });
 }
 
+// Is it dense, and `out` of its shape already and dense too?
+bool lies_ready(const Tensor& self, const Tensor& out) {
+  const TensorImpl &x = *self.unsafeGetTensorImpl(), &to = *out.unsafeGetTensorImpl();
+  if (x.dtype != ScalarType::Float || to.dtype != ScalarType::Float || x.dim != to.dim) return false;
+  dim_t expected = 1, different = 0;
+  for (int d = x.dim; d-- > 0;) {
+    different |= (x.strides[d] ^ expected) | (to.strides[d] ^ expected) | (x.sizes[d] ^ to.sizes[d]);
+    expected *= x.sizes[d];
+  }
+  return different == 0;
+}
+
 Tensor& softmax(KernelContext& ctx, const Tensor& self, int64_t dim, bool logarithm, Tensor& out) {
+  constexpr dim_t kFew = 4096;  // elements, which are not worth a thread
   const dim_t last = self.dim() - 1;
+  if (self.numel() <= kFew && self.numel() > 0 && last >= 0 && (dim == last || dim == -1) &&
+      lies_ready(self, out)) {
+    const dim_t count = self.size(last), rows = last == 0 ? 1 : self.numel() / count;
+    routines().softmax_rows(
+        {self.const_data_ptr<float>(), out.mutable_data_ptr<float>(), count, 0, rows, logarithm});
+    return out;
+  }
   if (!is_dense_float(self) || out.scalar_type() != ScalarType::Float || last < 0 ||
       (dim != last && dim != -1) || self.size(last) == 0) {
     ctx.decline();

@@ -218,3 +218,20 @@ def test_other_keys(length: int) -> None:
     assert "attention_in_rows.out" in operators(program)
     x, y = torch.randn(2, 3, WIDTH), torch.randn(2, length, WIDTH)
     torch.testing.assert_close(penlight.load(program.to_bytes())(x, y), model(x, y), rtol=2e-5, atol=2e-5)
+
+
+class Causal(nn.Module):
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+
+
+@pytest.mark.parametrize("queries", [1, 3, 47, 100, 130])
+@pytest.mark.parametrize("keys", [1, 7, 50, 97, 200])
+def test_keys_behind_a_query_are_not_read(queries: int, keys: int) -> None:
+    """Those that a causal mask hides from all queries of a block, whatever they are."""
+    query, key, value = (torch.randn(2, 3, count, 20) for count in (queries, keys, keys))
+    with torch.no_grad():
+        want = Causal()(query, key, value)
+    key[:, :, queries:], value[:, :, queries:] = torch.nan, torch.inf
+    program = penlight.load(penlight.compile(Causal(), (query, key, value)).to_bytes())
+    torch.testing.assert_close(program(query, key, value), want, rtol=1e-5, atol=1e-5)

@@ -22,8 +22,8 @@ struct Sizes {
 Sizes sizes_of(const Attention& a) {
   Sizes sizes;
   sizes.pitch = round_up(a.keys, kPanel);
-  // Blocks of about one size, of whole tiles.
-  const ptrdiff_t most = min_of(round_up(kScores / sizes.pitch + 1, 12), 96);
+  // Blocks of about one size, of whole tiles. Of smaller ones, a causal mask hides more keys whole.
+  const ptrdiff_t most = min_of(round_up(kScores / sizes.pitch + 1, 12), a.causal ? 48 : 96);
   const ptrdiff_t blocks = max_of((a.queries + most - 1) / most, 1);
   sizes.block = min_of(a.queries, round_up((a.queries + blocks - 1) / blocks, kTileRows));
   sizes.keys = a.few ? 0 : sizes.pitch * (1 + a.width);
@@ -67,10 +67,12 @@ void pack_values(const Attention& a, float* to) {
   }
 }
 
-// `rows` rows from `input`, times the first `outputs` columns that `panels` have; `pointers`
-// has room for them, and for those that the last tile has too many.
+// `rows` rows from `input`, `depth` elements of each, times the first `outputs` columns that
+// `panels`, of `panel_depth`, have; `pointers` has room for them, and for those that the last
+// tile has too many.
 void multiply(const float* input, ptrdiff_t rows, ptrdiff_t pitch, ptrdiff_t depth, const float* panels,
-              ptrdiff_t outputs, float* output, ptrdiff_t output_pitch, const float** pointers) {
+              ptrdiff_t panel_depth, ptrdiff_t outputs, float* output, ptrdiff_t output_pitch,
+              const float** pointers) {
   for (ptrdiff_t i = 0; i < round_up(rows, kTileRows); ++i) pointers[i] = input + min_of(i, rows - 1) * pitch;
   Strip strip{};
   strip.rows = pointers;
@@ -78,7 +80,7 @@ void multiply(const float* input, ptrdiff_t rows, ptrdiff_t pitch, ptrdiff_t dep
   strip.count = rows;
   strip.taps = 1;
   strip.channels = depth;
-  strip.weights_panel = (1 + depth) * kPanel;
+  strip.weights_panel = (1 + panel_depth) * kPanel;
   strip.last = true;
   strip.finish.pitch = output_pitch;
   for (ptrdiff_t column = 0; column < outputs; column += kStripColumns) {
@@ -112,13 +114,13 @@ void add_mask(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t count) 
   }
 }
 
-// Scores of one query to exponentials; the factor that makes them sum to one. What a
-// causal mask hides, and what pads the row, becomes zero.
-float soften(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t pitch) {
-  add_mask(a, query, row, a.keys);
+// Scores of one query to exponentials; the factor that makes them sum to one. Of the first
+// `used`, what a causal mask hides becomes zero; as does what pads the row to whole vectors.
+float soften(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t used, ptrdiff_t pitch) {
+  add_mask(a, query, row, used);
   const ptrdiff_t seen = a.causal ? min_of(a.keys, query + 1) : a.keys;
-  for (ptrdiff_t j = seen; j < pitch; ++j) row[j] = -__builtin_inff();
   const ptrdiff_t end = min_of(round_up(seen, kLanes), pitch);
+  for (ptrdiff_t j = seen; j < end; ++j) row[j] = -__builtin_inff();
   Floats most = load(row);
   for (ptrdiff_t j = kLanes; j < end; j += kLanes) most = at_least(load(row + j), most);
   const float largest = max_lanes(most);
@@ -130,7 +132,7 @@ float soften(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t pitch) {
     total += value;
     store(row + j, value);
   }
-  for (ptrdiff_t j = end; j < pitch; ++j) row[j] = 0.0f;
+  for (ptrdiff_t j = end; j < used; ++j) row[j] = 0.0f;
   const float sum = sum_lanes(total);
   return sum == 0.0f ? 0.0f : 1.0f / sum;
 }
@@ -226,8 +228,9 @@ PENLIGHT_INLINE void weigh(const Attention& a, const float* weights, ptrdiff_t s
 void attend_few(const Attention& a, float* scores, ptrdiff_t pitch) {
   constexpr int kVectors = 4;
   const Floats scale = splat(a.scale);
+  const ptrdiff_t last = a.causal ? min_of(a.keys, a.queries) : a.keys;  // that any query sees
   // A block of keys serves every query before the next one is read.
-  for (ptrdiff_t j = 0; j < a.keys; j += kLanes) {
+  for (ptrdiff_t j = 0; j < last; j += kLanes) {
     const float* keys = a.key + j * a.key_pitch;
     const ptrdiff_t count = min_of(kLanes, a.keys - j);
     for (ptrdiff_t i = 0; i < a.queries; ++i) {
@@ -238,7 +241,7 @@ void attend_few(const Attention& a, float* scores, ptrdiff_t pitch) {
   for (ptrdiff_t i = 0; i < a.queries; ++i) {
     float* row = scores + i * pitch;
     const ptrdiff_t seen = a.causal ? min_of(a.keys, i + 1) : a.keys;
-    const float factor = soften(a, i, row, pitch);
+    const float factor = soften(a, i, row, seen, pitch);
     float* out = a.output + i * a.output_pitch;
     ptrdiff_t c = 0;
     for (; c + kVectors * kLanes <= a.value_width; c += kVectors * kLanes) {
@@ -274,16 +277,15 @@ void attention(const Attention& a) {
     const ptrdiff_t count = min_of(sizes.block, a.last_query - first);
     // Later keys are hidden from all of these queries.
     const ptrdiff_t seen = a.causal ? min_of(a.keys, first + count) : a.keys;
-    multiply(a.query + first * a.query_pitch, count, a.query_pitch, a.width, panels, seen, scores,
+    multiply(a.query + first * a.query_pitch, count, a.query_pitch, a.width, panels, a.width, seen, scores,
              sizes.pitch, pointers);
     for (ptrdiff_t i = 0; i < count; ++i) {
       float* row = scores + i * sizes.pitch;
-      for (ptrdiff_t j = seen; j < a.keys; ++j) row[j] = 0.0f;
-      factors[i] = soften(a, first + i, row, sizes.pitch);
+      factors[i] = soften(a, first + i, row, seen, sizes.pitch);
     }
     float* out = a.output + first * a.output_pitch;
-    multiply(scores, count, sizes.pitch, a.keys, panels + sizes.keys, a.value_width, out, a.output_pitch,
-             pointers);
+    multiply(scores, count, sizes.pitch, seen, panels + sizes.keys, a.keys, a.value_width, out,
+             a.output_pitch, pointers);
     for (ptrdiff_t i = 0; i < count; ++i) scale_row(out + i * a.output_pitch, a.value_width, factors[i]);
   }
 }

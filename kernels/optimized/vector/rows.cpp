@@ -75,8 +75,70 @@ void norm_rows(const NormRows& p) {
 
 namespace {
 
+// Lane i: lane i ^ step of `x`.
+template <int step>
+PENLIGHT_INLINE Floats crossed(Floats x) {
+#if defined(__AVX512F__)
+  if constexpr (step == 1) {
+    return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+  } else if constexpr (step == 2) {
+    return __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+  } else if constexpr (step == 4) {
+    return __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+  } else {
+    return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+  }
+#elif defined(__AVX__)
+  if constexpr (step == 1) {
+    return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
+  } else if constexpr (step == 2) {
+    return __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5);
+  } else {
+    return __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3);
+  }
+#else
+  if constexpr (step == 1) {
+    return __builtin_shufflevector(x, x, 1, 0, 3, 2);
+  } else {
+    return __builtin_shufflevector(x, x, 2, 3, 0, 1);
+  }
+#endif
+}
+
+// In each lane what `join` makes of all lanes of its group of `count`, a power of two.
+template <int count, class Join>
+PENLIGHT_INLINE Floats over_groups(Floats x, Join&& join) {
+  if constexpr (count == 1) {
+    return x;
+  } else {
+    const Floats half = over_groups<count / 2>(x, join);
+    return join(half, crossed<count / 2>(half));
+  }
+}
+
+// Rows of `count` elements, several of which a vector holds. A NaN that a maximum loses is in the sum.
+template <int count>
+void softmax_groups(const SoftmaxRows& p) {
+  const auto most = [](Floats a, Floats b) __attribute__((always_inline)) { return at_least(a, b); };
+  const auto sum = [](Floats a, Floats b) __attribute__((always_inline)) { return a + b; };
+  for (ptrdiff_t i = p.first_row * count; i < p.last_row * count; i += kLanes) {
+    const ptrdiff_t left = p.last_row * count - i;
+    const Floats x = load_part(p.input + i, left);
+    const Floats value = exp_of_score(x - over_groups<count>(x, most));
+    store_part(p.output + i, value * (splat(1.0f) / over_groups<count>(value, sum)), left);
+  }
+}
+
 // Rows that one vector holds.
 void softmax_short_rows(const SoftmaxRows& p) {
+  if (p.count == 2) return softmax_groups<2>(p);
+  if (p.count == 4) return softmax_groups<4>(p);
+  if constexpr (kLanes >= 8) {
+    if (p.count == 8) return softmax_groups<8>(p);
+  }
+  if constexpr (kLanes >= 16) {
+    if (p.count == 16) return softmax_groups<16>(p);
+  }
   float past[kLanes];
   for (ptrdiff_t i = 0; i < kLanes; ++i) past[i] = i < p.count ? 0.0f : -__builtin_inff();
   const Floats padding = load(past);
