@@ -6,6 +6,15 @@
 
 namespace penlight {
 
+// The value of a tensor with one element.
+inline Scalar item_of(const Tensor& tensor) {
+  if (tensor.scalar_type() == ScalarType::Bool) return Scalar(*tensor.const_data_ptr<bool>());
+  if (is_floating(tensor.scalar_type())) {
+    return Scalar(load_element<double>(tensor.scalar_type(), tensor.const_data_ptr()));
+  }
+  return Scalar(load_element<int64_t>(tensor.scalar_type(), tensor.const_data_ptr()));
+}
+
 // The bytes of `value` as an element of `dtype`, converted as convert.h does.
 inline bool scalar_item(KernelContext& ctx, Scalar value, ScalarType dtype, char* item) {
   const auto put = [item](auto element) { memcpy(item, &element, sizeof element); };

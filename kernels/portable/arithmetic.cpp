@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "kernels/common/elementwise.h"
+#include "kernels/common/fill.h"
 #include "kernels/common/math.h"
 
 namespace penlight::portable {
@@ -159,12 +160,6 @@ bool keeps_number(const Tensor& other, const Tensor& out) {
          (type == ScalarType::Half || type == ScalarType::BFloat16);
 }
 
-Scalar number_of(const Tensor& tensor) {
-  const ScalarType type = tensor.scalar_type();
-  if (is_floating(type)) return Scalar(load_element<double>(type, tensor.const_data_ptr()));
-  return Scalar(load_element<int64_t>(type, tensor.const_data_ptr()));
-}
-
 bool is_one(const Scalar& scalar) { return scalar.isIntegral(true) && scalar.to<int64_t>() == 1; }
 
 template <class B>
@@ -214,7 +209,7 @@ Tensor& rsub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& ot
 }
 
 Tensor& mul_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  if (keeps_number(other, out)) return map<Domain::Number>(ctx, kMultiply, out, self, number_of(other));
+  if (keeps_number(other, out)) return map<Domain::Number>(ctx, kMultiply, out, self, item_of(other));
   return map_small<Domain::Number>(ctx, kMultiply, out, self, other);
 }
 
@@ -222,7 +217,7 @@ PENLIGHT_MAP_SCALAR(mul_scalar_out, Number, kMultiply)
 PENLIGHT_MAP_SCALAR(div_scalar_out, FloatingNumber, kDivide)
 
 Tensor& div_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  if (keeps_number(other, out)) return map<Domain::FloatingNumber>(ctx, kDivide, out, self, number_of(other));
+  if (keeps_number(other, out)) return map<Domain::FloatingNumber>(ctx, kDivide, out, self, item_of(other));
   return map_small<Domain::FloatingNumber>(ctx, kDivide, out, self, other);
 }
 

@@ -40,15 +40,6 @@ Tensor& fill_like(KernelContext& ctx, const Tensor& like, Scalar value, Tensor& 
   return ctx.resize(out, like.sizes()) ? fill(ctx, out, value) : out;
 }
 
-// The value of a tensor with one element.
-Scalar item_of(const Tensor& tensor) {
-  if (tensor.scalar_type() == ScalarType::Bool) return Scalar(*tensor.const_data_ptr<bool>());
-  if (is_floating(tensor.scalar_type())) {
-    return Scalar(load_element<double>(tensor.scalar_type(), tensor.const_data_ptr()));
-  }
-  return Scalar(load_element<int64_t>(tensor.scalar_type(), tensor.const_data_ptr()));
-}
-
 // out[i] = value(i), for a tensor of one dimension, in blocks of the type C.
 template <class C, class F>
 void fill_sequence(Tensor& out, F value) {

@@ -352,3 +352,14 @@ def test_regions_are_inlined() -> None:
     check(Model(), (x,))
     exported = torch.export.export(Model(), (x,))
     torch.testing.assert_close(run_edge(pipeline.to_edge(exported), "forward", x), Model()(x).detach())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+def test_a_number_is_not_rounded_to_16_bits(dtype: torch.dtype) -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor, number: torch.Tensor) -> Any:
+            return x * number, x / number, number * x, x + number
+
+    x, number = torch.tensor([0.01, 6e4], dtype=torch.float16), torch.tensor(100_003, dtype=dtype)
+    edge = check(Model(), (x, number))
+    assert targets(edge).count("aten._to_copy.default") == 1  # for number * x and x + number

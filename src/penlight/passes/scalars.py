@@ -67,7 +67,8 @@ _PROMOTED: dict[OpOverload, tuple[int, ...]] = {
     aten.clamp.Tensor: (0, 1, 2),
     aten.lerp.Tensor: (0, 1, 2),
 }
-_COMPARES = {aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge}
+# Here ATen does not round a second argument without dimensions to a result of 16 bits; neither do kernels.
+_KEEP_NUMBER = {aten.mul.Tensor, aten.div.Tensor}
 # A number of a higher kind than the tensor's dtype (1.5 with an int tensor) promotes the tensor.
 _SCALAR_PROMOTED = {*_SCALAR_OVERLOAD.values(), aten.rsub.Scalar, aten.clamp.default, aten.where.ScalarOther}
 
@@ -139,7 +140,10 @@ def _cast_arguments(graph: Graph, node: Node, positions: tuple[int, ...]) -> int
         if result.is_floating_point and not dtype.is_floating_point:
             dtype = result
     changed = 0
+    keeps = node.target in _KEEP_NUMBER and dtype in (torch.float16, torch.bfloat16)
     for index, argument in tensors:
+        if keeps and index == 1 and argument.meta["val"].dim() == 0:  # type: ignore[union-attr]
+            continue
         if argument.meta["val"].dtype != dtype:  # type: ignore[union-attr]
             node.update_arg(index, _cast(graph, node, argument, dtype))  # type: ignore[arg-type]
             changed += 1
