@@ -66,18 +66,4 @@ class StridedLoop {
   dim_t strides_[kMaxOperands][kMaxDim];
 };
 
-// True when both have the same sizes and strides and fill their memory without
-// gaps: then element i of the one's memory belongs to element i of the other's.
-inline bool same_dense_layout(const Tensor& a, const Tensor& b) {
-  const TensorImpl& x = *a.unsafeGetTensorImpl();
-  const TensorImpl& y = *b.unsafeGetTensorImpl();
-  if (x.dim != y.dim) return false;
-  dim_t span = 1;
-  for (int d = 0; d < x.dim; ++d) {
-    if (x.sizes[d] != y.sizes[d] || x.strides[d] != y.strides[d]) return false;
-    span += (x.sizes[d] - 1) * x.strides[d];
-  }
-  return span == x.numel;
-}
-
 }  // namespace penlight
