@@ -41,6 +41,21 @@ def test_recurrent_layer_over_any_length(kind: type[nn.Module]) -> None:
     check(Recurrent(kind), *calls, dynamic_shapes=shapes)
 
 
+class Cells(nn.Module):
+    def __init__(self, kind: type[nn.Module]) -> None:
+        super().__init__()
+        self.first, self.then = kind(4, 6), kind(4, 6, bias=False)
+
+    def forward(self, x: torch.Tensor) -> object:
+        return self.then(x, self.first(x))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+def test_recurrent_cell_of_any_batch(kind: type[nn.Module]) -> None:
+    calls = [(torch.randn(n, 4),) for n in (3, 1, 8)]
+    check(Cells(kind), *calls, dynamic_shapes={"x": {0: Dim("n", min=1, max=8)}})
+
+
 def test_long_sequence_is_a_loop() -> None:
     model = nn.LSTM(4, 6, proj_size=3, bias=False)
     for loaded in check(model, (torch.randn(64, 2, 4),)):

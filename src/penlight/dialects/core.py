@@ -19,7 +19,15 @@ from torch._ops import OpOverload
 
 from penlight.dialects import exchanged, grouped, matrices, rare
 from penlight.dialects.penlight_ops import twins
-from penlight.dialects.recurrent import has_projections, max_pool1d, split_gru, split_lstm, split_rnn
+from penlight.dialects.recurrent import (
+    has_projections,
+    max_pool1d,
+    split_gru,
+    split_gru_cell,
+    split_lstm,
+    split_lstm_cell,
+    split_rnn,
+)
 from penlight.dialects.user_operators import Splits
 from penlight.kernels.out_variants import by_naming_rule, out_variant
 from penlight.kernels.table import OpTable
@@ -170,8 +178,10 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.embedding_renorm.default: _embedding_renorm,
     aten.empty_permuted.default: _empty_permuted,
     aten.gru.input: split_gru,
+    aten.gru_cell.default: split_gru_cell,
     aten.istft.default: _refs.istft,
     aten.lstm.input: split_lstm,
+    aten.lstm_cell.default: split_lstm_cell,
     aten.max_pool1d.default: max_pool1d,
     aten.rnn_relu.input: split_rnn(torch.relu),
     aten.rnn_tanh.input: split_rnn(torch.tanh),

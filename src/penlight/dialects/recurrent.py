@@ -50,9 +50,7 @@ def split_lstm(
     def cell(given: Tensor, state: State, weights: Sequence[Tensor]) -> State:
         h, c = state
         own = weights[:-1] if projected else weights
-        i, f, g, o = (given + _linear(h, own)).chunk(4, -1)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * c.tanh()
+        h, c = _lstm_step(given + _linear(h, own), c)
         return (_linear(h, weights[-1:]) if projected else h), c
 
     count = (4 if has_biases else 2) + (1 if projected else 0)
@@ -73,11 +71,7 @@ def split_gru(
     """aten::gru.input."""
 
     def cell(given: Tensor, state: State, weights: Sequence[Tensor]) -> State:
-        h = state[0]
-        reset_x, update_x, new_x = given.chunk(3, -1)
-        reset_h, update_h, new_h = _linear(h, weights).chunk(3, -1)
-        new = (new_x + (reset_x + reset_h).sigmoid() * new_h).tanh()
-        return ((h - new) * (update_x + update_h).sigmoid() + new,)
+        return (_gru_step(given, _linear(state[0], weights), state[0]),)
 
     count = 4 if has_biases else 2
     return _layers(cell, x, (hx,), params, count, has_biases, num_layers, bidirectional, batch_first)
@@ -104,6 +98,45 @@ def split_rnn(activation: Callable[[Tensor], Tensor]) -> Callable[..., tuple[Ten
         return _layers(cell, x, (hx,), params, count, has_biases, num_layers, bidirectional, batch_first)
 
     return split
+
+
+def split_lstm_cell(
+    x: Tensor,
+    hx: Sequence[Tensor],
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> State:
+    """aten::lstm_cell; torch's own in C++ takes no dynamic batch."""
+    gates = aten.linear.default(x, w_ih, b_ih) + aten.linear.default(hx[0], w_hh, b_hh)
+    return _lstm_step(gates, hx[1])
+
+
+def split_gru_cell(
+    x: Tensor,
+    h: Tensor,
+    w_ih: Tensor,
+    w_hh: Tensor,
+    b_ih: Tensor | None = None,
+    b_hh: Tensor | None = None,
+) -> Tensor:
+    """aten::gru_cell; torch's own in C++ takes no dynamic batch."""
+    return _gru_step(aten.linear.default(x, w_ih, b_ih), aten.linear.default(h, w_hh, b_hh), h)
+
+
+def _lstm_step(gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    i, f, g, o = gates.chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    return o.sigmoid() * c.tanh(), c
+
+
+def _gru_step(given: Tensor, kept: Tensor, h: Tensor) -> Tensor:
+    """`given` is the input's part of the gates, `kept` the state's."""
+    reset_x, update_x, new_x = given.chunk(3, -1)
+    reset_h, update_h, new_h = kept.chunk(3, -1)
+    new = (new_x + (reset_x + reset_h).sigmoid() * new_h).tanh()
+    return (h - new) * (update_x + update_h).sigmoid() + new
 
 
 def _linear(x: Tensor, weights: Sequence[Tensor]) -> Tensor:

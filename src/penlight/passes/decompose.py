@@ -119,6 +119,10 @@ class WritesInside(Exception):
     """A decomposition wrote to a tensor."""
 
 
+class _AsksForNumbers(Exception):
+    """A decomposition in C++ asked a tensor for sizes that are symbols."""
+
+
 class _NoKernel(Exception):
     """A decomposition ends in a primitive of torch's that nothing computes: the operator stays whole."""
 
@@ -168,7 +172,15 @@ class _Decomposer(TorchDispatchMode):
             return self.copy(node)
         args, kwargs = _plain(map_arg((node.args, node.kwargs), self.value))
         fixed = set(self.fixed_sizes())
-        result = self.lower(node.target, args, kwargs)
+        try:
+            result = self.lower(node.target, args, kwargs)
+        except _AsksForNumbers:
+            raise NotSupported(
+                f"the parts of {node.target} are known only for static sizes",
+                where=describe(node),
+                got="a dynamic dimension",
+                do="make the dimension static, or write the operator out in the model",
+            ) from None
         if self.mode is not None and self.mode.shape_env is not None:
             # Sizes that depend on values got symbols anew: later nodes know them by the old ones.
             rebind_unbacked(self.mode.shape_env, node, result)
@@ -214,6 +226,8 @@ class _Decomposer(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace == "prim":  # a question such as "which device?"
             return func(*args, **(kwargs or {}))
+        if func in _SIZES:
+            raise _AsksForNumbers
         return self.lower(func, args, kwargs or {})
 
     def lower(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
@@ -357,6 +371,8 @@ class _Decomposer(TorchDispatchMode):
         return value
 
 
+# What a composite in C++ asks that knows no symbols.
+_SIZES = frozenset({torch.ops.aten.size.default, torch.ops.aten.stride.default, torch.ops.aten.numel.default})
 _KEPT_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
 
 
