@@ -92,6 +92,24 @@ def test_core_with_operators_and_a_model(
     model.write_bytes(model.read_bytes().replace(b"froward", b"forward"))
 
 
+def test_libraries_of_the_build_of_another_project(model: Path, tmp_path: Path) -> None:
+    """They lie in its folder `penlight`, and what they were configured with in its own cache."""
+    native, other = ROOT / "build" / "native", tmp_path / "other"
+    if not (native / "penlight-runner").exists():
+        pytest.skip("not built (make build)")
+    (other / "penlight").mkdir(parents=True)
+    for archive in native.glob("libpenlight_*.a"):
+        (other / "penlight" / archive.name).symlink_to(archive)
+    shutil.copy(native / "CMakeCache.txt", other)
+    configure = ("-S", HERE / "project", "-B", tmp_path, f"-Dpenlight_DIR={PACKAGE}", f"-DMODEL={model}")
+    cmake(*configure, f"-DPENLIGHT_BUILT={other / 'penlight'}")
+    cmake("--build", tmp_path)
+    printed = subprocess.run([tmp_path / "app"], capture_output=True, text=True)
+    assert printed.stdout == "2 4 6 8 0.5 1 1.5 2 aligned 0\n"
+    said = cmake(*configure, f"-DPENLIGHT_BUILT={tmp_path / 'nothing' / 'here'}", code=1)
+    assert "PENLIGHT_BUILT: there is no build of Penlight in" in said
+
+
 MISTAKES = {
     "too new": 'version "99.0"',
     "no file": "penlight_add_model: no such file: ",
