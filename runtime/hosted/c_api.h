@@ -104,9 +104,10 @@ typedef struct pl_plugin_operator {
   const char* name; /* of its kernel, "myop::linear.out" */
   const char* library;
   const char* signature;
-  const char* schema; /* as it was written, perhaps a name alone */
-  const char* shapes; /* the rule for sizes; null when there is none */
-  const char* source; /* file:line */
+  const char* schema;   /* as it was written, perhaps a name alone */
+  const char* shapes;   /* the rule for sizes; null when there is none */
+  const char* backward; /* the operators that give gradients; null when not said */
+  const char* source;   /* file:line */
 } pl_plugin_operator;
 
 PL_API const char* pl_version(void);
@@ -168,6 +169,8 @@ PL_API pl_status pl_describe_operator(uint64_t index, pl_operator* described);
  * the process. Again: nothing changes. On failure `error` has up to three lines, what
  * happened, where, and what was found, and nothing of the plug-in is added. */
 PL_API pl_status pl_load_plugin(const char* path, const pl_plugin** plugin, char* error, size_t error_size);
+/* Takes back what the last pl_load_plugin() added, before anything of it was used. */
+PL_API void pl_undo_plugin(void);
 /* Its operators in the order of their lines; InvalidArgument past the last. */
 PL_API pl_status pl_describe_plugin(const pl_plugin* plugin, uint64_t index, pl_plugin_operator* described);
 /* Calls one kernel by its name. The last arguments are its outputs, whose sizes are
@@ -186,11 +189,14 @@ typedef struct pl_torch_operator {
   const char* kernel;    /* "myop::linear.out" */
   const char* name;      /* as torch has its schema: "myop::linear" or "myop::linear.out" */
   const char* key;       /* dispatch key, "CPU" */
-  uint64_t results;      /* that are allocated; 0 for the out form and what works in place */
-  const int32_t* dtypes; /* of those, PyTorch's numbers, negative for that of the first tensor; may be null */
+  uint64_t results;      /* that are allocated, or given by the caller; 0 for what works in place */
+  const int32_t* dtypes; /* of those, PyTorch's numbers; -1 for that of the first tensor, -2 - i for what
+                            argument i says; null for the first tensor's */
   const int64_t* rule;   /* sizes of arguments and results (hosted/shape_rule.h), or null */
   uint64_t rule_size;
-  int32_t raises; /* Python raises its errors, by pl_torch_failed(), once that is connected */
+  int32_t raises;   /* Python raises its errors, by pl_torch_failed(), once that is connected */
+  int32_t given;    /* the out form: results are its last arguments, resized and converted to as torch does */
+  uint32_t allowed; /* dtypes that it takes, a bit for each of PyTorch's numbers; 0 for all */
 } pl_torch_operator;
 /* `path` of the libtorch_cpu that is loaded. Once, before the other. */
 PL_API pl_status pl_torch_connect(const char* path, char* error, size_t error_size);
@@ -200,8 +206,8 @@ PL_API pl_status pl_torch_register(const pl_torch_operator* described, char* err
 
 /* What such an operator failed of, for the operator of Python's that raises it: the kernel, the status,
  * its line of text, and for sizes that do not fit the shape rule the call's arguments and results as
- * `t6:2,3 n i4 j1,2` (a float32 tensor [2, 3], None, 4, [1, 2]). Of this thread; the texts hold until
- * its next failure. */
+ * `t6:2,3 n i4 j1,2 lt6:1;n` (a float32 tensor [2, 3], None, 4, [1, 2], [float32 [1], None]). Of this thread;
+ * the texts hold until its next failure. */
 typedef struct pl_torch_failure {
   const char* kernel;
   const char* text;

@@ -13,11 +13,13 @@ pl_status pl_load_plugin(const char* path, const pl_plugin** plugin, char* error
   return static_cast<pl_status>(status);
 }
 
+void pl_undo_plugin(void) { penlight::hosted::undo_plugin(); }
+
 pl_status pl_describe_plugin(const pl_plugin* plugin, uint64_t index, pl_plugin_operator* described) {
   const OperatorRecord* record = reinterpret_cast<const OperatorRecord*>(plugin);
   while (record && index-- > 0) record = record->next;
   if (!record) return static_cast<pl_status>(Status::InvalidArgument);
-  *described = {record->kernel.name, record->library.name, record->kernel.signature,
-                record->schema,      record->shapes,       record->kernel.source};
+  *described = {record->kernel.name, record->library.name, record->kernel.signature, record->schema,
+                record->shapes,      record->backward,     record->kernel.source};
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "heap.h"
@@ -172,6 +173,30 @@ bool is_added(const KernelLibrary& library) {
   return false;
 }
 
+// What the last load_plugin() changed: a library that was added, or the kernels that one had before.
+struct Change {
+  KernelLibrary* library;
+  const Kernel* before;
+  Change* next;
+};
+Change* changes = nullptr;  // the last first
+
+void forget_changes() {
+  while (changes) {
+    Change* next = changes->next;
+    free(changes);
+    changes = next;
+  }
+}
+
+bool note_change(KernelLibrary& library, const Kernel* before) {
+  Change* change = static_cast<Change*>(malloc(sizeof(Change)));
+  if (!change) return false;
+  *change = {&library, before, changes};
+  changes = change;
+  return true;
+}
+
 Status check(const OperatorRecord* first, char* error, size_t error_size) {
   for (const OperatorRecord* record = first; record; record = record->next) {
     if (!agrees(*record, error, error_size)) return Status::InvalidArgument;
@@ -199,6 +224,7 @@ Status check(const OperatorRecord* first, char* error, size_t error_size) {
 
 Status load_plugin(const char* path, const OperatorRecord** first, char* error, size_t error_size) {
   *first = nullptr;
+  forget_changes();
   // A bare name is a file of this folder, not one to look for where the system keeps libraries.
   char here[4096];
   const char* file = path;
@@ -242,6 +268,11 @@ Status load_plugin(const char* path, const OperatorRecord** first, char* error, 
   }
   for (OperatorRecord* record = table->first; record; record = record->next) {
     KernelLibrary* place = is_added(record->library) ? &record->library : twin_of(*record);
+    if (place && place->kernels == &record->kernel) continue;
+    if (!note_change(place ? *place : record->library, place ? place->kernels : nullptr)) {
+      undo_plugin();
+      return Status::OutOfMemory;
+    }
     if (place) {
       place->kernels = &record->kernel;
     } else {
@@ -250,6 +281,17 @@ Status load_plugin(const char* path, const OperatorRecord** first, char* error, 
   }
   *first = table->first;
   return Status::Ok;
+}
+
+void undo_plugin() {
+  for (const Change* change = changes; change; change = change->next) {
+    if (change->before) {
+      change->library->kernels = change->before;
+    } else {
+      default_registry().remove(*change->library);
+    }
+  }
+  forget_changes();
 }
 
 }  // namespace penlight::hosted

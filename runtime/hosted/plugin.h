@@ -15,4 +15,8 @@ namespace penlight::hosted {
 // and function disagree.
 Status load_plugin(const char* path, const OperatorRecord** first, char* error, size_t error_size);
 
+// Takes back what the last load_plugin() added, before anything of it was used: whoever
+// loaded it found it wrong.
+void undo_plugin();
+
 }  // namespace penlight::hosted

@@ -45,14 +45,16 @@ struct Slot {
   char* kernel_name;
   const char* letters;  // of the kernel
   size_t count;
-  size_t results;               // that are allocated here: 0 for the out form
-  int32_t dtypes[kMaxResults];  // of those; negative: as the first tensor
+  size_t results;               // that are allocated here, or given
+  int32_t dtypes[kMaxResults];  // of those; -1: as the first tensor, -2 - i: as argument i says
+  uint32_t allowed;             // dtypes of tensors, a bit each; 0: all
   // Where the kernel stands: its library may get another table (a plug-in built anew).
   const KernelLibrary* library;
   size_t index;
   ShapeRule rule;
   bool changes;  // arguments
   bool raises;   // errors of Python's
+  bool given;    // results are: the out form
 };
 Slot slots[kMaxSlots];
 size_t slot_count = 0;
@@ -107,8 +109,12 @@ struct Operand {
   TorchTensor given;  // null for a result that is not allocated yet
   TorchTensor dense;  // a copy without gaps, when `given` has some
   bool written;
-  bool allocated;  // here
+  bool allocated;      // here
+  TorchTensor target;  // of the out form, for a result
+  bool direct;         // the kernel writes to the target itself
   Operand* next;
+
+  TorchTensor result() const { return target ? target : given; }
 };
 
 constexpr struct IdentityOrder {
@@ -137,14 +143,18 @@ class Call : public KernelContext {
  private:
   static bool resize_operand(KernelContext& context, Tensor& out, SizesRef sizes);
   bool allocate(Operand& operand, SizesRef sizes);
-  bool resize_given(Operand& operand, SizesRef sizes);
+  bool resize_given(Operand& operand, TorchTensor tensor, SizesRef sizes);
+  bool prepare_target(Operand& operand, SizesRef sizes);
+  void write_target(Operand& operand);
 
   Value read(StableValue given, char letter);
   Tensor read_tensor(TorchTensor given, bool written);
   template <class T, class Read>
   ListStorage<T>* read_list(StableValue given, Read read);
   void view(Operand& operand, TorchTensor tensor);
-  void make_result(size_t index);
+  void make_result(size_t index, const Value* arguments, TorchTensor target);
+  ScalarType dtype_of_result(size_t index, const Value* arguments) const;
+  void check_dtypes();
   void call_kernel(Value** args);
   void release();
   void describe(Value* const* args);
@@ -182,7 +192,7 @@ void Call::view(Operand& operand, TorchTensor tensor) {
 
 Tensor Call::read_tensor(TorchTensor given, bool written) {
   Operand& operand = *memory_.take<Operand>(1);
-  operand = {{}, given, nullptr, written, false, operands_};
+  operand = {{}, given, nullptr, written, false, nullptr, false, operands_};
   operands_ = &operand;
   if (!first_) first_ = &operand;
   view(operand, given);
@@ -311,10 +321,37 @@ Value Call::read(StableValue given, char letter) {
   return value;
 }
 
+// Of the first tensor, or what an argument says: the dtype of its (first) tensor, or one that it is.
+ScalarType Call::dtype_of_result(size_t index, const Value* arguments) const {
+  const int32_t code = slot_.dtypes[index];
+  if (code >= 0) return static_cast<ScalarType>(code);
+  if (code < -1) {
+    const Value& value = arguments[-2 - code];
+    if (value.tag == Tag::Int) return static_cast<ScalarType>(value.as_int);
+    if (value.tag == Tag::Tensor) return value.as_tensor.scalar_type();
+    if (value.tag == Tag::TensorList && value.as_tensor_list->size) {
+      return value.as_tensor_list->items[0].scalar_type();
+    }
+    for (size_t i = 0; value.tag == Tag::OptionalTensorList && i < value.as_optional_tensor_list->size; ++i) {
+      const Optional<Tensor>& item = value.as_optional_tensor_list->items[i];
+      if (item) return item->scalar_type();
+    }
+  }
+  return first_ ? first_->impl.dtype : ScalarType::Float;
+}
+
+// Whether torch lets a tensor of the second dtype hold what was calculated in the first.
+bool can_hold(ScalarType from, ScalarType to) {
+  const auto kind = [](ScalarType dtype) {
+    return is_complex(dtype) ? 3 : is_floating(dtype) ? 2 : dtype == ScalarType::Bool ? 0 : 1;
+  };
+  return kind(from) <= kind(to);
+}
+
 // A result without memory yet, of sizes that equal no others.
-void Call::make_result(size_t index) {
+void Call::make_result(size_t index, const Value* arguments, TorchTensor target) {
   Operand& operand = *memory_.take<Operand>(1);
-  operand = {{}, nullptr, nullptr, true, true, operands_};
+  operand = {{}, nullptr, nullptr, true, true, target, false, operands_};
   operands_ = &operand;
   TensorImpl& impl = operand.impl;
   impl.sizes = memory_.take<dim_t>(kMaxDim);
@@ -323,10 +360,14 @@ void Call::make_result(size_t index) {
   impl.sizes[0] = -1;
   impl.strides[0] = 1;
   impl.dim = 1;
-  impl.dtype = slot_.dtypes[index] >= 0 ? static_cast<ScalarType>(slot_.dtypes[index])
-               : first_                 ? first_->impl.dtype
-                                        : ScalarType::Float;
+  impl.dtype = dtype_of_result(index, arguments);
   impl.dynamism = Dynamism::Unbounded;
+  int32_t dtype = 0;
+  if (!target || !succeeded(torch.dtype(target, &dtype), "a tensor cannot be read")) return;
+  if (!can_hold(impl.dtype, static_cast<ScalarType>(dtype))) {
+    fail(Status::InvalidArgument, "result {} is {}, and the tensor given for it cannot hold that: it is {}",
+         index, dtype_name(impl.dtype), dtype_name(static_cast<ScalarType>(dtype)));
+  }
 }
 
 bool Call::allocate(Operand& operand, SizesRef sizes) {
@@ -348,8 +389,8 @@ bool Call::allocate(Operand& operand, SizesRef sizes) {
   return ok();
 }
 
-// resize_() of the tensor that torch gave for a result.
-bool Call::resize_given(Operand& operand, SizesRef sizes) {
+// resize_() of a tensor that torch gave for a result.
+bool Call::resize_given(Operand& operand, TorchTensor tensor, SizesRef sizes) {
   TorchList list = nullptr;
   StableValue stack[3] = {0, 0, 0};
   TorchTensor reference = nullptr;
@@ -357,7 +398,7 @@ bool Call::resize_given(Operand& operand, SizesRef sizes) {
   for (size_t d = 0; status == 0 && d < sizes.size(); ++d) {
     status = torch.list_push(list, static_cast<StableValue>(static_cast<int64_t>(sizes[d])));
   }
-  if (status == 0) status = torch.new_handle(operand.given, &reference);
+  if (status == 0) status = torch.new_handle(tensor, &reference);
   if (!succeeded(status, "a result cannot be resized")) return false;
   stack[0] = reinterpret_cast<StableValue>(reference);
   stack[1] = reinterpret_cast<StableValue>(list);
@@ -366,8 +407,38 @@ bool Call::resize_given(Operand& operand, SizesRef sizes) {
   torch.delete_tensor(reinterpret_cast<TorchTensor>(stack[0]));
   if (operand.dense) torch.delete_tensor(operand.dense);
   operand.dense = nullptr;
-  view(operand, operand.given);
+  view(operand, tensor);
   return ok();
+}
+
+// The kernel writes to the tensor that was given for a result where that is as it should be,
+// or empty; else to one of ours, as another argument may have the same memory.
+bool Call::prepare_target(Operand& operand, SizesRef sizes) {
+  const ScalarType wanted = operand.impl.dtype;
+  bool dense = false;
+  view(operand, operand.target);
+  if (!ok() || !succeeded(torch.is_contiguous(operand.target, &dense), "a tensor cannot be read"))
+    return false;
+  const bool same_dtype = operand.impl.dtype == wanted;
+  operand.direct = same_dtype && dense && SizesRef(operand.impl.sizes, operand.impl.dim).equals(sizes);
+  if (operand.direct) return true;
+  if (same_dtype && operand.impl.numel == 0) {
+    operand.direct = true;
+    return resize_given(operand, operand.target, sizes);
+  }
+  operand.impl.dtype = wanted;
+  return allocate(operand, sizes);
+}
+
+// What the kernel wrote elsewhere, in the tensor that was given.
+void Call::write_target(Operand& operand) {
+  Operand seen = operand;
+  view(seen, operand.target);
+  const SizesRef sizes(operand.impl.sizes, operand.impl.dim);
+  if (!SizesRef(seen.impl.sizes, seen.impl.dim).equals(sizes) && !resize_given(seen, operand.target, sizes)) {
+    return;
+  }
+  succeeded(torch.copy(operand.target, operand.given, 0), "a result cannot be copied");
 }
 
 bool Call::resize_operand(KernelContext& context, Tensor& out, SizesRef sizes) {
@@ -388,7 +459,9 @@ bool Call::resize_operand(KernelContext& context, Tensor& out, SizesRef sizes) {
   dim_t kept[kMaxDim];
   for (size_t d = 0; d < sizes.size(); ++d) kept[d] = sizes[d];
   const SizesRef wanted(kept, sizes.size());
-  return operand->allocated ? self.allocate(*operand, wanted) : self.resize_given(*operand, wanted);
+  if (operand->target) return self.prepare_target(*operand, wanted);
+  return operand->allocated ? self.allocate(*operand, wanted)
+                            : self.resize_given(*operand, operand->given, wanted);
 }
 
 void Call::call_kernel(Value** args) {
@@ -413,40 +486,57 @@ void Call::release() {
   for (Operand* operand = operands_; operand; operand = operand->next) {
     if (operand->dense) torch.delete_tensor(operand->dense);
     if (operand->given) torch.delete_tensor(operand->given);
+    if (operand->target) torch.delete_tensor(operand->target);
   }
   reset();
+}
+
+// Of the arguments, whose operands were made first.
+void Call::check_dtypes() {
+  for (const Operand* operand = operands_; ok() && operand; operand = operand->next) {
+    if (operand->allocated || slot_.allowed >> static_cast<unsigned>(operand->impl.dtype) & 1) continue;
+    fail(Status::NotSupported, "it does not take {}", dtype_name(operand->impl.dtype));
+  }
 }
 
 void Call::run(StableValue* stack, uint64_t argument_count, uint64_t result_count) {
   Value* values = memory_.take<Value>(slot_.count + 1);
   Value** args = memory_.take<Value*>(slot_.count + 1);
   const Operand* written[kMaxResults] = {};
+  const size_t own = slot_.count - slot_.results;
   for (size_t i = 0; i < slot_.count; ++i) {
     args[i] = &values[i];
-    if (i < argument_count) {
+    if (i < own) {
       values[i] = read(stack[i], slot_.letters[i]);
     } else {
-      make_result(i - argument_count);
+      make_result(i - own, values, i < argument_count ? reinterpret_cast<TorchTensor>(stack[i]) : nullptr);
       values[i] = Value();
       values[i].as_tensor = Tensor(&operands_->impl);
       values[i].tag = Tag::Tensor;
     }
   }
-  if (ok() && slot_.rule && !slot_.rule.fits(args, argument_count, 0)) {
+  if (ok() && slot_.allowed) {
+    check_dtypes();
+    if (!ok()) describe(args);
+  }
+  if (ok() && slot_.rule && !slot_.rule.fits(args, own, 0)) {
     fail(Status::InvalidArgument, "sizes do not fit the shape rule");
     describe(args);
   }
   if (ok()) call_kernel(args);
   for (Operand* operand = operands_; ok() && operand; operand = operand->next) {
-    if (operand->allocated && !operand->given) {
+    if (operand->allocated && !operand->given && !operand->direct) {
       fail(Status::KernelFailed, "the kernel gave a result no sizes: ctx.resize(out, sizes) comes first");
     } else if (operand->written && operand->dense) {
       succeeded(torch.copy(operand->given, operand->dense, 0), "a result cannot be copied back");
     }
   }
-  if (ok() && slot_.rule && !slot_.rule.fits(args, argument_count, slot_.results)) {
+  if (ok() && slot_.rule && !slot_.rule.fits(args, own, slot_.results)) {
     fail(Status::Internal, "the shape rule and the kernel disagree");
     describe(args);
+  }
+  for (Operand* operand = operands_; ok() && operand; operand = operand->next) {
+    if (operand->target && !operand->direct) write_target(*operand);
   }
   // Results are the last tensors that are written to, in their order.
   size_t found = result_count;
@@ -462,7 +552,7 @@ void Call::run(StableValue* stack, uint64_t argument_count, uint64_t result_coun
       break;
     }
     TorchTensor result = nullptr;
-    if (succeeded(torch.new_handle(written[i]->given, &result), "a result cannot be returned")) {
+    if (succeeded(torch.new_handle(written[i]->result(), &result), "a result cannot be returned")) {
       stack[i] = reinterpret_cast<StableValue>(result);
     }
   }
@@ -476,12 +566,27 @@ void Call::describe(Value* const* args) {
     if (text >= end) return;
     text += snprintf(text, static_cast<size_t>(end - text), format, values...);
   };
+  const auto add_tensor = [&](const Tensor& tensor) {
+    add("t%d:", static_cast<int>(tensor.scalar_type()));
+    for (dim_t d = 0; d < tensor.dim(); ++d)
+      add(d ? ",%lld" : "%lld", static_cast<long long>(tensor.size(d)));
+  };
   for (size_t i = 0; i < slot_.count; ++i) {
     const Value& value = *args[i];
     if (value.tag == Tag::Tensor) {
-      add("t%d:", static_cast<int>(value.as_tensor.scalar_type()));
-      for (dim_t d = 0; d < value.as_tensor.dim(); ++d) {
-        add(d ? ",%lld" : "%lld", static_cast<long long>(value.as_tensor.size(d)));
+      add_tensor(value.as_tensor);
+    } else if (value.tag == Tag::TensorList) {
+      add("l");
+      for (size_t k = 0; k < value.as_tensor_list->size; ++k) {
+        if (k) add(";");
+        add_tensor(value.as_tensor_list->items[k]);
+      }
+    } else if (value.tag == Tag::OptionalTensorList) {
+      add("l");
+      for (size_t k = 0; k < value.as_optional_tensor_list->size; ++k) {
+        const Optional<Tensor>& item = value.as_optional_tensor_list->items[k];
+        if (k) add(";");
+        item ? add_tensor(*item) : add("n");
       }
     } else if (value.tag == Tag::Int || value.tag == Tag::Bool) {
       add(value.tag == Tag::Int ? "i%lld" : "b%lld", static_cast<long long>(value.to_int()));
@@ -580,13 +685,16 @@ Status register_operator(const pl_torch_operator& given, Message& message) {
   slot.count = strlen(slot.letters);
   slot.results = given.results;
   slot.raises = given.raises != 0;
+  slot.given = given.given != 0;
+  slot.allowed = given.allowed;
   if (const char* type = obstacle(slot.letters)) {
     message.set("{} has an argument of type {}, which only a Python implementation can take", given.name,
                 type);
     return Status::NotSupported;
   }
   const char* written = strchr(slot.letters, 'O');
-  slot.changes = written && static_cast<size_t>(written - slot.letters) + slot.results < slot.count;
+  slot.changes =
+      slot.given || (written && static_cast<size_t>(written - slot.letters) + slot.results < slot.count);
   if (slot.changes && !torch.bump_version) {
     message.set("this version of torch counts changes of tensors in another way");
     return Status::NotSupported;

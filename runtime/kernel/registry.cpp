@@ -70,6 +70,13 @@ void KernelRegistry::append(KernelLibrary& library) {
   *last = &library;
 }
 
+void KernelRegistry::remove(KernelLibrary& library) {
+  KernelLibrary** at = &first_;
+  while (*at && *at != &library) at = &(*at)->next;
+  if (*at) *at = library.next;
+  library.next = nullptr;
+}
+
 const Kernel* KernelRegistry::find(const char* name, const char* key, size_t skip) const {
   const Kernel* found = nullptr;
   for (int keyed = 1; keyed >= 0 && !found; --keyed) {

@@ -208,6 +208,111 @@ def test_a_result_that_is_given_counts_as_changed(tmp_path: Path) -> None:
     assert out._version > before
 
 
+CONVERTED = """
+#include <penlight/kernel.h>
+using namespace penlight;
+Tensor& as_out(KernelContext& ctx, const Tensor& x, Optional<ScalarType> dtype, Tensor& out) {
+  if (!ctx.resize(out, x.sizes())) return out;
+  dispatch<Real>(ctx, x.scalar_type(), [&](auto from) {
+    using X = typename decltype(from)::type;
+    dispatch<Real>(ctx, out.scalar_type(), [&](auto to) {
+      using T = typename decltype(to)::type;
+      for (dim_t i = 0; i < x.numel(); ++i) {
+        out.mutable_data_ptr<T>()[i] = static_cast<T>(static_cast<double>(x.const_data_ptr<X>()[i]) + 1);
+      }
+    });
+  });
+  return out;
+}
+"""
+
+
+def test_results_of_a_dtype_that_is_an_argument(tmp_path: Path) -> None:
+    line = '"scale(Tensor x, ScalarType? dtype=None) -> Tensor", as_out, shapes("[...] -> dtype[...]")'
+    op = load(tmp_path, "converted", line, CONVERTED).scale.default
+    x = torch.tensor([1.0, 2.5])
+    for dtype in (None, torch.float64, torch.int32):
+        assert python_functions(lambda dtype=dtype: op(x, dtype)) == []
+        want = (x + 1).to(dtype or torch.float32)
+        assert op(x, dtype).dtype == want.dtype and torch.equal(op(x, dtype), want)
+
+
+def test_declared_dtypes_without_python(tmp_path: Path) -> None:
+    op = load(tmp_path, "allowed", SCHEMA, python="op.dtypes('float32')\n").scale
+    x = torch.ones(3)
+    assert python_functions(lambda: op.default(x, 2.0)) == []
+    for call in (lambda x: op(x, 2.0), lambda x: op.out(x, 2.0, out=torch.empty(3))):
+        with pytest.raises(NotSupported, match="allowed::scale does not take float64") as caught:
+            call(x.double())
+        assert "argument 'x'" in str(caught.value) and "declared are float32" in str(caught.value)
+
+
+LISTED = """
+#include <penlight/kernel.h>
+using namespace penlight;
+Tensor& first_out(KernelContext& ctx, ArrayRef<Optional<Tensor>> xs, TensorList ys, Tensor& out) {
+  if (!ctx.resize(out, ys[0].sizes())) return out;
+  out.mutable_data_ptr<float>()[0] = static_cast<float>(xs.size() * 10 + ys.size());
+  return out;
+}
+"""
+
+
+def test_declared_dtypes_of_lists(tmp_path: Path) -> None:
+    line = '"scale(Tensor?[] xs, Tensor[] ys) -> Tensor", first_out'
+    op = load(tmp_path, "allowedlists", line, LISTED, "op.dtypes('float32')\n").scale
+    x, whole = torch.ones(1), torch.ones(1, dtype=torch.int64)
+    assert op([None, x], [x]).tolist() == [21]
+    for xs, ys, name in (([None, whole], [x], "xs"), ([None], [x, whole], "ys")):
+        with pytest.raises(NotSupported, match=f"does not take int64[^$]*argument '{name}'"):
+            op(xs, ys)
+
+
+def test_the_out_form_without_python(tmp_path: Path) -> None:
+    op = load(tmp_path, "givenout", SCHEMA).scale
+    x, out = torch.randn(2, 3), torch.empty(2, 3)
+    assert python_functions(lambda: op.out(x, 2.0, out=out)) == []
+    asking = torch.randn(2, 3, requires_grad=True)
+    with pytest.raises(NotSupported, match="writes to tensors it is given"):
+        op.out(asking, 2.0, out=out)
+    with torch.no_grad():
+        op.out(asking, 2.0, out=out)
+    assert torch.equal(out, asking.detach() * 2)
+
+
+def test_results_that_are_given(tmp_path: Path) -> None:
+    op = load(tmp_path, "givenresults", SCHEMA).scale.out
+    x = torch.randn(4, 3)
+    want = x * 2.0
+    wide = torch.zeros(4, 6)
+    for out in (
+        torch.empty(0),  # resized in place
+        torch.empty(7, 7),  # too large
+        torch.empty(2, 1),  # too small
+        torch.empty(3, 4).t(),  # another order
+        torch.empty(4, 3, dtype=torch.float64),
+        torch.empty(0, dtype=torch.float16),
+        wide[:, ::2],
+        torch.empty(4, 3),
+    ):
+        assert op(x, 2.0, out=out) is out
+        assert torch.equal(out, want.to(out.dtype))
+    assert not wide[:, 1::2].any()
+    # In place, and where a result of other sizes takes the memory of an argument.
+    y = x.clone()
+    assert torch.equal(op(y, 2.0, out=y), want)
+    y = x.clone()
+    torch.testing.assert_close(op(y[0], 2.0, out=y), want[0])
+    with pytest.raises(
+        InvalidInput, match="result 0 is float32, and the tensor given for it cannot hold that"
+    ):
+        op(x, 2.0, out=torch.empty(4, 3, dtype=torch.int64))
+    with pytest.raises(InvalidInput, match="should be"):
+        load(
+            tmp_path, "givenwrong", SCHEMA.replace("[...] ->", "[a,b] ->").replace("-> [...]", "-> [a,b]")
+        ).scale.out(torch.ones(2), 2.0, out=torch.empty(0))
+
+
 RULES = [
     ("f(Tensor x) -> Tensor", "TO", "[...] -> [...]", [(2, 3)]),
     ("f(Tensor x, Tensor y) -> Tensor", "TTO", "[...,i], [o,i] -> [...,o]", [(2, 4, 3), (5, 3)]),

@@ -372,3 +372,20 @@ EXECUTORCH_LIBRARY(testhalves, "again.out", halves::again);
     assert str(op["half"]._schema) == "testhalves::half(Tensor x, float by, bool arg2) -> Tensor"
     assert op["half"](torch.ones(2), 2.0, arg2=True).tolist() == [0.5, 0.5]
     assert op["again"](x=torch.ones(2), by=4.0).tolist() == [0.25, 0.25]
+
+
+@pytest.mark.parametrize(
+    "fault", ['shapes("[n] -> [m]")', 'backward("nothing(grad) -> x")', 'shapes("[n -> [n]")']
+)
+def test_a_file_that_is_refused_leaves_nothing_behind(fault: str, tmp_path: Path) -> None:
+    """Another file may then have its operators, and so may the file itself, corrected."""
+    name = f"testrefused{len(fault)}"
+    line = f'PENLIGHT_LIBRARY({name}, "scale(Tensor x, float k) -> Tensor", scale_out, CLAUSE)'
+    with pytest.raises(InvalidOperator):
+        penlight.ops.load(written(tmp_path, "refused.cpp", line.replace("CLAUSE", fault)))
+    assert f"{name}::scale.out" not in {operator.name for operator in penlight.runtime.operators.operators()}
+    penlight.ops.load(written(tmp_path, "another.cpp", line.replace("CLAUSE", 'shapes("[n] -> [n]")')))
+    assert getattr(torch.ops, name).scale(torch.ones(2), 3.0).tolist() == [3, 3]
+    with pytest.raises(InvalidState, match=r"another\.cpp"):
+        penlight.ops.load(written(tmp_path, "refused.cpp", line.replace("CLAUSE", 'shapes("[k] -> [k]")')))
+    assert getattr(torch.ops, name).scale(torch.ones(2), 4.0).tolist() == [4, 4]

@@ -83,7 +83,7 @@ def test_out_form(linear: Callable[..., torch.Tensor]) -> None:
 
 def test_several_results_of_other_dtypes(load: Load, library: torch.library.Library) -> None:
     load("all_types")
-    assert register_torch_operator("testing::split.out", "bridged::split", results=2, dtypes=[4, None])
+    assert register_torch_operator("testing::split.out", "bridged::split", results=2, dtypes=[4, -1])
     assert register_torch_operator("testing::split.out", "bridged::split.out")
     x = torch.tensor([[1.5, -2.25], [3.0, 0.75]])
     whole, fraction = torch.ops.bridged.split(x)

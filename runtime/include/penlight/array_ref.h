@@ -36,6 +36,15 @@ class ArrayRef {
   size_t size_;
 };
 
+template <class T>
+bool operator==(ArrayRef<T> one, ArrayRef<T> other) {
+  return one.equals(other);
+}
+template <class T>
+bool operator!=(ArrayRef<T> one, ArrayRef<T> other) {
+  return !one.equals(other);
+}
+
 // A string that is not necessarily followed by a zero byte.
 using StringView = ArrayRef<char>;
 

@@ -11,7 +11,11 @@
 // `out` follows, or of the out variant, or only its name ("scale.out"). The function
 // is the out variant's kernel, named `myop::scale.out`: context first, then the
 // arguments, then one Tensor& for each result. It returns nothing, or its outputs.
-// `shapes` says how the sizes of the results follow from those of the tensors.
+// `shapes` says how the sizes of the results follow from those of the tensors, and
+// `backward` which operators give the gradients:
+//
+//   PENLIGHT_LIBRARY(myop, "scale(Tensor x, float factor=2.0) -> Tensor", scale_out, shapes("[n] -> [n]"),
+//                    backward("scale(grad, factor) -> x"))
 //
 // The line makes a constant record, and a static constructor that puts it on a list.
 // In a program the list is part of default_registry(); in a plug-in the loader reads
@@ -30,12 +34,19 @@ struct Shapes {
 };
 constexpr Shapes shapes(const char* text) { return {text}; }
 
+// Which operators give the gradients, as another one.
+struct Backward {
+  const char* text;
+};
+constexpr Backward backward(const char* text) { return {text}; }
+
 // What one PENLIGHT_LIBRARY line says.
 struct OperatorRecord {
   KernelLibrary library;  // holds `kernel` and nothing else
   Kernel kernel;
-  const char* schema;  // as it was written
-  const char* shapes;  // null when not given
+  const char* schema;    // as it was written
+  const char* shapes;    // null when not given
+  const char* backward;  // the same
   const char* file;
   int line;
   OperatorRecord* next;
@@ -43,7 +54,7 @@ struct OperatorRecord {
 
 // Changes when one of the structures between a plug-in and its host, or the meaning
 // of one, does.
-constexpr uint32_t kPluginAbi = 1;
+constexpr uint32_t kPluginAbi = 2;
 
 // What `penlight_plugin` returns. Only `abi` and `layout` may be read before both
 // are known to be the host's own.
@@ -141,14 +152,18 @@ struct IsResult<T&> {
 template <auto function>
 constexpr bool returns_outputs = IsResult<typename FunctionOf<decltype(function)>::Result>::value;
 
-template <class Function>
-constexpr const char* shapes_of(Function) {
-  return nullptr;
-}
-template <class Function>
-constexpr const char* shapes_of(Function, Shapes given) {
-  return given.text;
-}
+// What stands behind the function in a PENLIGHT_LIBRARY line, in any order.
+struct Clauses {
+  const char* shapes;
+  const char* backward;
+
+  template <class Function, class... Clause>
+  constexpr explicit Clauses(Function, Clause... given) : shapes(nullptr), backward(nullptr) {
+    (take(given), ...);
+  }
+  constexpr void take(Shapes given) { shapes = given.text; }
+  constexpr void take(Backward given) { backward = given.text; }
+};
 
 }  // namespace detail
 
@@ -183,13 +198,13 @@ constexpr const char* shapes_of(Function, Shapes given) {
   static_assert(kFault != ::penlight::SchemaFault::TooMany, "the schema has too many arguments");
 #endif
 
-// PENLIGHT_LIBRARY(namespace, "schema", function) or (..., function, shapes("...")).
+// PENLIGHT_LIBRARY(namespace, "schema", function), and behind it shapes("..."), backward("...").
 #define PENLIGHT_LIBRARY(ns, schema, ...) PENLIGHT_LIBRARY_1_(__COUNTER__, ns, schema, __VA_ARGS__)
 #define PENLIGHT_LIBRARY_1_(number, ns, schema, ...) PENLIGHT_LIBRARY_2_(number, ns, schema, __VA_ARGS__)
 #define PENLIGHT_LIBRARY_2_(number, ns, schema, ...)                                          \
   namespace {                                                                                 \
   namespace penlight_operator_##number {                                                      \
-    using namespace ::penlight; /* for shapes(...) */                                         \
+    using namespace ::penlight; /* for shapes(...), backward(...) */                          \
     constexpr auto kFunction = PENLIGHT_FIRST(__VA_ARGS__);                                   \
     static_assert(::penlight::detail::returns_outputs<kFunction>,                             \
                   "a kernel returns nothing, its Tensor&, or a tuple of its outputs");        \
@@ -200,7 +215,8 @@ constexpr const char* shapes_of(Function, Shapes given) {
         {kName.text, ::penlight::boxed<kFunction>, ::penlight::signature<kFunction>, nullptr, \
          __FILE__ ":" PENLIGHT_TEXT(__LINE__)},                                               \
         schema,                                                                               \
-        ::penlight::detail::shapes_of(__VA_ARGS__),                                           \
+        ::penlight::detail::Clauses(__VA_ARGS__).shapes,                                      \
+        ::penlight::detail::Clauses(__VA_ARGS__).backward,                                    \
         __FILE__,                                                                             \
         __LINE__,                                                                             \
         nullptr};                                                                             \

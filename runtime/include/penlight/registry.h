@@ -49,6 +49,8 @@ class KernelRegistry {
 
   // The same without asking whether it fits with the others.
   void append(KernelLibrary& library);
+  // Takes it out again, while nothing that was found in it is in use.
+  void remove(KernelLibrary& library);
 
   // The kernel number `skip` (from 0, in order of preference) that fits `name`
   // and `key`; null when there is none. `key` is null when nothing is known of

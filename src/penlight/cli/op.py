@@ -36,7 +36,13 @@ def build(
         entry: dict[str, Any] = {"file": str(file), "plugin": str(library.path), "operators": []}
         for info in library.operators:
             entry["operators"].append(
-                {"kernel": info.name, "schema": info.schema, "shapes": info.shapes, "source": info.source}
+                {
+                    "kernel": info.name,
+                    "schema": info.schema,
+                    "shapes": info.shapes,
+                    "backward": info.backward,
+                    "source": info.source,
+                }
             )
             if not json:
                 rule = f"   {info.shapes}" if info.shapes else ""

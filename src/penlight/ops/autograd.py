@@ -37,12 +37,17 @@ def register(library: torch.library.Library, op: OpOverload, kernel: Kernel, sai
         run = _through(op, said.autograd_function)
     elif signature.written:
         run = _changes_arguments(op, signature)
-    elif said.backward_function is None:
-        run = _without_formula(op, signature)
+    elif said.backward_function is not None:
+        run = _by_formula(op, signature, *_formula(signature, said.backward_function, said.setup_context))
+    elif kernel.backward is not None:
+        run = _by_formula(op, signature, *_formula(signature, kernel.backward.formula(find_operator)))
     else:
-        run = _by_formula(op, signature, *_formula(signature, said))
-    lists = any("[]" in argument.type for argument in signature.tensors)
-    register_gradients(library, signature.qualified, lists, run)
+        run = _without_formula(op, signature)
+    register_gradients(library, signature.qualified, _has_lists(signature), run)
+
+
+def _has_lists(signature: Signature) -> bool:
+    return signature.out_list or any("[]" in argument.type for argument in signature.tensors)
 
 
 def register_out(library: torch.library.Library, op: OpOverload, signature: Signature) -> None:
@@ -56,7 +61,7 @@ def register_out(library: torch.library.Library, op: OpOverload, signature: Sign
             )
         return op.redispatch(keyset & torch._C._after_autograd_keyset, *args, **kwargs)
 
-    library.impl(f"{signature.name}.{signature.out_overload}", run, "Autograd", with_keyset=True)
+    register_gradients(library, signature.kernel_name, _has_lists(signature), run)
 
 
 def no_gradient(name: str) -> NotSupported:
@@ -67,11 +72,21 @@ def no_gradient(name: str) -> NotSupported:
     )
 
 
-def _formula(signature: Signature, said: Operator) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    function = said.backward_function
-    assert function is not None
-    if said.setup_context is not None:
-        return function, said.setup_context
+def find_operator(name: str) -> Any:
+    """An operator of torch by its name, "myop::scale.Tensor"; None when there is none."""
+    namespace, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), base, None)
+    return getattr(packet, overload or "default", None)
+
+
+def _formula(
+    signature: Signature,
+    function: Callable[..., Any],
+    setup_context: Callable[..., Any] | None = None,
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    if setup_context is not None:
+        return function, setup_context
     names = [argument.name for argument in signature.arguments]
 
     def setup(ctx: Any, inputs: Any, output: Any, keyword_only_inputs: Any = None) -> None:

@@ -14,16 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._library.fake_impl import set_ctx_getter
 from torch.utils import _pytree as pytree
 
 from penlight.errors import InvalidInput, InvalidOperator, NotSupported, PenlightError
+from penlight.ops.backward_rule import BackwardRule
 from penlight.ops.shapes import ShapeRule, Spec, full_name
 from penlight.ops.signature import Argument, Signature
 from penlight.runtime import dtypes, library
 from penlight.runtime.kernels import kernel_shapes
 from penlight.runtime.library import Value
 
-_NUMBERS = {getattr(torch, name): number for number, name in dtypes.NAMES.items() if "complex" not in name}
+NUMBERS = {getattr(torch, name): number for number, name in dtypes.NAMES.items() if "complex" not in name}
 _MEMORY_FORMATS = {
     torch.contiguous_format: 0,
     torch.preserve_format: 1,
@@ -48,11 +50,19 @@ class Kernel:
         checks: compare rule and kernel in every call (PENLIGHT_CHECK_OPS=1).
         fake_function: the user's, for sizes and dtypes of results where there is no rule.
         allowed: dtypes that the user said it takes; None when nothing was said.
+        backward: the operators that give its gradients, where the file in C++ says so.
     """
 
     def __init__(
-        self, name: str, signature: Signature, letters: str, source: str, rule: ShapeRule | None
+        self,
+        name: str,
+        signature: Signature,
+        letters: str,
+        source: str,
+        rule: ShapeRule | None,
+        backward: BackwardRule | None = None,
     ) -> None:
+        self.backward = backward
         self.name, self.signature, self.letters = name, signature, letters
         self.source, self.rule = source, rule
         self._encoded = name.encode()
@@ -69,23 +79,21 @@ class Kernel:
             if argument.has_default_value()
         }
 
-    def fixed_dtypes(self) -> list[int | None] | None:
-        """Dtypes of the results by PyTorch's numbers, None for that of the first tensor.
-
-        Returns None when they depend on the call in another way.
-        """
+    def result_dtypes(self) -> list[int]:
+        """Dtypes of the results by PyTorch's numbers: -1 for that of the first tensor, -2 - i for what
+        argument i says."""
         if self.rule is None or not self.signature.outs:
-            return [None] * len(self.signature.outs)
-        first = self.signature.tensors[0].name if self.signature.tensors else ""
-        found: list[int | None] = []
+            return [-1] * len(self.signature.outs)
+        places = {argument.name: i for i, argument in enumerate(self.signature.arguments)}
+        found: list[int] = []
         for result in self.rule.results:
             named = result.like or result.dtype
-            if named is None or named == first:
-                found.append(None)
-            elif any(argument.name == named for argument in self.signature.arguments):
-                return None
+            if named is None:
+                found.append(-1)
+            elif named in places:
+                found.append(-2 - places[named])
             else:
-                found.append(_NUMBERS[getattr(torch, full_name(named))])
+                found.append(NUMBERS[getattr(torch, full_name(named))])
         return found
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,7 +159,11 @@ class Kernel:
             return self._faked(arguments)
         return list(self.asked(arguments))
 
-    def _check_dtypes(self, arguments: Mapping[str, Any], allowed: frozenset[str]) -> None:
+    def check_dtypes(self, arguments: Mapping[str, Any]) -> None:
+        """Refuse tensors of dtypes that the user said it does not take."""
+        if self.allowed is None:
+            return
+        allowed = self.allowed
         for argument in self.signature.tensors:
             for tensor in pytree.tree_leaves(arguments[argument.name]):
                 if tensor is None or (name := str(tensor.dtype).removeprefix("torch.")) in allowed:
@@ -169,10 +181,46 @@ class Kernel:
         given = pytree.tree_map_only(torch.Tensor, lambda t: torch.empty_like(t, device="meta"), arguments)
         own = [argument for argument in self.signature.arguments if not argument.keyword_only]
         named = {a.name: given[a.name] for a in self.signature.arguments if a.keyword_only}
-        results = self.fake_function(*(given[argument.name] for argument in own), **named)
+        unknown = _SizesOfData()
+        with set_ctx_getter(lambda: unknown):
+            results = self.fake_function(*(given[argument.name] for argument in own), **named)
         if len(self.signature.outs) == 1:
             results = [results]
-        return [[_spec_of(one) for one in r] if isinstance(r, list | tuple) else _spec_of(r) for r in results]
+        specs = [
+            [_spec_of(one) for one in r] if isinstance(r, list | tuple) else _spec_of(r) for r in results
+        ]
+        return self._sized_by_data(arguments, specs) if unknown.asked else specs
+
+    def _sized_by_data(
+        self, arguments: Mapping[str, Any], specs: Sequence[Spec | list[Spec]]
+    ) -> list[Spec | list[Spec]]:
+        """Sizes that depend on elements: the kernel runs as far as to say them, on the data itself."""
+        values = (Value * len(self.letters))()
+        keep: list[Any] = []
+        for i, argument in enumerate(self.signature.arguments):
+            value = arguments[argument.name]
+            if argument.written:  # it will run again
+                value = pytree.tree_map_only(torch.Tensor, torch.clone, value)
+                keep.append(value)
+            self._fill(values[i], value, self.letters[i], argument, keep, [])
+        results = values[len(self.signature.arguments) :]
+        for value, spec in zip(results, specs, strict=True):
+            if isinstance(spec, list):
+                raise NotSupported(
+                    f"{self.name} returns a list of tensors whose sizes depend on data", where=self.source
+                )
+            value.tag, value.dim = library.TENSOR, library.UNKNOWN_DIM
+            value.dtype = NUMBERS[getattr(torch, spec.dtype)]
+        error = ctypes.create_string_buffer(library.ERROR_SIZE)
+        status = library.library().pl_kernel_shapes(
+            self._encoded, None, values, len(self.letters), error, library.ERROR_SIZE
+        )
+        library.check(status, error, self.source)
+        return [
+            Spec(tuple(value.sizes[: value.dim]), spec.dtype)
+            for value, spec in zip(values[len(self.signature.arguments) :], specs, strict=True)
+            if isinstance(spec, Spec)
+        ]
 
     def asked(self, arguments: Mapping[str, Any], like: Sequence[Spec] | None = None) -> list[Spec]:
         """What the kernel says: its shape step is run, on tensors without data."""
@@ -230,8 +278,7 @@ class Kernel:
 
     def call(self, arguments: Mapping[str, Any], outs: Sequence[Any]) -> None:
         """Run the kernel on real tensors; `outs` have the sizes that they should have."""
-        if self.allowed is not None:
-            self._check_dtypes(arguments, self.allowed)
+        self.check_dtypes(arguments)
         values = (Value * max(1, len(self.letters)))()
         keep: list[Any] = []
         back: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -328,8 +375,19 @@ class Kernel:
         return dense
 
 
+class _SizesOfData:
+    """What torch.library.get_ctx() gives a fake function in an eager call: any size within its bounds
+    will do, as the kernel has the data to tell it."""
+
+    asked = False
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
+        self.asked = True
+        return min
+
+
 def _fill_tensor(value: Value, tensor: torch.Tensor, name: str) -> None:
-    number = _NUMBERS.get(tensor.dtype)
+    number = NUMBERS.get(tensor.dtype)
     if number is None:
         raise NotSupported(f"{name} was given a tensor of {tensor.dtype}, which kernels cannot have")
     dim = tensor.dim()
@@ -357,8 +415,8 @@ def as_number(given: Any, name: str) -> int | float | bool:
         case bool() | int() | float():
             return given
         case torch.dtype():
-            if given in _NUMBERS:
-                return _NUMBERS[given]
+            if given in NUMBERS:
+                return NUMBERS[given]
         case torch.memory_format():
             return _MEMORY_FORMATS[given]
         case torch.layout():

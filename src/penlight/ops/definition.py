@@ -83,15 +83,17 @@ class Definition:
             self.library.impl(name, kernel.functional, "CPU")
         if all(argument.type != "Tensor" for argument in signature.tensors):
             self.library.impl(name, self.without_tensors, "CompositeExplicitAutograd")
-        if signature.outs:
-            # Sizes and dtypes of what is given are looked at in Python.
+        if signature.outs and not register_kernel(kernel, out_form=True):
             self.library.impl(f"{signature.name}.{signature.out_overload}", kernel.out, "CPU")
 
     def replace(self, kernel: Kernel) -> None:
         """Another kernel for the same operators: its file was built anew."""
         before = self.kernel
         self.kernel = kernel
-        rules = [one.rule.text if one.rule is not None else None for one in (before, kernel)]
+        rules = [
+            [rule.text if rule is not None else None for rule in (one.rule, one.backward)]
+            for one in (before, kernel)
+        ]
         if self.op is not None and before.signature == kernel.signature and rules[0] == rules[1]:
             kernel.learn_defaults(self.op)
             with warnings.catch_warnings():

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from penlight.errors import InvalidInput, PenlightError
-from penlight.ops.calls import Kernel, disagreement
+from penlight.ops.calls import NUMBERS, Kernel, disagreement
 from penlight.ops.rule_program import rule_program
 from penlight.ops.shapes import Spec
 from penlight.runtime import dtypes, library, torch_bridge
@@ -31,29 +31,29 @@ _with_gradients: set[str] = set()
 _kept: list[torch.library.Library] = []
 
 
-def register_kernel(kernel: Kernel) -> bool:
+def register_kernel(kernel: Kernel, *, out_form: bool = False) -> bool:
     """Let torch call the kernel on the CPU. False when only Python can."""
     is_possible()  # before a call can fail
-    signature, result_dtypes = kernel.signature, kernel.fixed_dtypes()
+    signature = kernel.signature
     # With checks on every call is compared with what the kernel says before; a list of results has
     # no form in torch's interface for C.
-    if kernel.checks or signature.out_list or result_dtypes is None:
+    if kernel.checks or signature.out_list:
         return False
     if kernel.rule is None and kernel.fake_function is not None:
         return False  # a function in Python says sizes and dtypes
-    if kernel.allowed is not None:
-        return False  # dtypes are looked at in Python
     program = rule_program(kernel.rule, kernel.letters) if kernel.rule is not None else []
     if program is None:
         return False
     _kernels[kernel.name] = kernel
     return torch_bridge.register_torch_operator(
         kernel.name,
-        signature.qualified,
-        results=len(result_dtypes),
-        dtypes=result_dtypes,
+        signature.kernel_name if out_form else signature.qualified,
+        results=len(signature.outs),
+        dtypes=kernel.result_dtypes(),
         rule=program,
         raises=True,
+        given=out_form,
+        allowed=[NUMBERS[getattr(torch, name)] for name in kernel.allowed or ()],
     )
 
 
@@ -96,16 +96,17 @@ def _raise(_: Any) -> None:
     text = failure.text.decode(errors="replace")
     assert kernel is not None
     given = [_argument(word) for word in failure.arguments.decode().split()]
-    if kernel.rule is not None and given:
-        raise _misfit(kernel, given)
+    if given:
+        arguments = dict(zip((a.name for a in kernel.signature.arguments), given, strict=False))
+        kernel.check_dtypes(arguments)
+        if kernel.rule is not None:
+            raise _misfit(kernel, arguments, given[len(arguments) :])
     raise library.failure(failure.status, f"{kernel.name}: {text}", kernel.source)
 
 
-def _misfit(kernel: Kernel, given: list[Any]) -> PenlightError:
+def _misfit(kernel: Kernel, arguments: dict[str, Any], made: list[Any]) -> PenlightError:
     """What is wrong with sizes that do not fit the rule."""
     assert kernel.rule is not None
-    arguments = dict(zip((a.name for a in kernel.signature.arguments), given, strict=False))
-    made = given[len(kernel.signature.arguments) :]
     try:
         specs = kernel.rule.apply(arguments)
     except PenlightError as error:
@@ -113,7 +114,8 @@ def _misfit(kernel: Kernel, given: list[Any]) -> PenlightError:
     for out, spec, have in zip(kernel.signature.outs, specs, made, strict=True):
         if isinstance(spec, Spec) and spec.sizes != have.shape:
             return disagreement(kernel, out.name, kernel.inputs_text(arguments), spec.sizes, have.shape)
-    return InvalidInput(f"the sizes of a call of {kernel.name} do not fit its shape rule", got=str(given))
+    return InvalidInput(f"the sizes of a call of {kernel.name} do not fit its shape rule",
+                        got=kernel.inputs_text(arguments))  # fmt: skip
 
 
 class _Sized:
@@ -124,8 +126,10 @@ class _Sized:
 
 
 def _argument(word: str) -> Any:
-    """One of pl_torch_failure's arguments: t6:2,3  n  i4  b1  j1,2."""
+    """One of pl_torch_failure's arguments: t6:2,3  n  i4  b1  j1,2  lt6:2,3;n."""
     kind, rest = word[0], word[1:]
+    if kind == "l":
+        return [_argument(item) for item in rest.split(";") if item]
     if kind == "t":
         number, _, sizes = rest.partition(":")
         return _Sized(_numbers(sizes), dtypes.NAMES[int(number)])

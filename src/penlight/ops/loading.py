@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from penlight.errors import FileMissing, InvalidInput, InvalidOperator, NotSupported
 from penlight.kernels.table import OpRow, parse_dtypes, register_rows
+from penlight.ops.backward_rule import BackwardRule
 from penlight.ops.declared import declared, loading
 from penlight.ops.shapes import ShapeRule
 from penlight.ops.signature import Signature, parse
-from penlight.runtime.plugin import OperatorInfo, load_plugin
+from penlight.runtime.plugin import OperatorInfo, load_plugin, undo_plugin
 
 if TYPE_CHECKING:
     from penlight.ops.definition import Definition
@@ -126,20 +127,32 @@ def _load(source: Path, flags: Sequence[str], compiler: str | None, with_torch: 
         raise InvalidOperator(
             f"{source.name} defines no operator", where=str(source), got=error.got, do=do
         ) from None
+    try:
+        _register(library, known, with_torch)
+    except BaseException:
+        undo_plugin()  # another file, or this one corrected, may have these operators
+        raise
+    _libraries[str(source)] = library
+    return library
+
+
+def _register(library: Library, known: Library | None, with_torch: bool) -> None:
     library.signatures = {info.name: _signature(info) for info in library.operators}
     rules = {
         info.name: ShapeRule(info.shapes, library.signatures[info.name])
         for info in library.operators
         if info.shapes
     }
-    _run_declarations(source.with_suffix(".py"), library)
-    register_rows(
-        [_row(info, library.signatures[info.name]) for info in library.operators], library=str(source)
-    )
+    backward = {
+        info.name: BackwardRule(info.backward, library.signatures[info.name], info.source)
+        for info in library.operators
+        if info.backward is not None
+    }
+    _run_declarations(library.source.with_suffix(".py"), library)
+    rows = [_row(info, library.signatures[info.name]) for info in library.operators]
     if with_torch:
-        _define(library, rules, known)
-    _libraries[str(source)] = library
-    return library
+        _define(library, rules, backward, known)
+    register_rows(rows, library=str(library.source))
 
 
 def loaded() -> list[Library]:
@@ -211,23 +224,38 @@ def _row(info: OperatorInfo, signature: Signature) -> OpRow:
     )
 
 
-def _define(library: Library, rules: dict[str, ShapeRule], known: Library | None) -> None:
+def _define(
+    library: Library,
+    rules: dict[str, ShapeRule],
+    backward: dict[str, BackwardRule],
+    known: Library | None,
+) -> None:
+    from penlight.ops.autograd import find_operator
     from penlight.ops.calls import Kernel
     from penlight.ops.definition import Definition
 
     for name in set(known.definitions if known is not None else ()) - set(library.signatures):
         _definitions.pop(name).remove()  # the edited file has it no more
-    for info in library.operators:
-        signature = library.signatures[info.name]
-        kernel = Kernel(info.name, signature, info.signature, info.source, rules.get(info.name))
-        definition = _definitions.get(info.name)
-        if definition is None:
-            definition = Definition(kernel)
-            definition.define()
-            _definitions[info.name] = definition
-        else:
-            definition.replace(kernel)
-        library.definitions[info.name] = definition
+    made: list[str] = []
+    try:
+        for info in library.operators:
+            name, signature = info.name, library.signatures[info.name]
+            kernel = Kernel(name, signature, info.signature, info.source, rules.get(name), backward.get(name))
+            definition = _definitions.get(name)
+            if definition is None:
+                definition = Definition(kernel)
+                definition.define()
+                _definitions[name] = definition
+                made.append(name)
+            else:
+                definition.replace(kernel)
+            library.definitions[name] = definition
+        for rule in backward.values():
+            rule.check(find_operator)
+    except BaseException:
+        for name in made:
+            _definitions.pop(name).remove()
+        raise
 
 
 # --- the Python file beside it -----------------------------------------------------------------------

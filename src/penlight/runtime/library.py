@@ -160,6 +160,7 @@ class PluginOperator(Structure):
         ("signature", c_char_p),
         ("schema", c_char_p),
         ("shapes", c_char_p),
+        ("backward", c_char_p),
         ("source", c_char_p),
     )
 
@@ -176,6 +177,8 @@ class TorchOperator(Structure):
         ("rule", POINTER(c_int64)),
         ("rule_size", c_uint64),
         ("raises", c_int32),
+        ("given", c_int32),
+        ("allowed", ctypes.c_uint32),
     )
 
 
@@ -223,6 +226,7 @@ _FUNCTIONS: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("pl_operator_count", c_uint64, ()),
     ("pl_describe_operator", c_int32, (c_uint64, POINTER(Operator))),
     ("pl_load_plugin", c_int32, (c_char_p, POINTER(c_void_p), *_ERROR)),
+    ("pl_undo_plugin", None, ()),
     ("pl_describe_plugin", c_int32, (c_void_p, c_uint64, POINTER(PluginOperator))),
     ("pl_kernel_call", c_int32, (c_char_p, c_char_p, POINTER(Value), c_uint64, *_ERROR)),
     ("pl_torch_connect", c_int32, (c_char_p, *_ERROR)),

@@ -32,6 +32,7 @@ class OperatorInfo:
         schema: as it was written, without the namespace. Where only a name was given, the out
             variant's schema as the C++ types say it, with arguments named arg0, arg1, ...
         shapes: the rule for sizes, "[o,i], [n,i] -> [n,o]"; None when there is none.
+        backward: the operators that give gradients, "linear_backward(grad, x) -> x"; None when not said.
         signature: types of the arguments, results last, a letter each (penlight/boxing.h).
         source: file and line of its definition.
         is_name_only: the schema was made of the types.
@@ -41,6 +42,7 @@ class OperatorInfo:
     library: str
     schema: str
     shapes: str | None
+    backward: str | None
     signature: str
     source: str
     is_name_only: bool
@@ -75,6 +77,7 @@ def load_plugin(path: str | os.PathLike[str]) -> list[OperatorInfo]:
         # A function may be named twice, by its name alone and with its schema.
         before = operators.get(info.name)
         if before is not None and not before.is_name_only and not info.is_name_only:
+            undo_plugin()
             raise InvalidState(
                 f"{info.name} has two kernels in one file",
                 where=info.source,
@@ -84,6 +87,11 @@ def load_plugin(path: str | os.PathLike[str]) -> list[OperatorInfo]:
         if before is None or before.is_name_only:
             operators[info.name] = info
     return list(operators.values())
+
+
+def undo_plugin() -> None:
+    """Take back what the last load_plugin() added, before any of it is used: it was found wrong."""
+    library.library().pl_undo_plugin()
 
 
 def _info(found: library.PluginOperator) -> OperatorInfo:
@@ -96,7 +104,9 @@ def _info(found: library.PluginOperator) -> OperatorInfo:
         schema = re.sub(r"\bTensor\(\?\)", "Tensor?", schema)
         schema = re.sub(r"^\w+::", "", schema)
     shapes = found.shapes.decode() if found.shapes else None
-    return OperatorInfo(name, namespace, schema, shapes, letters, found.source.decode(), is_name_only)
+    backward = found.backward.decode() if found.backward is not None else None
+    source = found.source.decode()
+    return OperatorInfo(name, namespace, schema, shapes, backward, letters, source, is_name_only)
 
 
 def out_schema(name: str, letters: str) -> str:

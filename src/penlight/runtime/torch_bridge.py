@@ -26,9 +26,11 @@ def register_torch_operator(
     *,
     key: str = "CPU",
     results: int = 0,
-    dtypes: Sequence[int | None] | None = None,
+    dtypes: Sequence[int] | None = None,
     rule: Sequence[int] = (),
     raises: bool = False,
+    given: bool = False,
+    allowed: Sequence[int] = (),
 ) -> bool:
     """Let a kernel serve an operator of torch on one dispatch key.
 
@@ -40,10 +42,14 @@ def register_torch_operator(
         name: the operator: the out variant "myop::linear.out", or the functional "myop::linear",
             whose results are allocated when the kernel gives them their sizes.
         key: dispatch key of tensors whose data lies in this process's memory.
-        results: how many are allocated; 0 for out variants and what works in place.
-        dtypes: of those, PyTorch's numbers; None for that of the first tensor.
+        results: how many are allocated, or given; 0 for what works in place.
+        dtypes: of those, PyTorch's numbers; -1 for that of the first tensor, -2 - i for what argument i
+            says; None for the first tensor's.
         rule: that sizes of every call are held against, in numbers (ops/rule_program.py).
         raises: ops/dispatch.py raises the errors of calls; else they are RuntimeErrors.
+        given: the out variant, whose results are resized and converted to as torch does; without it
+            they are written to as they are.
+        allowed: dtypes of tensors that the kernel takes, PyTorch's numbers; all when empty.
 
     Returns: False when only a Python function can serve the operator, because of arguments that
         torch's stable interface does not carry (Scalar, Generator), or because this build of
@@ -56,9 +62,9 @@ def register_torch_operator(
         return False
     described = library.TorchOperator(kernel.encode(), name.encode(), key.encode(), results)
     if dtypes is not None:
-        numbers = [-1 if one is None else one for one in dtypes]
-        described.dtypes = (ctypes.c_int32 * (results + 1))(*numbers)
-    described.raises = raises
+        described.dtypes = (ctypes.c_int32 * (results + 1))(*dtypes)
+    described.raises, described.given = raises, given
+    described.allowed = sum(1 << number for number in set(allowed))
     if rule:
         described.rule, described.rule_size = (ctypes.c_int64 * len(rule))(*rule), len(rule)
     error = ctypes.create_string_buffer(library.ERROR_SIZE)

@@ -26,6 +26,7 @@ struct Wrapped {
       nullptr,
       nullptr,
       nullptr,
+      nullptr,
       0,
       nullptr};
   static inline char name[256] = {};
