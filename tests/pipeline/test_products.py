@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.pipeline.fused import check, operators
 from torch import Tensor, nn
-from torch._ops import OpOverload
 from torch.nn import functional
 
 import penlight
-from penlight.pipeline import export, to_edge
 
 
 class Calls(nn.Module):
@@ -28,19 +27,6 @@ class Calls(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.function(x, self.weight, self.bias)
-
-
-def operators(model: nn.Module, *args: Tensor, **options: object) -> list[str]:
-    graph = to_edge(export(model.eval(), args), **options).methods["forward"].graph
-    return [str(node.target).split(".")[-2] for node in graph.nodes if isinstance(node.target, OpOverload)]
-
-
-def check(model: nn.Module, *args: Tensor, tolerance: float = 1e-5, **options: object) -> None:
-    program = penlight.load(penlight.compile(model.eval(), args, **options).to_bytes())
-    with torch.no_grad():
-        torch.testing.assert_close(
-            program(*args), model(*args), rtol=tolerance, atol=tolerance, equal_nan=True
-        )
 
 
 LAYERS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {

@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.pipeline.fused import check, operators
 from torch import Tensor, nn
-from torch._ops import OpOverload
 from torch.export import Dim
 
 import penlight
-from penlight.pipeline import export, to_edge
 
 
 class Calls(nn.Module):
@@ -21,17 +20,6 @@ class Calls(nn.Module):
 
     def forward(self, *args: Tensor) -> Tensor:
         return self.function(*args)
-
-
-def operators(model: nn.Module, *args: Tensor, **options: object) -> list[str]:
-    graph = to_edge(export(model.eval(), args), **options).methods["forward"].graph
-    return [str(node.target).split(".")[-2] for node in graph.nodes if isinstance(node.target, OpOverload)]
-
-
-def check(model: nn.Module, *args: Tensor, **options: object) -> None:
-    program = penlight.load(penlight.compile(model.eval(), args, **options).to_bytes())
-    with torch.no_grad():
-        torch.testing.assert_close(program(*args), model(*args), rtol=1e-5, atol=1e-6, equal_nan=True)
 
 
 MOVES_NOTHING: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = {

@@ -7,12 +7,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.pipeline.fused import check, operators
 from torch import Tensor, nn
-from torch._ops import OpOverload
 from torch.nn import functional
-
-import penlight
-from penlight.pipeline import export, to_edge
 
 Function = Callable[[Tensor], Tensor]
 ROOT = math.sqrt(2 / math.pi)
@@ -52,17 +49,6 @@ class Calls(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.function(self.layer(x))
-
-
-def operators(model: nn.Module, x: Tensor, **options: object) -> list[str]:
-    graph = to_edge(export(model.eval(), (x,)), **options).methods["forward"].graph
-    return [str(node.target).split(".")[-2] for node in graph.nodes if isinstance(node.target, OpOverload)]
-
-
-def check(model: nn.Module, x: Tensor, tolerance: float = 1e-5) -> None:
-    program = penlight.load(penlight.compile(model.eval(), (x,)).to_bytes())
-    with torch.no_grad():
-        torch.testing.assert_close(program(x), model(x), rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -108,7 +94,7 @@ def test_broadcast_stays() -> None:
 def test_half_precision_stays() -> None:
     model, x = Calls(WRITTEN["silu"][1], layer=False), torch.randn(5, 12).half()
     assert "silu" not in operators(model, x)
-    check(model, x, 1e-3)
+    check(model, x, tolerance=1e-3)
 
 
 def test_left_out() -> None:

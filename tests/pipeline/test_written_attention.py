@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.pipeline.fused import check, operators
 from torch import Tensor, nn
-from torch._ops import OpOverload
 from torch.export import Dim
 
 import penlight
-from penlight.pipeline import export, to_edge
 
 LOWEST = torch.finfo(torch.float32).min
 Score = Callable[..., Tensor]
@@ -39,19 +38,6 @@ class Written(nn.Module):
         y = torch.softmax(scores, -1) @ v
         y = y.unflatten(0, (x.shape[0], self.heads)) if self.joined else y
         return y.transpose(1, 2).flatten(2)
-
-
-def operators(model: nn.Module, *args: Tensor, **options: object) -> list[str]:
-    graph = to_edge(export(model.eval(), args), **options).methods["forward"].graph
-    return [str(node.target).split(".")[-2] for node in graph.nodes if isinstance(node.target, OpOverload)]
-
-
-def check(model: nn.Module, *args: Tensor, tolerance: float = 1e-5, **options: object) -> None:
-    program = penlight.load(penlight.compile(model.eval(), args, **options).to_bytes())
-    with torch.no_grad():
-        torch.testing.assert_close(
-            program(*args), model(*args), rtol=tolerance, atol=tolerance, equal_nan=True
-        )
 
 
 def is_fused(model: nn.Module, *args: Tensor, **options: object) -> bool:

@@ -11,9 +11,11 @@ from penlight.passes.assertions import remove_assertions
 from penlight.passes.attention_rows import fuse_attention_views
 from penlight.passes.attention_scale import fold_attention_scale
 from penlight.passes.base import Pass
+from penlight.passes.batches_first import keep_batches_first
 from penlight.passes.channels_last import keep_channels_last, read_row_major
 from penlight.passes.constant_products import constant_products
 from penlight.passes.contiguous import resolve_layouts
+from penlight.passes.drop_expansions import drop_expansions
 from penlight.passes.empties import replace_empty_results
 from penlight.passes.fold_batch_norm import fold_batch_norm
 from penlight.passes.fold_constants import fold_constants
@@ -67,7 +69,7 @@ def edge_for(
     attention = whole.get(torch.ops.aten.scaled_dot_product_attention.default)
     passes: list[Pass] = [*EDGE]
     if whole:
-        passes.append(fuse_written_activations)
+        passes += [drop_expansions, fuse_written_activations]
     if attention is not None:
         passes += [fuse_written_attention(attention), simplify_views, merge_views, remove_no_ops]
         passes.append(fold_attention_scale(attention))
@@ -76,7 +78,7 @@ def edge_for(
     if rotary is not None:
         passes.append(fuse_rotary(rotary))
     if attention is not None and in_rows is not None:
-        passes.append(fuse_attention_views(attention, in_rows))
+        passes += [fuse_attention_views(attention, in_rows), keep_batches_first(in_rows)]
     return (*passes, simplify_views, merge_views, remove_no_ops)
 
 
@@ -126,7 +128,7 @@ OPTIONAL = frozenset(
             "fuse_rms_norm",
             "fuse_rotary",
         ),
-        *("fuse_attention_views", "constant_products", "pack_weights"),
+        *("fuse_attention_views", "keep_batches_first", "constant_products", "pack_weights"),
         *("keep_channels_last", "read_images_as_pixels", "read_row_major"),
         *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),
     )

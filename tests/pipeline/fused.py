@@ -1,0 +1,25 @@
+"""What a model is made of after all passes, and whether its program computes what it does."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch._ops import OpOverload
+
+import penlight
+from penlight.pipeline import export, to_edge
+
+
+def operators(model: nn.Module, *args: Tensor, **options: object) -> list[str]:
+    """Their names, in order, without namespace and overload."""
+    graph = to_edge(export(model.eval(), args), **options).methods["forward"].graph
+    return [str(node.target).split(".")[-2] for node in graph.nodes if isinstance(node.target, OpOverload)]
+
+
+def check(model: nn.Module, *args: Tensor, tolerance: float = 1e-5, **options: object) -> None:
+    """The runtime gives what eager mode does, NaN included."""
+    program = penlight.load(penlight.compile(model.eval(), args, **options).to_bytes())
+    with torch.no_grad():
+        torch.testing.assert_close(
+            program(*args), model(*args), rtol=tolerance, atol=tolerance, equal_nan=True
+        )
