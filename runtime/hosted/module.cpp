@@ -12,6 +12,7 @@
 
 #include "heap.h"
 #include "linked_libraries.h"
+#include "nearest.h"
 #include "thread_pool.h"
 
 namespace penlight {
@@ -350,7 +351,7 @@ Module::LoadedMethod* Module::prepare(const char* name) {
   }
   const size_t index = impl_->index_of(name);
   if (index == SIZE_MAX) {
-    message_.set("the program has no method {}", name);
+    hosted::say_no_method(impl_->program, name, message_);
     fail(Status::NotFound);
     return nullptr;
   }

@@ -101,7 +101,8 @@ TEST(says_what_is_wrong) {
   CHECK(contains(model.forward(tensor(wide, {2})).error(), "input 0 is float32, float64 was given"));
   CHECK(contains(model.forward(tensor(x, {1, 2})).error(), "input 0 has 1 dimensions, 2 were given"));
   CHECK(contains(model.forward(1.5).error(), "input 0 is a Tensor"));
-  CHECK(contains(model.call("backward").error(), "no method backward"));
+  CHECK(contains(model.call("forwrd").error(), "no method forwrd; did you mean forward? there are forward"));
+  CHECK(contains(model.call("x").error(), "no method x; there are forward"));
   CHECK(model.status() == Status::NotFound);
   CHECK(model.set_state("nothing", x, 4) == Status::NotFound);
   // A call that worked leaves nothing of all that.

@@ -9,6 +9,7 @@
 
 #include "array.h"
 #include "hosted/linked_libraries.h"
+#include "hosted/nearest.h"
 #include "hosted/plugin.h"
 #include "options.h"
 #include "report.h"
@@ -33,46 +34,14 @@ int complain(const RunnerOptions& options, int code, const char* what, const cha
   return code;
 }
 
-// How many single letters must change to make `a` of `b`.
-size_t distance(const char* a, const char* b) {
-  size_t row[128];
-  const size_t width = strlen(b);
-  if (width >= 127) return SIZE_MAX;
-  for (size_t j = 0; j <= width; ++j) row[j] = j;
-  for (size_t i = 0; a[i]; ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < width; ++j) {
-      const size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      size_t best = row[j] < row[j + 1] ? row[j] + 1 : row[j + 1] + 1;
-      row[j + 1] = replaced < best ? replaced : best;
-    }
-  }
-  return row[width];
-}
-
 // The method asked for, or the one that is meant when none is named. Null, with
 // the names there are, when there is none.
 const char* choose_method(const Module& module, const char* wanted, Message& message) {
   if (!wanted && module.method_count() == 1) return module.method_name(0);
   const char* name = wanted ? wanted : "forward";
-  const char* nearest = nullptr;
-  size_t least = strlen(name) / 2 + 1;
-  for (size_t i = 0; i < module.method_count(); ++i) {
-    const char* known = module.method_name(i);
-    if (strcmp(known, name) == 0) return known;
-    const size_t changes = distance(name, known);
-    if (changes < least) {
-      least = changes;
-      nearest = known;
-    }
-  }
-  message.set("the program has no method {};", name);
-  if (nearest) message.append(" did you mean {}?", nearest);
-  message.append(" there are");
   for (size_t i = 0; i < module.method_count(); ++i)
-    message.append(i ? ", {}" : " {}", module.method_name(i));
+    if (strcmp(module.method_name(i), name) == 0) return module.method_name(i);
+  hosted::say_no_method(module.program(), name, message);
   return nullptr;
 }
 
