@@ -98,7 +98,7 @@ def test_every_optimisation_has_a_name() -> None:
     edge = recipes.edge_for(
         twins(table, libraries), attention_op(table, libraries), rotary_op(table, libraries)
     )
-    passes = (*edge, *recipes.packed(*ops, ()), *recipes.chains(chain))
+    passes = (*edge, *recipes.packed(*ops, (), ()), *recipes.chains(chain))
     assert {function.__name__ for function in passes} == recipes.OPTIONAL
 
 
