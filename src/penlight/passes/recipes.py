@@ -122,6 +122,7 @@ OPTIONAL = frozenset(
     (
         *(function.__name__ for function in EDGE),
         *(
+            "drop_expansions",
             "fuse_written_activations",
             "fuse_written_attention",
             "fold_attention_scale",
