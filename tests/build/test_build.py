@@ -234,9 +234,6 @@ def test_operator_of_ones_own(make: Make, tmp_path: Path) -> None:
     built = make(path, sources=[source])
     got = run_program(built.files, inputs, tmp_path / "run")
     assert_same_bits(got, [torch.ops.myop.scale(*inputs, 1.5).numpy() + 1])
-    by_operator = {part.name: part.nbytes for part in built.sizes.operators}
-    own = next(part.nbytes for part in built.sizes.parts if part.name == "own operators")
-    assert own >= by_operator["myop::scale.out"] > own / 2
 
 
 MAIN = """

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from penlight.build import embed, vector
-from penlight.build.checks import check_backends, check_left_out, check_memory, own_kernels, own_operators
+from penlight.build.checks import check_backends, check_left_out, check_memory, own_operators
 from penlight.build.embed import EmbeddedModel
 from penlight.build.objects import Unit, compile_units
 from penlight.build.registration import LibraryFiles
@@ -248,15 +248,11 @@ class _Job:
 
     def roots(self) -> list[Root]:
         """The chosen kernels, as their names are mangled."""
-        roots = [
+        return [
             Root(operator, f"{len(kernel)}{kernel}E")
             for table in self.tables
             for operator, kernel in table.kernels.items()
         ]
-        # Of the user's own some are in no namespace: behind the name the parameters follow at once.
-        for operator, kernel in own_kernels(self.options.sources, self.selection.operators).items():
-            roots += [Root(operator, f"{len(kernel)}{kernel}{after}") for after in "ER"]
-        return roots
 
     def _core(self) -> list[Unit]:
         units = [self._unit(path) for path in self.tree.runtime()]

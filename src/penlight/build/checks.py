@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -15,10 +15,6 @@ from penlight.kernels.table import own_table
 from penlight.program import Contents
 
 _CUSTOM = re.compile(r'\b(?:PENLIGHT|EXECUTORCH)_LIBRARY\s*\(\s*(\w+)\s*,\s*"([\w.]+)')
-_KERNEL = re.compile(
-    r"\b(?:PENLIGHT|EXECUTORCH)_LIBRARY\s*\(\s*(\w+)\s*,"
-    r'\s*"([\w.]+)(?:[^"\\]|\\.)*"(?:\s*"(?:[^"\\]|\\.)*")*\s*,\s*&?([\w:]+)'
-)
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
@@ -38,22 +34,6 @@ def own_operators(sources: Sequence[Path]) -> dict[str, Path]:
                         where=f"{found[operator]} and {path}",
                         do="give one of them, or another namespace or name to one of the operators",
                     )
-    return found
-
-
-def own_kernels(sources: Sequence[Path], operators: Collection[str]) -> dict[str, str]:
-    """The C++ function of each operator that the user's own files register, as far as their text says.
-
-    Of the names that its kernel may have, the one that is among `operators` counts.
-    """
-    found: dict[str, str] = {}
-    for path in sources:
-        for namespace, name, function in _KERNEL.findall(_COMMENT.sub("", path.read_text(errors="replace"))):
-            base, _, overload = name.partition(".")
-            usual = overload if overload.endswith("out") else f"{overload}_out" if overload else "out"
-            spelled = [f"{namespace}::{base}.{usual}", f"{namespace}::{name}"]
-            operator = next((word for word in spelled if word in operators), spelled[0])
-            found[operator] = function.split("::")[-1]
     return found
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from penlight.build.image import Sizes, read_sizes, read_symbols
 
 Node = tuple[int, int]  # object, section
-_OF_OPERATORS = ("kernels", "own operators")
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Part:
 
 @dataclass
 class SizeReport:
-    """`parts` add up to `sizes.total`; `operators` say more of those of kernels."""
+    """`parts` add up to `sizes.total`; `operators` say more of the part `kernels`."""
 
     file_bytes: int
     sizes: Sizes
@@ -85,7 +84,7 @@ def report_sizes(
         for section in kept[number]:
             nbytes = objects[number].sections[section][1]
             totals[groups[path]] += nbytes
-            if groups[path] not in _OF_OPERATORS:
+            if groups[path] != "kernels":
                 continue
             who = owners.get((number, section), frozenset())
             if len(who) == 1:
@@ -96,7 +95,7 @@ def report_sizes(
     report.parts = [Part(name, nbytes) for name, nbytes in sorted(totals.items(), key=lambda item: -item[1])]
     rest = "what a linker drops" if whole else "C library, start-up, padding"
     report.parts.append(Part(rest, max(0, sizes.total - accounted)))
-    own = [(name, alone.get(name, 0)) for name in dict.fromkeys(root.name for root in roots)]
+    own = ((root.name, alone.get(root.name, 0)) for root in roots)
     report.operators = [Part(name, nbytes) for name, nbytes in sorted(own, key=lambda item: -item[1])]
     for who, nbytes in sorted(shared.items(), key=lambda item: -item[1]):
         label = "shared by " + ", ".join(sorted(who)) if who else "shared"
