@@ -19,6 +19,7 @@ from penlight.passes.drop_expansions import drop_expansions
 from penlight.passes.empties import replace_empty_results
 from penlight.passes.fold_batch_norm import fold_batch_norm
 from penlight.passes.fold_constants import fold_constants
+from penlight.passes.fold_padding import fold_padding
 from penlight.passes.fuse_elementwise import fuse_elementwise
 from penlight.passes.fuse_epilogues import fuse_epilogues
 from penlight.passes.fuse_expansions import fuse_expansions
@@ -51,6 +52,7 @@ EDGE: tuple[Pass, ...] = (
     merge_subexpressions,
     fold_constants,
     fold_batch_norm,
+    fold_padding,
     merge_subexpressions,
 )
 
