@@ -147,21 +147,19 @@ void scale_row(float* row, ptrdiff_t count, float factor) {
 // {a0, b0, a1, b1, ...}: of the lower halves, and of the upper ones.
 #if defined(__AVX512F__)
 PENLIGHT_INLINE Floats lower(Floats a, Floats b) {
-  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  return PENLIGHT_SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
 PENLIGHT_INLINE Floats upper(Floats a, Floats b) {
-  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  return PENLIGHT_SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
 }
 #elif defined(__AVX__)
-PENLIGHT_INLINE Floats lower(Floats a, Floats b) {
-  return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
-}
+PENLIGHT_INLINE Floats lower(Floats a, Floats b) { return PENLIGHT_SHUFFLE(a, b, 0, 8, 1, 9, 2, 10, 3, 11); }
 PENLIGHT_INLINE Floats upper(Floats a, Floats b) {
-  return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+  return PENLIGHT_SHUFFLE(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
 }
 #else
-PENLIGHT_INLINE Floats lower(Floats a, Floats b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
-PENLIGHT_INLINE Floats upper(Floats a, Floats b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+PENLIGHT_INLINE Floats lower(Floats a, Floats b) { return PENLIGHT_SHUFFLE(a, b, 0, 4, 1, 5); }
+PENLIGHT_INLINE Floats upper(Floats a, Floats b) { return PENLIGHT_SHUFFLE(a, b, 2, 6, 3, 7); }
 #endif
 
 // Lane i: the sum of the lanes of sums[i], added as sum_lanes() does.

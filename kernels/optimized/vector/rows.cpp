@@ -80,27 +80,27 @@ template <int step>
 PENLIGHT_INLINE Floats crossed(Floats x) {
 #if defined(__AVX512F__)
   if constexpr (step == 1) {
-    return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    return PENLIGHT_SHUFFLE(x, x, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
   } else if constexpr (step == 2) {
-    return __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    return PENLIGHT_SHUFFLE(x, x, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
   } else if constexpr (step == 4) {
-    return __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+    return PENLIGHT_SHUFFLE(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
   } else {
-    return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+    return PENLIGHT_SHUFFLE(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
   }
 #elif defined(__AVX__)
   if constexpr (step == 1) {
-    return __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
+    return PENLIGHT_SHUFFLE(x, x, 1, 0, 3, 2, 5, 4, 7, 6);
   } else if constexpr (step == 2) {
-    return __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5);
+    return PENLIGHT_SHUFFLE(x, x, 2, 3, 0, 1, 6, 7, 4, 5);
   } else {
-    return __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3);
+    return PENLIGHT_SHUFFLE(x, x, 4, 5, 6, 7, 0, 1, 2, 3);
   }
 #else
   if constexpr (step == 1) {
-    return __builtin_shufflevector(x, x, 1, 0, 3, 2);
+    return PENLIGHT_SHUFFLE(x, x, 1, 0, 3, 2);
   } else {
-    return __builtin_shufflevector(x, x, 2, 3, 0, 1);
+    return PENLIGHT_SHUFFLE(x, x, 2, 3, 0, 1);
   }
 #endif
 }

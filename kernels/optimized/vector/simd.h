@@ -35,6 +35,13 @@ constexpr int kLanes = 4, kTileRows = 4, kTileVectors = 2;
 typedef float Floats __attribute__((vector_size(kLanes * 4)));
 typedef int32_t Ints __attribute__((vector_size(kLanes * 4)));
 
+// Lanes of `a`, and after them of `b`, in the order of the numbers. GCC before 12 has only the other name.
+#if defined(__clang__)
+#define PENLIGHT_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PENLIGHT_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, Ints{__VA_ARGS__})
+#endif
+
 PENLIGHT_INLINE Floats load(const float* from) {
   Floats value;
   memcpy(&value, from, sizeof value);
