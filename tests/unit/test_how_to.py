@@ -41,7 +41,14 @@ BLOCKS: dict[str, list[tuple[str, str]]] = {
         ("sh", "tests/cmake/test_package.py"),
         ("cpp", "tests/cmake/project"),
     ],
-    "docs/how-to/custom-op.md": [("cpp", HERE), ("python", HERE), ("python", HERE), ("python", HERE)],
+    "docs/how-to/custom-op.md": [
+        ("cpp", HERE),
+        ("python", HERE),
+        ("python", "tests/ops/test_sizes_of_data.py loads such an operator"),
+        ("cpp", "tests/ops/test_backward_rule.py loads such operators"),
+        ("python", HERE),
+        ("python", HERE),
+    ],
     "docs/how-to/fast.md": [("text", "tests/pipeline/test_explained.py reads such a report")],
     "docs/how-to/plugins.md": [("cpp", HERE), ("python", HERE), ("text", HERE)],
     "docs/how-to/targets.md": [
@@ -131,7 +138,7 @@ def test_links_lead_somewhere() -> None:
 
 @compiler
 def test_operator_of_your_own(tmp_path: Path) -> None:
-    kernel, use, more, alone = blocks("docs/how-to/custom-op.md")
+    kernel, use, _, _, more, alone = blocks("docs/how-to/custom-op.md")
     (tmp_path / "custom_linear.cpp").write_text(kernel)
     (tmp_path / "custom_linear.py").write_text("import penlight, torch\n" + more)
     before = """

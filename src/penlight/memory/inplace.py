@@ -51,6 +51,9 @@ class _Claims:
         # Ranges of steps that may run never, or more than once.
         self.conditional = [(min(jump, target), max(jump, target)) for jump, target in jumps(plan)]
         self.same: dict[TensorValue, TensorValue] = {}  # value -> the state it is
+        # What is needed after the last step.
+        self.kept = {tensor.buffer for value in plan.outputs for tensor in tensors_in(value)}
+        self.kept |= {mutation.new.buffer for mutation in plan.mutations}
 
     def run(self) -> None:
         plan = self.plan
@@ -107,7 +110,7 @@ class _Claims:
             # The argument this was computed from may live in the state's memory as well, and so on backwards.
             for tensor in call.inplace:
                 dies = tensor.buffer is not state and max(self.reads.get(tensor.buffer, [at])) == at
-                if dies and self.claim(tensor, target, at):
+                if dies and tensor.buffer not in self.kept and self.claim(tensor, target, at):
                     break
         return True
 

@@ -79,7 +79,7 @@ def _near(number: float, wanted: float) -> bool:
 def _product(node: Any, *, root: bool = False) -> Product:
     """What `node` is a product of. A factor that is read in several places is not taken apart."""
     if not isinstance(node, Node):
-        return Product(float(node))
+        return Product(math.nan if isinstance(node, complex) else float(node))  # NaN: near no number
     args: Any = node.args
     if node.kwargs or not (root or len(node.users) == 1):
         return Product(1.0, [node])
