@@ -161,6 +161,10 @@ def test_unary(name: str, data: Any) -> None:
 @given(data=st.data())
 def test_binary(name: str, data: Any) -> None:
     first, second = (data.draw(tensors(shape)) for shape in data.draw(broadcasting(2)))
+    if name in ("fmod.Tensor", "remainder.Tensor"):
+        # ATen has NaN where a quotient is beyond what float64 counts one by one, but only in whole vectors.
+        a, b = first.double(), second.double()
+        assume(not ((a.isfinite() & (b != 0)) & ((a / b).abs() > 2.0**53)).any())
     check(overload_of(f"aten::{name}"), [first, second])
 
 
