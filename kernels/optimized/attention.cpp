@@ -62,13 +62,16 @@ struct Operands {
 };
 
 Attention sizes_of(dim_t queries, dim_t keys, dim_t width, dim_t value_width, const Optional<Tensor>& mask,
-                   bool causal, const Optional<double>& scale) {
+                   bool causal, const Optional<double>& scale, bool safe_softmax,
+                   const Optional<double>& hidden_score) {
   Attention a{};
   a.queries = queries;
   a.keys = keys;
   a.width = width;
   a.value_width = value_width;
   a.scale = static_cast<float>(scale.has_value() ? scale.value() : 1 / sqrt(static_cast<double>(width)));
+  a.hidden_score = hidden_score.has_value() ? static_cast<float>(hidden_score.value()) : -INFINITY;
+  a.hidden = safe_softmax ? 0.0f : NAN;
   a.causal = causal;
   a.few = queries < kFewQueries;
   if (mask.has_value()) {
@@ -181,7 +184,8 @@ struct InRows : Operands {
 Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query, const Tensor& key,
                                          const Tensor& value, const Optional<Tensor>& attn_mask,
                                          double dropout_p, bool is_causal, Optional<double> scale,
-                                         bool enable_gqa, Tensor& out) {
+                                         bool enable_gqa, bool safe_softmax, Optional<double> hidden_score,
+                                         Tensor& out) {
   const bool mine =
       dropout_p <= 0 && has_dense_rows(query) && has_dense_rows(key) && has_dense_rows(value) &&
       out.scalar_type() == ScalarType::Float && query.size(-1) == key.size(-1) &&
@@ -202,8 +206,8 @@ Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query
     ctx.decline();
     return out;
   }
-  Attention head =
-      sizes_of(query.size(-2), key.size(-2), query.size(-1), value.size(-1), attn_mask, is_causal, scale);
+  Attention head = sizes_of(query.size(-2), key.size(-2), query.size(-1), value.size(-1), attn_mask,
+                            is_causal, scale, safe_softmax, hidden_score);
   head.query_pitch = query.stride(-2);
   head.key_pitch = key.stride(-2);
   head.value_pitch = value.stride(-2);
@@ -218,7 +222,8 @@ Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query
 Tensor& attention_in_rows_out(KernelContext& ctx, const Tensor& query, const Tensor& key, const Tensor& value,
                               const Optional<Tensor>& attn_mask, ArrayRef<int64_t> query_heads,
                               ArrayRef<int64_t> key_heads, ArrayRef<int64_t> value_heads, bool rows_first,
-                              bool is_causal, Optional<double> scale, Tensor& out) {
+                              bool is_causal, Optional<double> scale, bool safe_softmax,
+                              Optional<double> hidden_score, Tensor& out) {
   InRows matrices{{query, key, value, attn_mask, out}, {}, 0, 0, 0};
   Heads &q = matrices.operands[kQuery], &k = matrices.operands[kKey], &v = matrices.operands[kValue];
   const bool read = q.read(query, query_heads) && k.read(key, key_heads) && v.read(value, value_heads) &&
@@ -255,7 +260,8 @@ Tensor& attention_in_rows_out(KernelContext& ctx, const Tensor& query, const Ten
     memset(out.mutable_data_ptr<float>(), 0, static_cast<size_t>(out.numel()) * sizeof(float));
     return out;
   }
-  Attention head = sizes_of(q.rows, k.rows, q.width, v.width, attn_mask, is_causal, scale);
+  Attention head =
+      sizes_of(q.rows, k.rows, q.width, v.width, attn_mask, is_causal, scale, safe_softmax, hidden_score);
   head.query_pitch = q.row_pitch;
   head.key_pitch = k.row_pitch;
   head.value_pitch = v.row_pitch;

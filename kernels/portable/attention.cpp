@@ -7,7 +7,7 @@
 // exponentials relative to it and the weighted sum of values; a tile that brings
 // a larger score scales down what was summed before (Milakov & Gimelshein 2018,
 // arXiv:1805.02867). Rows that the mask leaves nothing to attend to become zero,
-// as in ATen.
+// as in ATen; or NaN, as with a softmax that is written out.
 #include <math.h>
 #include <penlight/kernel.h>
 
@@ -30,6 +30,8 @@ struct Attention {
   Optional<Tensor> mask;
   bool causal;
   double scale;
+  bool safe_softmax;
+  double hidden_score;  // of a key that a bool mask hides
   dim_t queries, keys, width, value_width;
 };
 
@@ -142,7 +144,12 @@ class Pass {
     const T scale = static_cast<T>(attention_.scale);
     if (attention_.mask.has_value()) {
       const T* mask = load_mask(query, key_first, key_count, mask_at);
-      for (dim_t j = 0; j < key_count; ++j) row[j] = row[j] * scale + mask[j];
+      if (attention_.mask.value().dtype() == ScalarType::Bool) {
+        const T hidden = static_cast<T>(attention_.hidden_score);
+        for (dim_t j = 0; j < key_count; ++j) row[j] = mask[j] != T(0) ? row[j] * scale : hidden;
+      } else {
+        for (dim_t j = 0; j < key_count; ++j) row[j] = row[j] * scale + mask[j];
+      }
     } else {
       for (dim_t j = 0; j < key_count; ++j) row[j] *= scale;
     }
@@ -170,16 +177,15 @@ class Pass {
     const dim_t at = mask_at + query * row + key_first * column;
     const char* from = mask.const_data_ptr<char>() + at * static_cast<dim_t>(mask.element_size());
     load_block(mask_, mask.dtype(), from, column, key_count);
-    if (mask.dtype() == ScalarType::Bool) {
-      for (dim_t j = 0; j < key_count; ++j) mask_[j] = mask_[j] != T(0) ? T(0) : negative_infinity<T>();
-    }
     return mask_;
   }
 
   void finish(dim_t first, dim_t count, Tensor& out, dim_t out_at) {
+    // Of no keys at all, products are sums of nothing in any case.
+    const T hidden = attention_.safe_softmax || attention_.keys == 0 ? T(0) : static_cast<T>(NAN);
     for (dim_t i = 0; i < count; ++i) {
       T* sums = sums_ + i * attention_.value_width;
-      const T factor = total_[i] == T(0) ? T(0) : T(1) / total_[i];
+      const T factor = total_[i] == T(0) ? hidden : T(1) / total_[i];
       for (dim_t j = 0; j < attention_.value_width; ++j) sums[j] *= factor;
       const dim_t at = out_at + (first + i) * out.stride(-2);
       store_block(out.dtype(), out.mutable_data_ptr<char>() + at * static_cast<dim_t>(out.element_size()),
@@ -252,7 +258,8 @@ bool check_mask(KernelContext& ctx, const Tensor& mask, const Tensor& query, Siz
 Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query, const Tensor& key,
                                          const Tensor& value, const Optional<Tensor>& attn_mask,
                                          double dropout_p, bool is_causal, Optional<double> scale,
-                                         bool enable_gqa, Tensor& out) {
+                                         bool enable_gqa, bool safe_softmax, Optional<double> hidden_score,
+                                         Tensor& out) {
   if (dropout_p > 0) {
     ctx.fail(Status::NotSupported, "attention drops nothing at run time: dropout_p has to be 0");
     return out;
@@ -294,6 +301,7 @@ Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query
       query,          key,
       value,          attn_mask,
       is_causal,      scale.has_value() ? scale.value() : 1 / sqrt(static_cast<double>(query.size(-1))),
+      safe_softmax,   hidden_score.has_value() ? hidden_score.value() : negative_infinity<double>(),
       query.size(-2), key.size(-2),
       query.size(-1), value.size(-1)};
   if (query.dtype() == ScalarType::Double) {

@@ -58,7 +58,8 @@ def test_layouts(
     rows_first = layouts.startswith("first")
     want = want.permute((2, 0, 1, 3) if rows_first else (0, 2, 1, 3)).flatten(2)
     operands = [laid(x, how) for x, how in zip((q, k, v), layouts.split(), strict=True)]
-    args = [*(x for x, _ in operands), given, *(n for _, n in operands), rows_first, mask == "causal", None]
+    args = [*(x for x, _ in operands), given, *(n for _, n in operands)]
+    args += [rows_first, mask == "causal", None, True, None]
     op = overload_of("penlight::attention_in_rows")
     (got,) = run_op(op, args, {}, want.float().contiguous(), "optimized")
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=2e-6)
@@ -71,7 +72,7 @@ def test_layouts(
 def test_heads_that_are_not_there(numbers: list[int]) -> None:
     """A program that asks for columns past the last is refused."""
     x = torch.randn(1, 4, 24)
-    args = [x, x, x, None, numbers, [3, 8, 0, 8, 0], [3, 8, 0, 8, 0], False, False, None]
+    args = [x, x, x, None, numbers, [3, 8, 0, 8, 0], [3, 8, 0, 8, 0], False, False, None, True, None]
     with pytest.raises(InvalidInput, match="cannot read its operands"):
         run_op(overload_of("penlight::attention_in_rows"), args, {}, x, "optimized")
 

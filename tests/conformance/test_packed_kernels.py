@@ -329,6 +329,35 @@ def test_attention(isa: str, heads: int, shared: int, queries: int, keys: int, m
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=2e-6)
 
 
+SIZES = [(1, 9), (3, 40), (5, 1), (50, 50), (7, 300)]
+
+
+@pytest.mark.parametrize(
+    "library, queries, keys",
+    [*(("optimized", *sizes) for sizes in SIZES), *(("portable", *sizes) for sizes in [*SIZES, (4, 0)])],
+)
+@pytest.mark.parametrize("given, score", [("float", None), ("bool", None), ("bool", -3.0), ("bool", -3e38)])
+def test_attention_without_safe_softmax(
+    isa: str, library: str, queries: int, keys: int, given: str, score: float | None
+) -> None:
+    """As it is written out: NaN where every score is -inf; but products of no keys are zeros."""
+    q, k, v = torch.randn(2, 3, queries, 20), torch.randn(2, 3, keys, 20), torch.randn(2, 3, keys, 12)
+    keep = torch.rand(2, 1, queries, keys) > 0.3
+    keep[:, :, queries // 2] = False
+    mask = keep if given == "bool" else torch.zeros(keep.shape).masked_fill(~keep, -torch.inf)
+    scores = (q.double() @ k.double().mT * 0.3).masked_fill(~keep, -torch.inf if score is None else score)
+    want = scores.softmax(-1) @ v.double()
+    assert keys == 0 or bool(want.isnan().any()) == (score is None)
+    op, kwargs = (
+        overload_of("penlight::scaled_dot_product_attention"),
+        {"scale": 0.3, "safe_softmax": False, "hidden_score": score},
+    )
+    (got,) = run_op(op, [q, k, v, mask], kwargs, want.float(), library)
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=2e-6, equal_nan=True)
+    eager = op(q, k, v, mask, **kwargs)
+    torch.testing.assert_close(eager.double(), want, rtol=1e-5, atol=2e-6, equal_nan=True)
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 30])
 @pytest.mark.parametrize("depth, outputs", [(1, 1), (7, 5), (64, 16), (33, 300), (900, 130)])

@@ -51,6 +51,12 @@ def hidden(scores: Tensor, keep: Tensor) -> Tensor:
     return scores / math.sqrt(8) + (1.0 - keep[:, None, None].float()) * LOWEST
 
 
+def hidden_twice(scores: Tensor, keep: Tensor) -> Tensor:
+    """-inf where neither is kept."""
+    lowest = torch.where(keep, 0.0, LOWEST)
+    return scores + lowest[:, None] + lowest[:, :, None]
+
+
 def biased(scores: Tensor, bias: Tensor) -> Tensor:
     return scores * 0.3 + bias
 
@@ -86,12 +92,46 @@ def test_batches_and_heads_as_one_dimension(heads: int) -> None:
     check(model, x)
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
-def test_mask_of_conditions(dtype: torch.dtype) -> None:
-    x, keep = torch.randn(2, 7, 24), torch.tensor([[1, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0]], dtype=dtype)
+@pytest.mark.parametrize("dtype, kept", [(torch.bool, 0), (torch.int64, 0), (torch.int64, -3)])
+def test_mask_of_conditions(dtype: torch.dtype, kept: int) -> None:
+    """With a number below 0, the sum that is added is -inf."""
+    x, keep = torch.randn(2, 7, 24), torch.tensor([[1, 1, 1, 1, 0, 0, 0], [kept] * 7], dtype=dtype)
     model = Written(hidden)
     assert is_fused(model, x, keep)
     check(model, x, keep)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7])
+def test_masks_that_are_infinite_together(kept: int) -> None:
+    model, x, keep = Written(hidden_twice, heads=1), torch.randn(2, 7, 24), torch.arange(7)[None] < kept
+    assert is_fused(model, x, keep)
+    check(model, x, keep)
+
+
+FILLS: dict[str, Callable[[Tensor, Tensor, float], Tensor]] = {
+    "hidden": lambda scores, keep, number: (scores / 3).masked_fill(~keep, number),
+    "kept": lambda scores, keep, number: torch.where(keep, scores, number),
+    "filled first": lambda scores, keep, number: torch.where(~keep, number, scores * 0.3),
+}
+
+
+@pytest.mark.parametrize("number", [-math.inf, LOWEST, -1e9, -2.5, 3.0, math.nan])
+@pytest.mark.parametrize("fill", FILLS)
+def test_a_number_instead_of_scores(fill: str, number: float) -> None:
+    """-inf everywhere gives NaN, and any other number the mean of all values."""
+    x, keep = torch.randn(2, 7, 24), torch.rand(2, 1, 7, 7) > 0.4
+    keep[:, :, 3] = False
+    model = Written(lambda scores, keep: FILLS[fill](scores, keep, number))
+    assert is_fused(model, x, keep)
+    check(model, x, keep)
+
+
+def test_rows_of_numbers_instead_of_scores() -> None:
+    """As it is written for padding: one row of conditions for all queries, turned around each time."""
+    keep = torch.tensor([[1, 1, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0, 0]])
+    model = Written(lambda scores, keep: scores.masked_fill(keep[:, None, None] == 0, -1e4), joined=False)
+    assert is_fused(model, torch.randn(2, 7, 24), keep)
+    check(model, torch.randn(2, 7, 24), keep)
 
 
 @pytest.mark.parametrize("batch", [1, 2])
@@ -110,14 +150,21 @@ def test_what_is_not_finite_comes_out_as_in_eager(number: float, place: tuple[in
 
 
 OTHERS: dict[str, tuple[Score, tuple[Tensor, ...]]] = {
-    "a mask that may be -inf": (lambda scores, mask: scores + mask, (torch.randn(7, 7),)),
-    "masks that are -inf together": (
-        lambda scores, keep: scores + torch.where(keep, 0.0, LOWEST) + torch.where(keep, 0.0, LOWEST),
-        (torch.ones(7, dtype=torch.bool),),
-    ),
     "a factor for the mask too": (
         lambda scores, keep: (scores + torch.where(keep, 0.0, -9.0)) * 0.5,
         (torch.ones(7, dtype=torch.bool),),
+    ),
+    "a number and a mask": (
+        lambda scores, keep: scores.masked_fill(~keep, -9.0) + torch.where(keep, 0.5, -1.0),
+        (torch.rand(7, 7) > 0.4,),
+    ),
+    "numbers that differ": (
+        lambda scores, keep: torch.where(keep, scores, torch.arange(7.0)),
+        (torch.rand(7, 7) > 0.4,),
+    ),
+    "a number that scales": (
+        lambda scores, keep: scores.masked_fill(~keep, -9.0) * 0.5,
+        (torch.rand(7, 7) > 0.4,),
     ),
     "something between": (lambda scores: scores.tanh() * 3, ()),
     "scores that are scaled with zero": (lambda scores: scores * 0.0, ()),
@@ -134,17 +181,35 @@ def test_stays_as_it_was(name: str) -> None:
     check(model, x, *masks)
 
 
-def test_all_keys_hidden_with_infinity() -> None:
-    """Softmax gives NaN there, and attention would not."""
+@pytest.mark.parametrize("constant", [True, False])
+def test_all_keys_hidden_with_infinity(constant: bool) -> None:
+    """Softmax gives NaN there, where ATen's attention gives zeros."""
     mask = torch.zeros(7, 7)
     mask[2] = -math.inf
-    check(Written(lambda scores, mask: scores + mask), torch.randn(2, 7, 24), mask)
+    mask[4, :6] = -math.inf
 
     class Constant(Written):
         def forward(self, x: Tensor, *masks: Tensor) -> Tensor:
             return super().forward(x, mask)
 
-    check(Constant(lambda scores, mask: scores + mask), torch.randn(2, 7, 24))
+    model = (Constant if constant else Written)(lambda scores, mask: scores + mask)
+    x, masks = torch.randn(2, 7, 24), () if constant else (mask,)
+    assert is_fused(model, x, *masks)
+    check(model, x, *masks)
+    with torch.no_grad():
+        assert model(x, *masks).isnan().any(-1).tolist() == [[i == 2 for i in range(7)]] * 2
+
+
+def test_attention_of_torch_beside_it_gives_zeros_there() -> None:
+    class Both(Written):
+        def forward(self, x: Tensor, *masks: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+            q, k, v = (self.split(layer(x)) for layer in (self.query, self.key, self.value))
+            y = nn.functional.scaled_dot_product_attention(q, k, v, masks[0])
+            return super().forward(x, *masks), y.transpose(1, 2).flatten(2)
+
+    mask = torch.zeros(7, 7)
+    mask[2] = -math.inf
+    check(Both(lambda scores, mask: scores + mask), torch.randn(2, 7, 24), mask)
 
 
 def test_scores_that_are_a_result_too_stay() -> None:
@@ -183,8 +248,8 @@ def test_left_out() -> None:
 
 def test_says_why_it_was_left() -> None:
     report = penlight.compile(
-        Written(lambda scores, mask: scores + mask), (torch.randn(1, 7, 24), torch.zeros(7, 7))
+        Written(lambda scores: scores / 2).half(), (torch.randn(1, 7, 24).half(),)
     ).report
     assert report is not None
     (one,) = [left for left in report.left if left.stage == "fuse written attention"]
-    assert "may hide all keys" in one.reason and "test_written_attention.py" in one.source
+    assert "not of float32" in one.reason and "test_written_attention.py" in one.source

@@ -106,15 +106,15 @@ void add_mask(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t count) 
     ptrdiff_t j = 0;
     for (; a.mask_column == 1 && j + kLanes <= count; j += kLanes) {
       const Ints hidden = load_bytes(mask + j) == Ints{};
-      store(row + j, select(hidden, splat(-__builtin_inff()), load(row + j)));
+      store(row + j, select(hidden, splat(a.hidden_score), load(row + j)));
     }
     for (; j < count; ++j) {
-      if (!mask[j * a.mask_column]) row[j] = -__builtin_inff();
+      if (!mask[j * a.mask_column]) row[j] = a.hidden_score;
     }
   }
 }
 
-// Scores of one query to exponentials; the factor that makes them sum to one. Of the first
+// Scores of one query to exponentials; the factor that makes them sum to one, or `hidden`. Of the first
 // `used`, what a causal mask hides becomes zero; as does what pads the row to whole vectors.
 float soften(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t used, ptrdiff_t pitch) {
   add_mask(a, query, row, used);
@@ -134,7 +134,7 @@ float soften(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t used, pt
   }
   for (ptrdiff_t j = end; j < used; ++j) row[j] = 0.0f;
   const float sum = sum_lanes(total);
-  return sum == 0.0f ? 0.0f : 1.0f / sum;
+  return sum == 0.0f ? a.hidden : 1.0f / sum;
 }
 
 void scale_row(float* row, ptrdiff_t count, float factor) {

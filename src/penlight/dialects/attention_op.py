@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.nn import functional
 
 from penlight.dialects.define import define
+from penlight.dialects.penlight_ops import attention
 from penlight.kernels.table import OpTable
 
 
@@ -51,9 +51,21 @@ def _run(
     rows_first: bool,
     causal: bool,
     scale: float | None,
+    safe_softmax: bool,
+    hidden_score: float | None,
 ) -> Tensor:
     q, k, v = _heads(query, query_heads), _heads(key, key_heads), _heads(value, value_heads)
-    y = functional.scaled_dot_product_attention(q, k, v, mask, 0.0, causal, scale=scale, enable_gqa=True)
+    y = attention(
+        q,
+        k,
+        v,
+        mask,
+        is_causal=causal,
+        scale=scale,
+        enable_gqa=True,
+        safe_softmax=safe_softmax,
+        hidden_score=hidden_score,
+    )
     return y.permute((2, 0, 1, 3) if rows_first else (0, 2, 1, 3)).flatten(2).contiguous()
 
 

@@ -2,7 +2,8 @@
 
 The table of kernels gives their schemas (`penlight::lstm`, ...); here they are
 made known to torch, so that a graph with them can be built, checked and run in
-eager mode, where they mean what ATen's operator of that name does.
+eager mode, where they mean what ATen's operator of that name does. Attention can be
+told to do without ATen's safe softmax, which gives zeros where every key is hidden.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._ops import OpOverload
+from torch.nn import functional
 
 from penlight.dialects.define import NAMESPACE, define
 from penlight.kernels.table import OpTable
@@ -35,7 +38,7 @@ def twins(table: OpTable, libraries: tuple[str, ...]) -> dict[OpOverload, OpOver
         rows = [row for row in table.rows(f"{NAMESPACE}::{name}.out", libraries) if row.schema]
         if rows:
             assert rows[0].schema is not None
-            eager = _eager(meaning)
+            eager = _EAGER.get(name) or _eager(meaning)
             found[meaning] = define(rows[0].schema, eager, _SHAPES.get(name, eager))
     return found
 
@@ -48,6 +51,44 @@ def _eager(meaning: OpOverload) -> Callable[..., Any]:
         return tuple(item.clone() for item in result) if isinstance(result, tuple) else result.clone()
 
     return run
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    safe_softmax: bool = True,
+    hidden_score: float | None = None,
+) -> Tensor:
+    """ATen's attention; or as it is written out, with softmax's NaN for a query whose scores are all -inf.
+
+    Args:
+        hidden_score: what a score is that a bool mask hides, if not -inf.
+    """
+    if safe_softmax and hidden_score is None:
+        return functional.scaled_dot_product_attention(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        ).clone()
+    if enable_gqa:
+        key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        scores = torch.where(attn_mask, scores, -torch.inf if hidden_score is None else hidden_score)
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    weights = aten._safe_softmax(scores, -1) if safe_softmax else scores.softmax(-1)
+    return weights @ value
+
+
+_EAGER: dict[str, Callable[..., Any]] = {"scaled_dot_product_attention": attention}
 
 
 # --- shapes of the results: running the composite on fake tensors would unroll it ---------------------

@@ -75,7 +75,9 @@ def _rewrite(graph: Graph, node: Node, in_rows: OpOverload) -> bool:
         operands = [heads_in_place(graph, _unrepeated(graph, part, heads)) for part in (query, key, value)]
         lists = [numbers for _, numbers in operands]
         args = (*(tensor for tensor, _ in operands), mask, *lists, rows_first, bool(causal))
-        new = graph.call_function(in_rows, (*args, node.kwargs.get("scale")))
+        options = node.kwargs
+        named = (options.get("scale"), options.get("safe_softmax", True), options.get("hidden_score"))
+        new = graph.call_function(in_rows, (*args, *named))
     batch, _, rows, width = result.shape
     sizes = (rows, batch, heads * width) if rows_first else (batch, rows, heads * width)
     with result.fake_mode:

@@ -2,10 +2,11 @@
 
     softmax(q @ k.mT * factor + mask, -1) @ v   ->   attention(q, k, v, mask, scale=factor)
 
-A number may divide instead, and masks may be several. The scores are never in memory then.
+A number may divide instead, masks may be several, or one of conditions, where a number
+takes the place of scores. The scores are never in memory then.
 
-A mask that hides every key of a query with -inf makes softmax NaN, and attention
-zero: so masks have to be known to be finite.
+A mask that hides every key of a query with -inf makes softmax NaN, and ATen's attention
+zero: what is put here does as softmax.
 
 Needs:  edge dialect, float32; nothing else reads the scores.
 Keeps:  outputs up to rounding.
@@ -24,7 +25,6 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.passes.base import Leave, tensor_of
-from penlight.passes.bounds import bounds_of
 from penlight.passes.constants import Constants
 from penlight.passes.layouts import equal, sizes_of
 from penlight.passes.merge_views import RESHAPES
@@ -36,16 +36,28 @@ Sizes = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
+class Fill:
+    """`number` instead of scores, where the mask is true, or where it is not."""
+
+    number: float
+    where: bool
+
+
+@dataclass(frozen=True)
 class Scores:
-    """`product`, a bmm, times `factor`, plus masks, each with the sizes of the scores that it is added to."""
+    """`product`, a bmm, times `factor`, with masks, each with the sizes of the scores that it is for.
+
+    They are added; with `fill` there is one, of conditions.
+    """
 
     product: Node
     factor: float
     masks: tuple[tuple[Node, Sizes], ...]
+    fill: Fill | None
 
 
 def fuse_written_attention(attention: OpOverload) -> Callable[[Graph, Constants, Leave], int]:
-    """The pass that puts `attention`, which has ATen's schema, in place of its parts."""
+    """The pass that puts `attention`, Penlight's, in place of its parts."""
 
     def fuse_written_attention(graph: Graph, constants: Constants, leave: Leave) -> int:
         fused = 0
@@ -53,14 +65,14 @@ def fuse_written_attention(attention: OpOverload) -> Callable[[Graph, Constants,
             softmax = _softmax_before(node)
             if softmax is None:
                 continue
-            scores = _scores(softmax)
-            reason = _obstacle(node, softmax, scores, constants)
+            scores = _scores(softmax, constants)
+            reason = _obstacle(node, softmax, scores)
             if scores is None or reason is not None:
                 leave(
                     softmax, reason or "its input is no product that is scaled, masked and read nowhere else"
                 )
                 continue
-            _replace(graph, node, softmax, scores, attention)
+            _replace(graph, node, softmax, scores, attention, constants)
             fused += 1
         return fused
 
@@ -85,9 +97,10 @@ def _before_views(node: Any, reader: Node) -> Node | None:
     return None
 
 
-def _scores(softmax: Node) -> Scores | None:
+def _scores(softmax: Node, constants: Constants) -> Scores | None:
     """What softmax is of, followed back to the product."""
-    factor, masks, found = 1.0, list[tuple[Node, Sizes]](), _before_views(softmax.args[0], softmax)
+    factor, masks, fill = 1.0, list[tuple[Node, Sizes]](), None
+    found = _before_views(softmax.args[0], softmax)
     while found is not None and found.target is not aten.bmm.default:
         args: Any = found.args
         if found.target in _SCALES and _is_scale(args[1]):
@@ -103,8 +116,37 @@ def _scores(softmax: Node) -> Scores | None:
             masks.append((mask, sizes))
             found = _before_views(scores, found)
         else:
-            return None
-    return None if found is None else Scores(found, factor, tuple(masks))
+            filled = _filled(found, constants) if factor == 1.0 and not masks else None
+            if filled is None:
+                return None
+            scores, mask, fill = filled
+            masks.append((mask, sizes_of(found.meta["val"])))
+            found = _before_views(scores, found)
+    if found is None or (fill is not None and len(masks) > 1):
+        return None
+    return Scores(found, factor, tuple(masks), fill)
+
+
+def _filled(node: Node, constants: Constants) -> tuple[Node, Node, Fill] | None:
+    """Scores, the mask, and what takes the place of scores where it says so."""
+    args: Any = node.args
+    if node.target is aten.masked_fill.Scalar:
+        scores, mask, number = args
+        where = True
+    elif node.target is aten.where.self:
+        where = _is_product(args[2])
+        mask, number, scores = args if where else (args[0], args[2], args[1])
+        single = constants.like(number)
+        number = constants.get(number).item() if single is not None and single.numel() == 1 else None  # type: ignore[union-attr]
+    else:
+        return None
+    value, conditions = tensor_of(scores), tensor_of(mask)
+    if not isinstance(number, int | float) or value is None or conditions is None:
+        return None
+    if conditions.dtype is not torch.bool or not _same(sizes_of(value), sizes_of(node.meta["val"])):
+        return None
+    representable = not math.isfinite(number) or abs(number) <= torch.finfo(torch.float32).max
+    return (scores, mask, Fill(float(number), where)) if representable else None
 
 
 def _is_scale(number: Any) -> bool:
@@ -124,7 +166,7 @@ def _same(a: Sizes, b: Sizes) -> bool:
     return len(a) == len(b) and all(map(equal, a, b))
 
 
-def _obstacle(node: Node, softmax: Node, scores: Scores | None, constants: Constants) -> str | None:
+def _obstacle(node: Node, softmax: Node, scores: Scores | None) -> str | None:
     value = tensor_of(softmax)
     if scores is None or value is None:
         return None
@@ -133,15 +175,11 @@ def _obstacle(node: Node, softmax: Node, scores: Scores | None, constants: Const
     wanted = sizes_of(value)
     if not _same(sizes_of(scores.product.meta["val"])[-2:], wanted[-2:]):
         return "its scores have other sizes than the product"
-    most = 0.0
+    kind = torch.float32 if scores.fill is None else torch.bool
     for mask, sizes in scores.masks:
         like = tensor_of(mask)
-        if like is None or like.dtype is not torch.float32 or _mask_sizes(mask, sizes, wanted) is None:
+        if like is None or like.dtype is not kind or _mask_sizes(mask, sizes, wanted) is None:
             return "its mask has other dimensions than the scores, or is not of float32"
-        bounds = bounds_of(mask, constants)
-        most += math.inf if bounds is None else max(map(abs, bounds))
-        if most > torch.finfo(torch.float32).max:
-            return "its mask may hide all keys of a query with -inf, which gives NaN"
     results = (*scores.product.args, node.args[1], node)
     if any(_dynamic((*value.shape[:-2], *part.meta["val"].shape[1:])) > 1 for part in results):  # type: ignore[union-attr]
         return "several of its sizes are dynamic"
@@ -162,20 +200,24 @@ def _mask_sizes(mask: Node, added_to: Sizes, wanted: Sizes) -> Sizes | None:
     return sizes if alike else None
 
 
-def _replace(graph: Graph, node: Node, softmax: Node, scores: Scores, attention: OpOverload) -> None:
+def _replace(
+    graph: Graph, node: Node, softmax: Node, scores: Scores, attention: OpOverload, constants: Constants
+) -> None:
     value: Any = tensor_of(softmax)
     query, turned_key, values = (*scores.product.args[:2], node.args[1])
     heads, wanted = value.shape[:-2], sizes_of(value)
 
-    def made(target: Any, args: tuple[Any, ...], shape: Any, **kwargs: Any) -> Node:
+    def made(
+        target: Any, args: tuple[Any, ...], shape: Any, dtype: Any = torch.float32, **kwargs: Any
+    ) -> Node:
         new = graph.call_function(target, args, kwargs)
         with value.fake_mode:
-            new.meta = {**node.meta, "val": torch.empty(tuple(shape), dtype=value.dtype)}
+            new.meta = {**node.meta, "val": torch.empty(tuple(shape), dtype=dtype)}
         return new
 
     def viewed(x: Any, shape: Any) -> Node:
         sizes = [size if isinstance(size, int) else -1 for size in shape]
-        return made(aten.view_copy.default, (x, sizes), shape)
+        return made(aten.view_copy.default, (x, sizes), shape, x.meta["val"].dtype)
 
     with graph.inserting_before(node):
         batch, width, keys = turned_key.meta["val"].shape  # type: ignore[union-attr]
@@ -194,8 +236,16 @@ def _replace(graph: Graph, node: Node, softmax: Node, scores: Scores, attention:
                 shape = torch.broadcast_shapes(one.meta["val"].shape, mask.meta["val"].shape)
                 one = made(aten.add.Tensor, (one, mask), shape)
             mask = one
+        fill = scores.fill
+        if mask is not None and fill is not None and fill.where:
+            kept = constants.get(mask)
+            if kept is not None:
+                mask = constants.add(f"{constants.names[mask]}.not", ~kept)
+            else:
+                mask = made(aten.logical_not.default, (mask,), mask.meta["val"].shape, torch.bool)
         result = (*value.shape[:-1], node.meta["val"].shape[-1])
         args = (*operands, mask) if mask is not None else tuple(operands)
-        new = made(attention, args, result, scale=scores.factor)
+        number = None if fill is None or fill.number == -math.inf else fill.number
+        new = made(attention, args, result, scale=scores.factor, safe_softmax=False, hidden_score=number)
         back = viewed(new, node.meta["val"].shape)
     node.replace_all_uses_with(back)
