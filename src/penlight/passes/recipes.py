@@ -12,6 +12,7 @@ from penlight.passes.attention_rows import fuse_attention_views
 from penlight.passes.attention_scale import fold_attention_scale
 from penlight.passes.base import Pass
 from penlight.passes.batches_first import keep_batches_first
+from penlight.passes.causal_masks import use_causal_masks
 from penlight.passes.channels_last import keep_channels_last, read_row_major
 from penlight.passes.constant_products import constant_products
 from penlight.passes.contiguous import resolve_layouts
@@ -74,7 +75,7 @@ def edge_for(
         passes += [drop_expansions, fuse_written_activations]
     if attention is not None:
         passes += [fuse_written_attention(attention), simplify_views, merge_views, remove_no_ops]
-        passes.append(fold_attention_scale(attention))
+        passes += [fold_attention_scale(attention), use_causal_masks(attention)]
     if rms_norm is not None:
         passes.append(fuse_rms_norm(rms_norm))
     if rotary is not None:
@@ -128,6 +129,7 @@ OPTIONAL = frozenset(
             "fuse_written_activations",
             "fuse_written_attention",
             "fold_attention_scale",
+            "use_causal_masks",
             "fuse_rms_norm",
             "fuse_rotary",
         ),

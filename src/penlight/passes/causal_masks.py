@@ -1,0 +1,58 @@
+"""Say that attention is causal where a constant mask says so, query by query.
+
+    attention(q, k, v, tril(ones(n, n)))   ->   attention(q, k, v, is_causal=True)
+
+Keys that are hidden are then not computed at all.
+
+Needs:  edge dialect; as many queries as keys, a mask of conditions or of 0 and -inf.
+Keeps:  outputs, but that NaN and inf in values of hidden keys stay hidden.
+Runs:   after attention written out is one operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+
+from penlight.passes.base import tensor_of
+from penlight.passes.constants import Constants
+
+_MASK, _CAUSAL = 3, 5  # arguments
+
+
+def use_causal_masks(attention: OpOverload) -> Callable[[Graph, Constants], int]:
+    """The pass over `attention`, Penlight's."""
+
+    def use_causal_masks(graph: Graph, constants: Constants) -> int:
+        changed = 0
+        for node in graph.find_nodes(op="call_function", target=attention):
+            if _is_causal(node, constants):
+                missing: list[Any] = [None, 0.0, False]
+                args = [*node.args, *missing[len(node.args) - _MASK :]]
+                args[_MASK], args[_CAUSAL] = None, True
+                node.args = tuple(args)
+                changed += 1
+        return changed
+
+    return use_causal_masks
+
+
+def _is_causal(node: Node, constants: Constants) -> bool:
+    args: Any = node.args
+    mask = args[_MASK] if len(args) > _MASK else None
+    like = constants.like(mask)
+    if like is None or node.kwargs.get("hidden_score") is not None or (len(args) > _CAUSAL and args[_CAUSAL]):
+        return False
+    queries, keys = (tensor_of(operand).shape[-2] for operand in args[:2])  # type: ignore[union-attr]
+    if not isinstance(queries, int) or not isinstance(keys, int) or queries != keys:
+        return False
+    if tuple(like.shape[-2:]) != (queries, keys) or like.numel() != queries * keys:
+        return False
+    seen = torch.ones(queries, keys, dtype=torch.bool).tril()
+    wanted = seen if like.dtype is torch.bool else torch.zeros(queries, keys).masked_fill(~seen, -torch.inf)
+    found = constants.get(mask)
+    return found is not None and torch.equal(found.reshape(queries, keys).to(wanted.dtype), wanted)
