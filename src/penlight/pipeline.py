@@ -39,9 +39,10 @@ from penlight.memory import Algorithm, elide_views, greedy
 from penlight.memory.planner import plan_memory as place_buffers
 from penlight.passes import recipes
 from penlight.passes.base import Pass, Report, count_nodes, remove_dead, run
-from penlight.passes.constant_products import read_beside_products
+from penlight.passes.constant_products import is_for_product
+from penlight.passes.constants import read_otherwise
 from penlight.passes.decompose import decompose, lift_constants
-from penlight.passes.pack_weights import read_otherwise
+from penlight.passes.pack_weights import is_for_layer
 from penlight.program import Program
 from penlight.runtime.timing import seconds_of
 
@@ -247,7 +248,7 @@ def to_edge(
     packed = packed_ops(default_table(), TARGETS[target])
     if packed is not None:
         ops = packed.linear, packed.convolution, packed.max_pool, packed.expand_depthwise
-        shared = read_otherwise(program), read_beside_products(program)
+        shared = read_otherwise(program, is_for_layer), read_otherwise(program, is_for_product)
         run(program, chosen(recipes.packed(*ops, *shared)), report, verify)
         if tune:
             choices = packed.convolution, packed.direct_convolution

@@ -22,21 +22,10 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from penlight.ir.edge import EdgeProgram, InputKind
 from penlight.passes.base import Leave, tensor_of
 from penlight.passes.constants import Constants
 
 aten = torch.ops.aten
-
-
-def read_beside_products(program: EdgeProgram) -> set[str]:
-    """Names of constants that some method reads in another place than a product's weight."""
-    return {
-        str(spec.target)
-        for method in program.methods.values()
-        for spec, node in method.placeholders()
-        if spec.kind is InputKind.CONSTANT and not all(_reads_as_weight(user, node) for user in node.users)
-    }
 
 
 def constant_products(kept: Collection[str]) -> Callable[[Graph, Constants, Leave], int]:
@@ -93,7 +82,7 @@ def _obstacle(
     value = tensor_of(weight)
     if value is None or value.dtype is not torch.float32 or not constants.can_add():
         return "it is not of float32"
-    reads = (_reads_as_weight(user, weight) or user is turned.get(weight) for user in weight.users)
+    reads = (is_for_product(user, weight) or user is turned.get(weight) for user in weight.users)
     if constants.names[weight] in kept or not all(reads):
         return "something else reads the weight as it is"
     if node.kwargs.get("alpha", 1) != 1 or node.kwargs.get("beta", 1) != 1 or len(node.args) > 3:
@@ -105,6 +94,7 @@ def _obstacle(
     return None
 
 
-def _reads_as_weight(user: Node, weight: Node) -> bool:
+def is_for_product(user: Node, weight: Node) -> bool:
+    """Does `user` read it as a product's second matrix?"""
     parts = _parts(user)
     return parts is not None and parts[1] is weight and parts[0] is not weight and parts[2] is not weight

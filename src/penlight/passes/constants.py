@@ -8,13 +8,24 @@ one adds it here, and those left without users are dropped by the runner.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, Node
 
-from penlight.ir.edge import EdgeMethod, InputKind, InputSpec
+from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, InputSpec
 from penlight.ir.tensors import Derived, Tensors
+
+
+def read_otherwise(program: EdgeProgram, reads: Callable[[Node, Node], bool]) -> set[str]:
+    """Names of constants that some method reads in another way than `reads`, of a reader and the constant, says."""
+    return {
+        str(spec.target)
+        for method in program.methods.values()
+        for spec, node in method.placeholders()
+        if spec.kind is InputKind.CONSTANT and not all(reads(user, node) for user in node.users)
+    }
 
 
 class Constants:

@@ -20,7 +20,6 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from penlight.ir.edge import EdgeProgram, InputKind
 from penlight.passes.base import Leave, tensor_of
 from penlight.passes.channels_last import channels_last_like, from_channels_last, to_channels_last
 from penlight.passes.constants import Constants
@@ -29,15 +28,9 @@ from penlight.passes.packing import pack_depthwise, pack_panels
 aten = torch.ops.aten
 
 
-def read_otherwise(program: EdgeProgram) -> set[str]:
-    """Names of constants that some method reads in another place than a layer's."""
-    return {
-        str(spec.target)
-        for method in program.methods.values()
-        for spec, node in method.placeholders()
-        if spec.kind is InputKind.CONSTANT
-        and any(user.target not in (aten.linear.default, aten.convolution.default) for user in node.users)
-    }
+def is_for_layer(user: Node, weight: Node) -> bool:
+    """Does `user` read it as a layer's weight, or bias?"""
+    return user.target in (aten.linear.default, aten.convolution.default)
 
 
 def pack_weights(
