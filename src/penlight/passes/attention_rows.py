@@ -20,8 +20,8 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from penlight.passes.base import Leave, tensor_of
-from penlight.passes.layouts import Layout, equal, layout_of, sizes_of, step_of
+from penlight.passes.base import Leave, add_node, tensor_of
+from penlight.passes.layouts import Layout, equal, layout_of, same_sizes, sizes_of, step_of
 
 aten = torch.ops.aten
 
@@ -77,11 +77,9 @@ def _rewrite(graph: Graph, node: Node, in_rows: OpOverload) -> bool:
         args = (*(tensor for tensor, _ in operands), mask, *lists, rows_first, bool(causal))
         options = node.kwargs
         named = (options.get("scale"), options.get("safe_softmax", True), options.get("hidden_score"))
-        new = graph.call_function(in_rows, (*args, *named))
-    batch, _, rows, width = result.shape
-    sizes = (rows, batch, heads * width) if rows_first else (batch, rows, heads * width)
-    with result.fake_mode:
-        new.meta = {**node.meta, "val": torch.empty(sizes, dtype=result.dtype)}
+        batch, _, rows, width = result.shape
+        sizes = (rows, batch, heads * width) if rows_first else (batch, rows, heads * width)
+        new = add_node(graph, in_rows, (*args, *named), sizes, node)
     after = _as(graph, new, final)
     final.replace_all_uses_with(after)
     return True
@@ -122,7 +120,7 @@ def _can_be(node: Node) -> bool:
 def _as(graph: Graph, new: Node, final: Node) -> Node:
     """`new` with the sizes of `final`."""
     made, wanted = sizes_of(tensor_of(new)), sizes_of(tensor_of(final))  # type: ignore[arg-type]
-    if len(made) == len(wanted) and all(map(equal, made, wanted)):
+    if same_sizes(made, wanted):
         return new
     sizes: Any = final.args[1] if final.target is aten.view_copy.default else list(wanted)
     with graph.inserting_before(final):
@@ -149,21 +147,14 @@ def _unrepeated(graph: Graph, node: Node, heads: Any) -> Node:
     result = sizes_of(tensor_of(node))  # type: ignore[arg-type]
     if not isinstance(shared, int) or not isinstance(heads, int) or not shared or heads % shared:
         return node
-    if not _same(sizes_of(value), (batch, shared, 1, rows, width)):
+    if not same_sizes(sizes_of(value), (batch, shared, 1, rows, width)):
         return node
-    if not _same(sizes_of(wide), (batch, shared, heads // shared, rows, width)):
+    if not same_sizes(sizes_of(wide), (batch, shared, heads // shared, rows, width)):
         return node
-    if not _same(result, (batch, heads, rows, width)):
+    if not same_sizes(result, (batch, heads, rows, width)):
         return node
-    small = graph.call_function(aten.squeeze_copy.dims, (single, [2]))
-    with value.fake_mode:  # type: ignore[attr-defined]
-        made = torch.empty((*value.shape[:2], *value.shape[3:]), dtype=value.dtype)
-    small.meta = {**node.meta, "val": made}
-    return small
-
-
-def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
-    return len(a) == len(b) and all(map(equal, a, b))
+    sizes = (*value.shape[:2], *value.shape[3:])
+    return add_node(graph, aten.squeeze_copy.dims, (single, [2]), sizes, node)
 
 
 def heads_in_place(graph: Graph, node: Node) -> tuple[Node, list[int]]:
@@ -185,12 +176,10 @@ def heads_in_place(graph: Graph, node: Node) -> tuple[Node, list[int]]:
             continue
         shape = (rows, batch, row_pitch) if rows_first else (batch, rows, row_pitch)
         value: Any = tensor_of(base)
-        if not _same(sizes_of(value), shape):
+        if not same_sizes(sizes_of(value), shape):
             if not all(isinstance(size, int) for size in shape):
                 continue
-            base = graph.call_function(aten.view_copy.default, (base, list(shape)))
-            with value.fake_mode:
-                base.meta = {**found[0].meta, "val": torch.empty(shape, dtype=value.dtype)}
+            base = add_node(graph, aten.view_copy.default, (base, list(shape)), shape, base)
         return base, [*numbers, int(rows_first)]
     return node, []
 

@@ -197,6 +197,29 @@ def _remove_dead_bodies(module: GraphModule) -> None:
                 delattr(module, name)
 
 
+def add_node(
+    graph: Graph,
+    target: Callable[..., Any],
+    args: tuple[Any, ...],
+    shape: Iterable[Any],
+    like: Node,
+    *,
+    kwargs: dict[str, Any] | None = None,
+    dtype: torch.dtype | None = None,
+    order: torch.memory_format = torch.contiguous_format,
+) -> Node:
+    """A call of `target` where `graph` inserts, for (part of) what `like` is for.
+
+    Its result is dense, of `shape`, and has the dtype of `like` unless another is given.
+    """
+    node = graph.call_function(target, args, kwargs or {})
+    value: Any = tensor_of(like)
+    with value.fake_mode:
+        made = torch.empty(tuple(shape), dtype=dtype or value.dtype).contiguous(memory_format=order)
+    node.meta = {**like.meta, "val": made}
+    return node
+
+
 def is_control_flow(node: Node) -> bool:
     """cond, map, scan, while_loop."""
     return node.op == "call_function" and isinstance(node.target, HigherOrderOperator)

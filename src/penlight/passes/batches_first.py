@@ -20,7 +20,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from penlight.passes.base import tensor_of
+from penlight.passes.base import add_node, tensor_of
 from penlight.passes.layouts import equal, sizes_of
 from penlight.passes.merge_views import RESHAPES
 
@@ -97,10 +97,7 @@ def _layer_of(graph: Graph, layer: Node, x: Node, rows: Any) -> Node:
     """`layer` of x, as [*rows, outputs]."""
     value: Any = tensor_of(layer)
     with graph.inserting_before(layer):
-        new = graph.call_function(aten.linear.default, (x, *layer.args[1:]))
-    with value.fake_mode:
-        new.meta = {**layer.meta, "val": torch.empty((*rows, value.shape[-1]), dtype=value.dtype)}
-    return new
+        return add_node(graph, aten.linear.default, (x, *layer.args[1:]), (*rows, value.shape[-1]), layer)
 
 
 def _write(graph: Graph, node: Node) -> int:

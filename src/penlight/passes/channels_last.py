@@ -19,7 +19,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from penlight.passes.base import tensor_of
+from penlight.passes.base import add_node, tensor_of
 from penlight.passes.image_views import image_of_pixels
 
 aten = torch.ops.aten
@@ -49,13 +49,7 @@ def to_channels_last(graph: Graph, x: Node) -> Node:
     """Insert a copy of `x` in channels-last order; of 3 dimensions, it becomes an image of height 1."""
     value: Any = tensor_of(x)
     if value.dim() == 3:
-        image = graph.call_function(_unsqueeze, (x, 2))
-        with value.fake_mode:
-            image.meta = {
-                **x.meta,
-                "val": torch.empty((*value.shape[:2], 1, value.shape[2]), dtype=value.dtype),
-            }
-        x = image
+        x = add_node(graph, _unsqueeze, (x, 2), (*value.shape[:2], 1, value.shape[2]), x)
     return _converted(graph, x, torch.channels_last, x)
 
 
@@ -65,10 +59,7 @@ def from_channels_last(graph: Graph, image: Node, like: Node) -> Node:
     value: Any = tensor_of(like)
     if value.dim() == 4:
         return back
-    flat = graph.call_function(_squeeze, (back, [2]))
-    with value.fake_mode:
-        flat.meta = {**like.meta, "val": torch.empty(value.shape, dtype=value.dtype)}
-    return flat
+    return add_node(graph, _squeeze, (back, [2]), value.shape, like)
 
 
 def channels_last_like(node: Node) -> torch.Tensor:
@@ -200,15 +191,9 @@ def _any_order(source: Node, result: torch.Tensor) -> bool:
 
 
 def _converted(graph: Graph, x: Node, order: torch.memory_format, like: Node) -> Node:
-    node = graph.call_function(aten.clone.default, (x,), {"memory_format": order})
     value: Any = tensor_of(x)
-    if order is torch.channels_last:
-        image = channels_last_like(x)
-    else:
-        with value.fake_mode:
-            image = torch.empty(value.shape, dtype=value.dtype)
-    node.meta = {**like.meta, "val": image}
-    return node
+    kwargs = {"memory_format": order}
+    return add_node(graph, aten.clone.default, (x,), value.shape, like, kwargs=kwargs, order=order)
 
 
 def _is_to_channels_last(node: Node) -> bool:

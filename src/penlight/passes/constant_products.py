@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from penlight.passes.base import Leave, tensor_of
+from penlight.passes.base import Leave, add_node, tensor_of
 from penlight.passes.constants import Constants
 
 aten = torch.ops.aten
@@ -66,11 +66,8 @@ def _parts(node: Node) -> tuple[Node, Node, Node | None] | None:
 
 
 def _turned(graph: Graph, weight: Node) -> Node:
-    node = graph.call_function(aten.permute_copy.default, (weight, [1, 0]))
     value: Any = tensor_of(weight)
-    with value.fake_mode:
-        node.meta = {**weight.meta, "val": torch.empty(value.shape[::-1], dtype=value.dtype)}
-    return node
+    return add_node(graph, aten.permute_copy.default, (weight, [1, 0]), value.shape[::-1], weight)
 
 
 def _obstacle(

@@ -19,7 +19,7 @@ from penlight.ir.tensors import Derived, Tensors
 
 
 def read_otherwise(program: EdgeProgram, reads: Callable[[Node, Node], bool]) -> set[str]:
-    """Names of constants that some method reads in another way than `reads`, of a reader and the constant, says."""
+    """Names of constants that some method reads otherwise than `reads`, of a reader and it, says."""
     return {
         str(spec.target)
         for method in program.methods.values()

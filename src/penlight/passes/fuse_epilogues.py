@@ -20,7 +20,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.kernels.activations import Activation
-from penlight.passes.base import Leave, tensor_of
+from penlight.passes.base import Leave, add_node, tensor_of
 from penlight.passes.layouts import equal, sizes_of
 from penlight.passes.merge_views import RESHAPES
 from penlight.passes.simplify_views import view_sizes
@@ -76,10 +76,8 @@ def _after_view(graph: Graph, node: Node) -> Node:
             if rows is None:
                 continue
             width = rows.meta["val"].shape[-1]
-            args[place] = graph.call_function(aten.view_copy.default, (rows, [*sizes[:-1], width]))
-            with result.fake_mode:  # type: ignore[attr-defined]
-                made = torch.empty((*result.shape[:-1], width), dtype=value.dtype)
-            args[place].meta = {**rows.meta, "val": made}
+            shape, wanted = (*result.shape[:-1], width), [*sizes[:-1], width]
+            args[place] = add_node(graph, aten.view_copy.default, (rows, wanted), shape, rows)
         new = graph.call_function(node.target, tuple(args), node.kwargs)  # type: ignore[arg-type]
     new.meta = dict(view.meta)
     view.replace_all_uses_with(new)

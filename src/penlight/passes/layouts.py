@@ -38,6 +38,11 @@ def equal(a: Size, b: Size) -> bool:
     return bool(a == b) if isinstance(a, int) and isinstance(b, int) else bool(sympy.expand(a - b) == 0)
 
 
+def same_sizes(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    """Are they for sure?"""
+    return len(a) == len(b) and all(map(equal, a, b))
+
+
 def _quotient(a: Size, b: Size) -> Size | None:
     if isinstance(a, int) and isinstance(b, int):
         return a // b if b and a % b == 0 else None

@@ -20,8 +20,8 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.passes.attention_rows import heads_in_place
-from penlight.passes.base import Leave, tensor_of
-from penlight.passes.layouts import Layout, equal, sizes_of, step_of
+from penlight.passes.base import Leave, add_node, tensor_of
+from penlight.passes.layouts import Layout, equal, same_sizes, sizes_of, step_of
 
 aten = torch.ops.aten
 
@@ -97,7 +97,7 @@ def _is_part(node: Node, x: Node, start: int) -> bool:
 def _obstacle(node: Node, x: Node, cosine: Node, sine: Node) -> str | None:
     value, result = tensor_of(x), tensor_of(node)
     assert value is not None and result is not None
-    if value.dim() != 4 or not _same(sizes_of(value), sizes_of(result)):
+    if value.dim() != 4 or not same_sizes(sizes_of(value), sizes_of(result)):
         return "what is turned has no batch and heads"
     batch, _, rows, width = sizes_of(value)
     for angles in (tensor_of(cosine), tensor_of(sine)):
@@ -109,10 +109,6 @@ def _obstacle(node: Node, x: Node, cosine: Node, sine: Node) -> str | None:
         if not all(fits) or not equal(sizes[-1], width):
             return "its angles are not of rows"
     return None
-
-
-def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    return len(a) == len(b) and all(map(equal, a, b))
 
 
 def _replace(graph: Graph, node: Node, parts: tuple[Node, Node, Node], rotary: OpOverload) -> None:
@@ -127,22 +123,14 @@ def _replace(graph: Graph, node: Node, parts: tuple[Node, Node, Node], rotary: O
             new = graph.call_function(rotary, (x, cosine, sine, []))
             new.meta = dict(node.meta)
         else:
-            new = graph.call_function(rotary, (source, cosine, sine, numbers))
-            made = tensor_of(source).shape[:2]  # type: ignore[union-attr]
-            new = _made(graph, new, node, (*made, numbers[0] * numbers[1]))
+            made = (*tensor_of(source).shape[:2], numbers[0] * numbers[1])  # type: ignore[union-attr]
+            new = add_node(graph, rotary, (source, cosine, sine, numbers), made, node)
             shape = [value.shape[dim] for dim in inner]
-            view = _made(graph, graph.call_function(aten.view_copy.default, (new, sizes)), node, shape)
+            view = add_node(graph, aten.view_copy.default, (new, sizes), shape, node)
             back = [1, 2, 0, 3] if rows_first else [0, 2, 1, 3]
             new = graph.call_function(aten.permute_copy.default, (view, back))
             new.meta = dict(node.meta)
     node.replace_all_uses_with(new)
-
-
-def _made(graph: Graph, node: Node, like: Node, shape: Sequence[Any]) -> Node:
-    value: Any = like.meta["val"]
-    with value.fake_mode:
-        node.meta = {**like.meta, "val": torch.empty(tuple(shape), dtype=value.dtype)}
-    return node
 
 
 def _view_of(x: Node, shape: Sequence[Any]) -> list[Any] | None:
@@ -154,7 +142,7 @@ def _view_of(x: Node, shape: Sequence[Any]) -> list[Any] | None:
     while step is not None:
         x = step[0]
         value = tensor_of(x)
-        if x.target is aten.view_copy.default and value is not None and _same(sizes_of(value), wanted):
+        if x.target is aten.view_copy.default and value is not None and same_sizes(sizes_of(value), wanted):
             return list(x.args[1])  # type: ignore[arg-type]
         step = step_of(x)
     return None

@@ -24,9 +24,9 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from penlight.passes.base import Leave, tensor_of
+from penlight.passes.base import Leave, add_node, tensor_of
 from penlight.passes.constants import Constants
-from penlight.passes.layouts import equal, sizes_of
+from penlight.passes.layouts import equal, same_sizes, sizes_of
 from penlight.passes.merge_views import RESHAPES
 
 aten = torch.ops.aten
@@ -111,7 +111,7 @@ def _scores(softmax: Node, constants: Constants) -> Scores | None:
             # A factor after the sum would be the mask's too.
             scores, mask = args if _is_product(args[0]) else reversed(args)
             sizes = sizes_of(found.meta["val"])
-            if not isinstance(mask, Node) or not _same(sizes_of(scores.meta["val"]), sizes):
+            if not isinstance(mask, Node) or not same_sizes(sizes_of(scores.meta["val"]), sizes):
                 return None
             masks.append((mask, sizes))
             found = _before_views(scores, found)
@@ -143,7 +143,7 @@ def _filled(node: Node, constants: Constants) -> tuple[Node, Node, Fill] | None:
     value, conditions = tensor_of(scores), tensor_of(mask)
     if not isinstance(number, int | float) or value is None or conditions is None:
         return None
-    if conditions.dtype is not torch.bool or not _same(sizes_of(value), sizes_of(node.meta["val"])):
+    if conditions.dtype is not torch.bool or not same_sizes(sizes_of(value), sizes_of(node.meta["val"])):
         return None
     representable = not math.isfinite(number) or abs(number) <= torch.finfo(torch.float32).max
     return (scores, mask, Fill(float(number), where)) if representable else None
@@ -162,10 +162,6 @@ def _is_product(node: Any) -> bool:
     return isinstance(node, Node) and node.target is aten.bmm.default
 
 
-def _same(a: Sizes, b: Sizes) -> bool:
-    return len(a) == len(b) and all(map(equal, a, b))
-
-
 def _obstacle(node: Node, softmax: Node, scores: Scores | None) -> str | None:
     value = tensor_of(softmax)
     if scores is None or value is None:
@@ -173,7 +169,7 @@ def _obstacle(node: Node, softmax: Node, scores: Scores | None) -> str | None:
     if value.dtype is not torch.float32:
         return "it is not of float32"
     wanted = sizes_of(value)
-    if not _same(sizes_of(scores.product.meta["val"])[-2:], wanted[-2:]):
+    if not same_sizes(sizes_of(scores.product.meta["val"])[-2:], wanted[-2:]):
         return "its scores have other sizes than the product"
     kind = torch.float32 if scores.fill is None else torch.bool
     for mask, sizes in scores.masks:
@@ -196,7 +192,9 @@ def _mask_sizes(mask: Node, added_to: Sizes, wanted: Sizes) -> Sizes | None:
     while sizes and equal(sizes[0], 1):
         sizes = sizes[1:]
     count = len(sizes)
-    alike = count <= len(wanted) and _same(added_to[len(added_to) - count :], wanted[len(wanted) - count :])
+    if count > len(wanted):
+        return None
+    alike = same_sizes(added_to[len(added_to) - count :], wanted[len(wanted) - count :])
     return sizes if alike else None
 
 
@@ -205,47 +203,41 @@ def _replace(
 ) -> None:
     value: Any = tensor_of(softmax)
     query, turned_key, values = (*scores.product.args[:2], node.args[1])
-    heads, wanted = value.shape[:-2], sizes_of(value)
-
-    def made(
-        target: Any, args: tuple[Any, ...], shape: Any, dtype: Any = torch.float32, **kwargs: Any
-    ) -> Node:
-        new = graph.call_function(target, args, kwargs)
-        with value.fake_mode:
-            new.meta = {**node.meta, "val": torch.empty(tuple(shape), dtype=dtype)}
-        return new
-
-    def viewed(x: Any, shape: Any) -> Node:
-        sizes = [size if isinstance(size, int) else -1 for size in shape]
-        return made(aten.view_copy.default, (x, sizes), shape, x.meta["val"].dtype)
-
+    heads, fill = value.shape[:-2], scores.fill
     with graph.inserting_before(node):
         batch, width, keys = turned_key.meta["val"].shape  # type: ignore[union-attr]
-        key = made(aten.permute_copy.default, (turned_key, [0, 2, 1]), (batch, keys, width))
-        operands = [
-            viewed(part, (*heads, *part.meta["val"].shape[1:]))  # type: ignore[union-attr]
-            for part in (query, key, values)
-        ]
-        mask: Node | None = None
-        for one, sizes in scores.masks:
-            count = len(_mask_sizes(one, sizes, wanted) or ())
-            rows = one.meta["val"].shape
-            if len(rows) > len(wanted):
-                one = viewed(one, rows[len(rows) - count :])
-            if mask is not None:
-                shape = torch.broadcast_shapes(one.meta["val"].shape, mask.meta["val"].shape)
-                one = made(aten.add.Tensor, (one, mask), shape)
-            mask = one
-        fill = scores.fill
-        if mask is not None and fill is not None and fill.where:
-            kept = constants.get(mask)
-            if kept is not None:
-                mask = constants.add(f"{constants.names[mask]}.not", ~kept)
-            else:
-                mask = made(aten.logical_not.default, (mask,), mask.meta["val"].shape, torch.bool)
-        result = (*value.shape[:-1], node.meta["val"].shape[-1])
-        args = (*operands, mask) if mask is not None else tuple(operands)
+        turned = (aten.permute_copy.default, (turned_key, [0, 2, 1]), (batch, keys, width), node)
+        key = add_node(graph, *turned)
+        operands: list[Any] = [query, key, values]
+        args = [_viewed(graph, part, (*heads, *part.meta["val"].shape[1:])) for part in operands]
+        if scores.masks:
+            args.append(_mask(graph, scores, sizes_of(value), constants))
         number = None if fill is None or fill.number == -math.inf else fill.number
-        new = made(attention, args, result, scale=scores.factor, safe_softmax=False, hidden_score=number)
-        back = viewed(new, node.meta["val"].shape)
+        kwargs = {"scale": scores.factor, "safe_softmax": False, "hidden_score": number}
+        result = (*value.shape[:-1], node.meta["val"].shape[-1])
+        new = add_node(graph, attention, tuple(args), result, node, kwargs=kwargs)
+        back = _viewed(graph, new, node.meta["val"].shape)
     node.replace_all_uses_with(back)
+
+
+def _viewed(graph: Graph, x: Node, shape: Any) -> Node:
+    sizes = [size if isinstance(size, int) else -1 for size in shape]
+    return add_node(graph, aten.view_copy.default, (x, sizes), shape, x)
+
+
+def _mask(graph: Graph, scores: Scores, wanted: Sizes, constants: Constants) -> Node:
+    """All masks as one, true where a score counts if they are conditions."""
+    parts = []
+    for one, sizes in scores.masks:
+        count, shape = len(_mask_sizes(one, sizes, wanted) or ()), one.meta["val"].shape
+        parts.append(_viewed(graph, one, shape[len(shape) - count :]) if len(shape) > len(wanted) else one)
+    mask = parts[0]
+    for one in parts[1:]:
+        shape = torch.broadcast_shapes(one.meta["val"].shape, mask.meta["val"].shape)
+        mask = add_node(graph, aten.add.Tensor, (one, mask), shape, mask)
+    if scores.fill is None or not scores.fill.where:
+        return mask
+    hidden = constants.get(mask)
+    if hidden is not None:
+        return constants.add(f"{constants.names[mask]}.not", ~hidden)
+    return add_node(graph, aten.logical_not.default, (mask,), mask.meta["val"].shape, mask)
