@@ -23,7 +23,7 @@ from penlight.flatten.shapes import Bounds, dim_order_of, dtype_of, expression, 
 from penlight.flatten.structure import structure_json
 from penlight.flatten.written import written_call
 from penlight.ir.dtypes import DType
-from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
+from penlight.ir.edge import IMAGE, EdgeMethod, EdgeProgram, InputKind, OutputKind
 from penlight.ir.plan import (
     Buffer,
     KernelCall,
@@ -52,7 +52,6 @@ from penlight.kernels.out_variants import (
     view_twin,
 )
 from penlight.kernels.prims import COMPOSITES, NAMED_PRIMS, PRIMS, PYTHON_PRIMS
-from penlight.passes.image_views import IMAGE
 
 # What an environment maps a node to: one value, or those of an operator with several results.
 Result = Value | list[Value]

@@ -20,6 +20,9 @@ from torch.utils._pytree import TreeSpec
 
 from penlight.ir.tensors import Tensors
 
+# In `meta` of a permute_copy: the result is channels-last, the bytes of its source.
+IMAGE = "lies_channels_last"
+
 
 class InputKind(Enum):
     USER = "user"  # passed by the caller

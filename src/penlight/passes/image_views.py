@@ -15,13 +15,11 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from penlight.passes.base import tensor_of
+from penlight.ir.edge import IMAGE
+from penlight.passes.base import add_node, tensor_of
 from penlight.passes.layouts import Layout, layout_of, sizes_of, step_of
 
 aten = torch.ops.aten
-
-# In `meta` of a permute_copy: the result is channels-last, the bytes of its source.
-IMAGE = "lies_channels_last"
 
 
 def image_of_pixels(graph: Graph, node: Node) -> Node | None:
@@ -39,10 +37,9 @@ def image_of_pixels(graph: Graph, node: Node) -> Node | None:
     n, c, h, w = sizes
     with graph.inserting_before(node):
         rows = _view(graph, base, (n, h, w, c), node)
-        image = graph.call_function(aten.permute_copy.default, (rows, [0, 3, 1, 2]))
-    with value.fake_mode:  # type: ignore[attr-defined]
-        made = torch.empty(sizes, dtype=value.dtype).contiguous(memory_format=torch.channels_last)
-    image.meta = {**node.meta, "val": made, IMAGE: True}
+        turned = (aten.permute_copy.default, (rows, [0, 3, 1, 2]), sizes, node)
+        image = add_node(graph, *turned, order=torch.channels_last)
+    image.meta[IMAGE] = True
     return image
 
 
@@ -63,10 +60,8 @@ def read_images_as_pixels(graph: Graph) -> int:
             continue
         n, c, h, w = tensor_of(image).shape  # type: ignore[union-attr]
         with graph.inserting_before(node):
-            rows = graph.call_function(aten.permute_copy.default, (image, [0, 2, 3, 1]))
+            rows = add_node(graph, aten.permute_copy.default, (image, [0, 2, 3, 1]), (n, h, w, c), node)
             value: Any = tensor_of(node)
-            with value.fake_mode:
-                rows.meta = {**node.meta, "val": torch.empty((n, h, w, c), dtype=value.dtype)}
             new = _view(graph, rows, tuple(value.shape), node)
         node.replace_all_uses_with(new)
         graph.erase_node(node)
@@ -115,7 +110,4 @@ def _view(graph: Graph, x: Node, sizes: tuple[int, ...], like: Node) -> Node:
     value: Any = tensor_of(x)
     if tuple(value.shape) == sizes:
         return x
-    view = graph.call_function(aten.view_copy.default, (x, list(sizes)))
-    with value.fake_mode:
-        view.meta = {**like.meta, "val": torch.empty(sizes, dtype=value.dtype)}
-    return view
+    return add_node(graph, aten.view_copy.default, (x, list(sizes)), sizes, like)

@@ -14,7 +14,7 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Graph, Node
 
-from penlight.passes.image_views import IMAGE
+from penlight.ir.edge import IMAGE
 
 
 def merge_subexpressions(graph: Graph) -> int:
