@@ -36,7 +36,8 @@ def fold_attention_scale(attention: OpOverload) -> Callable[[Graph], int]:
                 if scaled is None:
                     continue
                 product, factor = scaled
-                scale = _scale_of(node) * factor
+                given = _scale_of(node)
+                scale = factor * given if given is not None else 0.0
                 if not math.isfinite(scale) or scale == 0:
                     continue
                 product.replace_all_uses_with(product.args[0])  # type: ignore[arg-type]
@@ -65,8 +66,10 @@ def _scaled(operand: Any, reader: Node) -> tuple[Node, float] | None:
     return None
 
 
-def _scale_of(node: Node) -> float:
+def _scale_of(node: Node) -> float | None:
+    """None if it depends on a width that is dynamic."""
     scale: Any = node.kwargs.get("scale")
     if scale is not None:
         return float(scale)
-    return 1 / math.sqrt(tensor_of(node.args[0]).shape[-1])  # type: ignore[union-attr]
+    width = tensor_of(node.args[0]).shape[-1]  # type: ignore[union-attr]
+    return 1 / math.sqrt(width) if isinstance(width, int) and width else None

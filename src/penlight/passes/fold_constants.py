@@ -144,7 +144,7 @@ def _is_worth(node: Node, constants: Constants) -> bool:
             seen.add(source)
             if source.op != "placeholder":
                 todo.append(source)
-                replaced += _SMALL if _is_worth_bytes(source) else 0
+                replaced += _SMALL if _takes_time(source) else 0
             elif all(user in seen or user is node for user in source.users):
                 tensor = constants.like(source)
                 assert tensor is not None
@@ -152,8 +152,8 @@ def _is_worth(node: Node, constants: Constants) -> bool:
     return _nbytes(value) <= replaced
 
 
-def _is_worth_bytes(node: Node) -> bool:
-    """Not those that cost nothing when a program runs, or would be made anyhow."""
+def _takes_time(node: Node) -> bool:
+    """Does it when a program runs? Views, and what picks one of several results, do not."""
     return isinstance(node.target, OpOverload) and view_twin(node.target) is None
 
 
