@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch._ops import OpOverload
 
 import penlight
 from penlight.pipeline import export, to_edge
+
+
+class Calls(nn.Module):
+    """A model that is one function of tensors."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Tensor) -> object:
+        return self.function(*args)
 
 
 def operators(model: nn.Module, *args: Tensor, **options: object) -> list[str]:

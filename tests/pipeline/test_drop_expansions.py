@@ -6,19 +6,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.pipeline.fused import check, operators
-from torch import Tensor, nn
+from tests.pipeline.fused import Calls, check, operators
+from torch import Tensor
 from torch.nn import functional
-
-
-class Calls(nn.Module):
-    def __init__(self, function: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Tensor) -> Tensor:
-        return self.function(*args)
-
 
 X, ROW, COLUMN = torch.randn(6, 40), torch.randn(40), torch.rand(6, 1) + 1
 GO: dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]] = {

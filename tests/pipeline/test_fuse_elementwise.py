@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.pipeline.fused import Calls
 from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional
@@ -16,15 +17,6 @@ import penlight
 from penlight.dialects.elementwise_op import MEANING
 from penlight.kernels.elementwise import ElementOp
 from penlight.pipeline import export, to_edge
-
-
-class Calls(nn.Module):
-    def __init__(self, function: Callable[..., object]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Tensor) -> object:
-        return self.function(*args)
 
 
 def operators(function: Callable[..., object], *args: Tensor, **options: object) -> Counter[str]:

@@ -6,21 +6,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.pipeline.fused import check, operators
+from tests.pipeline.fused import Calls, check, operators
 from torch import Tensor, nn
 from torch.export import Dim
 
 import penlight
-
-
-class Calls(nn.Module):
-    def __init__(self, function: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Tensor) -> Tensor:
-        return self.function(*args)
-
 
 MOVES_NOTHING: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = {
     "transpose of one row": (lambda x: x.transpose(0, 1), (7, 1, 5)),
