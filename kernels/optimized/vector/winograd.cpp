@@ -9,7 +9,7 @@
 // that what is between the transforms stays in the second cache. With one block each
 // weight is used once, and transformed just before, for some channels at a time, so that
 // it never leaves that cache; with several blocks all are transformed first. Small tiles
-// are for small images: they fit more closely, and their weights are made in a third of
+// are for small images: they fit more closely, and their weights are made in about half
 // the time.
 //
 // Outputs of F(4x4) differ from a direct sum by about 1e-5 of their range. A NaN, an
