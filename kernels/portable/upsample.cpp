@@ -185,15 +185,20 @@ struct ByteTaps {
 
 // Along rows first, rounded to bytes before columns are blended.
 void blend_bytes(KernelContext& ctx, const Resample& job, Interpolation kind) {
-  const dim_t width = job.axes[2].out;
+  const dim_t height = job.axes[1].in, width = job.axes[2].out;
+  dim_t blended = 0;
+  if (__builtin_mul_overflow(height, width, &blended)) {
+    ctx.fail(Status::InvalidArgument, "{} lines of {} bytes each do not fit in memory", height, width);
+    return;
+  }
   ByteTaps down, across;
-  uint8_t* lines = ctx.allocate_scratch_array<uint8_t>(static_cast<size_t>(job.axes[1].in * width));
+  uint8_t* lines = ctx.allocate_scratch_array<uint8_t>(static_cast<size_t>(blended));
   if (!down.prepare(ctx, job.axes[1], kind) || !across.prepare(ctx, job.axes[2], kind)) return;
   for (dim_t n = 0; n < job.input.size(0); ++n) {
     for (dim_t c = 0; c < job.input.size(1); ++c) {
       const uint8_t* from = job.input.const_data_ptr<uint8_t>() + job.in_plane(n, c);
       uint8_t* to = job.out.mutable_data_ptr<uint8_t>() + job.out_plane(n, c);
-      for (dim_t i = 0; i < job.axes[1].in * width; ++i)
+      for (dim_t i = 0; i < blended; ++i)
         lines[i] = across.blend(from + i / width * job.in_stride[1], job.in_stride[2], i % width);
       for (dim_t i = 0; i < job.axes[1].out * width; ++i) {
         const dim_t h = i / width, w = i % width;

@@ -114,8 +114,8 @@ def _misfit(kernel: Kernel, arguments: dict[str, Any], made: list[Any]) -> Penli
     for out, spec, have in zip(kernel.signature.outs, specs, made, strict=True):
         if isinstance(spec, Spec) and spec.sizes != have.shape:
             return disagreement(kernel, out.name, kernel.inputs_text(arguments), spec.sizes, have.shape)
-    return InvalidInput(f"the sizes of a call of {kernel.name} do not fit its shape rule",
-                        got=kernel.inputs_text(arguments))  # fmt: skip
+    what = f"the sizes of a call of {kernel.name} do not fit its shape rule"
+    return InvalidInput(what, got=kernel.inputs_text(arguments))
 
 
 class _Sized:
