@@ -63,18 +63,24 @@ struct Convolution {
   dim_t outputs, groups, out[2];
 };
 
-// `shape` is outputs and taps; false, with the failure recorded, where it does not fit `input`.
+// `shape` is outputs and taps, and `padding` is of both sides alike, or above, left, below and
+// right; false, with the failure recorded, where it does not fit `input`.
 inline bool read_convolution(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> shape,
                              ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
                              int64_t groups, dim_t channels, Convolution& c) {
   constexpr int64_t most = 1 << 24;
+  const bool sides = padding.size() == 4;
+  const ArrayRef<int64_t> before = sides ? ArrayRef<int64_t>(padding.data(), 2) : padding,
+                          behind = sides ? ArrayRef<int64_t>(padding.data() + 2, 2) : padding;
+  Window last;
   bool good = shape.size() == 3 && groups > 0 && groups <= most && shape[0] > 0 && shape[0] <= most &&
               channels % groups == 0 && shape[0] % groups == 0 &&
-              read_window({shape.data() + 1, 2}, stride, padding, dilation, c.window);
+              read_window({shape.data() + 1, 2}, stride, before, dilation, c.window) &&
+              read_window({shape.data() + 1, 2}, stride, behind, dilation, last);
   for (size_t d = 0; d < 2 && good; ++d) {
     const int64_t size = input.size(static_cast<dim_t>(d) + 2);
-    const int64_t room =
-        size + 2 * c.window.padding[d] - c.window.dilation[d] * (int64_t{c.window.taps[d]} - 1) - 1;
+    const int64_t room = size + c.window.padding[d] + last.padding[d] -
+                         c.window.dilation[d] * (int64_t{c.window.taps[d]} - 1) - 1;
     good = room >= 0;
     c.out[d] = static_cast<dim_t>(room / c.window.stride[d] + 1);
   }

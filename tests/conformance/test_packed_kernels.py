@@ -86,6 +86,22 @@ def image(*sizes: int) -> torch.Tensor:
     return torch.randn(*sizes).contiguous(memory_format=torch.channels_last)
 
 
+def padded_conv2d(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> torch.Tensor:
+    """functional.conv2d, but with a padding above, left, below and right if that is 4 numbers."""
+    above, left, below, right = padding if len(padding) == 4 else padding * 2
+    return functional.conv2d(
+        functional.pad(x, [left, right, above, below]), weight, bias, stride, 0, dilation, groups
+    )
+
+
 # Sizes of the input, outputs, window, stride, padding, dilation, groups.
 CONVOLUTIONS = [
     ((1, 3, 11, 13), 8, (3, 3), (1, 1), (1, 1), (1, 1), 1),
@@ -123,6 +139,19 @@ CONVOLUTIONS = [
     ((1, 24, 13, 95), 24, (5, 5), (2, 2), (2, 2), (1, 1), 24),
     ((2, 33, 61, 14), 33, (3, 3), (1, 1), (1, 1), (1, 1), 33),
     ((1, 16, 70, 18), 16, (5, 5), (2, 2), (2, 2), (1, 1), 16),
+    # More zeros on one side than on the other.
+    ((1, 3, 16, 14), 20, (3, 3), (2, 2), (0, 0, 1, 1), (1, 1), 1),
+    ((2, 3, 9, 10), 17, (5, 3), (2, 1), (4, 0, 1, 2), (1, 1), 1),
+    ((2, 40, 8, 10), 33, (3, 3), (1, 2), (0, 2, 1, 0), (1, 1), 1),
+    ((1, 40, 14, 12), 40, (3, 4), (1, 1), (0, 1, 2, 1), (1, 1), 1),
+    ((2, 48, 5, 6), 24, (1, 1), (1, 1), (0, 0, 2, 1), (1, 1), 1),
+    ((1, 33, 5, 6), 24, (1, 1), (1, 1), (3, 0, 0, 1), (1, 1), 1),
+    ((1, 24, 6, 7), 40, (3, 3), (2, 2), (0, 0, 1, 1), (1, 1), 4),
+    ((1, 24, 16, 16), 24, (3, 3), (2, 2), (0, 0, 1, 1), (1, 1), 24),
+    ((2, 35, 15, 17), 35, (5, 5), (2, 2), (1, 1, 2, 2), (1, 1), 35),
+    ((2, 9, 9, 131), 9, (3, 3), (2, 2), (0, 0, 1, 1), (1, 1), 9),
+    ((1, 16, 9, 9), 16, (3, 3), (1, 1), (0, 7, 5, 0), (1, 1), 16),
+    ((1, 3, 2, 3), 3, (3, 3), (2, 2), (0, 0, 4, 9), (2, 1), 3),
 ]
 
 
@@ -132,7 +161,7 @@ def test_convolution(isa: str, case: tuple[object, ...]) -> None:
     op = overload_of("penlight::conv2d_packed")
     x, weight, bias = image(*sizes), torch.randn(outputs, sizes[1] // groups, *window), torch.randn(outputs)
     depthwise = groups > 1 and groups == outputs == sizes[1]
-    exact = functional.conv2d(x.double(), weight.double(), bias.double(), stride, padding, dilation, groups)
+    exact = padded_conv2d(x.double(), weight.double(), bias.double(), stride, padding, dilation, groups)
     residual = image(*exact.shape)
     for activation in range(len(ACTIVATIONS)) if depthwise else (0, 2, 9, 10):
         for added in (None, residual):
@@ -171,14 +200,19 @@ def test_infinite_weight_of_depthwise(isa: str) -> None:
         ((1, 32, 33, 30), 32, 1),
         ((2, 24, 40, 21), 40, 0),
         ((1, 17, 62, 50), 19, 2),
+        ((1, 32, 33, 30), 32, (0, 2, 1, 0)),
+        ((1, 64, 12, 11), 72, (1, 0, 0, 2)),
     ],
 )
-def test_large_convolution(isa: str, sizes: tuple[int, ...], outputs: int, padding: int) -> None:
+def test_large_convolution(
+    isa: str, sizes: tuple[int, ...], outputs: int, padding: int | tuple[int, ...]
+) -> None:
     op = overload_of("penlight::conv2d_packed")
     x, weight, bias = image(*sizes), torch.randn(outputs, sizes[1], 3, 3), torch.randn(outputs)
     packed = pack_panels(Derived.of(weight), bias).tensor()
-    numbers = [[outputs, 3, 3], [1, 1], [padding, padding], [1, 1]]
-    exact = functional.conv2d(x.double(), weight.double(), bias.double(), padding=padding)
+    around = (padding, padding) if isinstance(padding, int) else padding
+    numbers = [[outputs, 3, 3], [1, 1], list(around), [1, 1]]
+    exact = padded_conv2d(x.double(), weight.double(), bias.double(), (1, 1), around, (1, 1), 1)
     residual = image(*exact.shape)
     for activation in (0, 1, 6):
         for added in (None, residual):
@@ -208,6 +242,9 @@ EXPANSIONS = [
     ((2, 4, 31, 80), 96, (3, 3), (2, 2), (1, 1), (1, 1)),
     ((1, 4, 40, 64), 144, (5, 5), (1, 1), (2, 2), (1, 1)),
     ((1, 2, 6, 70), 1200, (3, 3), (1, 1), (1, 1), (1, 1)),
+    ((2, 4, 30, 80), 96, (3, 3), (2, 2), (0, 0, 1, 1), (1, 1)),
+    ((1, 4, 40, 64), 144, (5, 5), (2, 2), (1, 1, 2, 2), (1, 1)),
+    ((2, 6, 5, 9), 20, (3, 3), (1, 1), (0, 4, 3, 0), (1, 1)),
 ]
 
 
@@ -237,9 +274,7 @@ def test_expansion(isa: str, case: tuple[object, ...]) -> None:
     numbers = [list(part) for part in ((channels, *window), stride, padding, dilation)]
     for before, after in ((0, 0), (2, 9), (9, 2)):
         between = ACTIVATIONS[before](functional.conv2d(x.double(), first.double(), biases[0].double()))
-        want = functional.conv2d(
-            between, last.double(), biases[1].double(), stride, padding, dilation, channels
-        )
+        want = padded_conv2d(between, last.double(), biases[1].double(), stride, padding, dilation, channels)
         want = ACTIVATIONS[after](want).contiguous(memory_format=torch.channels_last)
         args = [x, *packed, *numbers, before, -0.5, 0.75, after, -0.5, 0.75]
         (got,) = run_op(op, args, {}, want.float(), "optimized")

@@ -60,6 +60,7 @@ inline Exact activated(int activation, double low, double high, Exact sum) {
 struct Geometry {
   dim_t taps[2], stride[2], pad[2], dilation[2];
   dim_t groups;
+  dim_t more[2];  // zeros behind than before, in padding
 };
 
 // weight: [outputs][channels of a group][tap of the rows][tap of the columns].

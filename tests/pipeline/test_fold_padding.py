@@ -47,6 +47,52 @@ def test_it_becomes_the_convolutions(
     check(model, x, target=target)
 
 
+@pytest.mark.parametrize(
+    "amounts, layer, shape",
+    [
+        ([0, 1, 0, 1], lambda: nn.Conv2d(6, 8, 3, stride=2), (2, 6, 12, 10)),
+        ([0, 1, 0, 1], lambda: nn.Conv2d(3, 8, 3, stride=2), (1, 3, 16, 16)),
+        ([1, 2, 1, 2], lambda: nn.Conv2d(6, 6, 5, stride=2, groups=6), (1, 6, 12, 9)),
+        ([0, 1, 2, 2], lambda: nn.Conv2d(6, 8, 1, padding=1), (1, 6, 4, 5)),
+        ([3, 0], lambda: nn.Conv1d(6, 7, 4), (3, 6, 10)),
+        ([6, 0], lambda: nn.Conv1d(6, 6, 3, dilation=3, groups=6, padding=1), (1, 6, 10)),
+    ],
+)
+def test_sides_that_differ_are_for_packed_weights(
+    amounts: list[int], layer: Callable[[], nn.Module], shape: tuple[int, ...]
+) -> None:
+    """ATen's operator has one number for both sides, so a portable program keeps the padding."""
+    model, x = Padded(amounts, layer()), torch.randn(shape)
+    assert "constant_pad_nd" not in operators(model, x)
+    check(model, x)
+    assert "constant_pad_nd" in operators(model, x, target="portable")
+    check(model, x, target="portable")
+
+
+def test_sides_that_differ_around_a_bottleneck() -> None:
+    """Its expanded image never exists as a whole, padded or not."""
+    expand, shrink = nn.Conv2d(8, 48, 1), nn.Conv2d(48, 48, 3, stride=2, groups=48)
+    model = nn.Sequential(expand, nn.ReLU6(), Padded([0, 1, 0, 1], shrink), nn.ReLU6())
+    x = torch.randn(1, 8, 70, 64)
+    assert "expand_depthwise_packed" in operators(model, x)
+    assert "constant_pad_nd" not in operators(model, x)
+    check(model, x)
+
+
+def test_one_number_for_all_directions() -> None:
+    class One(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(8, 6, 3, 3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = torch.ops.aten.convolution(x, self.weight, None, [2], [1], [2], False, [0], 1)
+            return y
+
+    check(One(), IMAGE)
+    check(One(), IMAGE, target="portable")
+
+
 def test_float16_and_values_that_are_not_finite() -> None:
     model = Padded([1, 1, 1, 1], nn.Conv2d(6, 8, 3))
     x = IMAGE.clone()
@@ -77,8 +123,8 @@ def test_sizes_may_be_dynamic() -> None:
 def test_what_stays_says_why(amounts: list[int], value: float, reason: str) -> None:
     channels = 8 if len(amounts) > 4 else 6
     model, report = Padded(amounts, nn.Conv2d(channels, 8, 3), value), Report()
-    to_edge(export(model.eval(), (IMAGE,)), report=report)
-    assert "constant_pad_nd" in operators(model, IMAGE) and reason in report.explain_left()
+    to_edge(export(model.eval(), (IMAGE,)), target="portable", report=report)
+    assert "constant_pad_nd" in operators(model, IMAGE, target="portable") and reason in report.explain_left()
     check(model, IMAGE)
 
 

@@ -72,6 +72,11 @@ def _linear_shape(x: Tensor, weight: Tensor, residual: Any, outputs: int, *args:
     return x.new_empty((*x.shape[:-1], outputs))
 
 
+def sides(padding: Sequence[int]) -> Sequence[int]:
+    """Zeros above, left, below and right, of a padding of these four or of both sides alike."""
+    return padding if len(padding) == 4 else (*padding, *padding)
+
+
 def _convolution(
     x: Tensor,
     weight: Tensor,
@@ -86,13 +91,15 @@ def _convolution(
     high: float,
 ) -> Tensor:
     outputs, *taps = window
+    above, left, below, right = sides(padding)
     channels = x.shape[1] // groups
     if groups > 1 and channels == 1 and outputs == groups:
         rows = weight.reshape(-1, -(-outputs // PANEL) * PANEL)[:, :outputs].T
     else:
         rows = unpack_panels(weight, outputs, channels * taps[0] * taps[1], groups)
     kernel = rows[:, 1:].reshape(outputs, *taps, channels).permute(0, 3, 1, 2)
-    y = functional.conv2d(x, kernel, rows[:, 0], list(stride), list(padding), list(dilation), groups)
+    x = functional.pad(x, [left, right, above, below])
+    y = functional.conv2d(x, kernel, rows[:, 0], list(stride), 0, list(dilation), groups)
     y = _finish(y, residual, activation, low, high)
     return y.contiguous(memory_format=torch.channels_last)
 
@@ -107,8 +114,9 @@ def _convolution_shape(
     dilation: Sequence[int],
     *args: Any,
 ) -> Tensor:
+    around = sides(padding)
     sizes = [
-        (x.shape[2 + d] + 2 * padding[d] - dilation[d] * (window[1 + d] - 1) - 1) // stride[d] + 1
+        (x.shape[2 + d] + around[d] + around[2 + d] - dilation[d] * (window[1 + d] - 1) - 1) // stride[d] + 1
         for d in (0, 1)
     ]
     return torch.empty(

@@ -32,21 +32,30 @@ def fold_padding(graph: Graph, leave: Leave) -> int:
         pad = node.args[0]
         if not isinstance(pad, Node) or pad.target is not aten.constant_pad_nd.default:
             continue
-        amounts = _amounts(node, pad)
-        if isinstance(amounts, str):
-            leave(pad, amounts)
+        around = zeros_around(node)
+        if isinstance(around, str):
+            leave(pad, around)
+            continue
+        if any(low != high for low, high in around):
+            leave(pad, "it has more zeros on one side than on the other")
             continue
         before: Any = node.args[_PADDING]
         if len(before) == 1:
-            before = before * len(amounts)
-        node.update_arg(_PADDING, [own + more for own, more in zip(before, amounts, strict=True)])
+            before = before * len(around)
+        node.update_arg(_PADDING, [own + more for own, (more, _) in zip(before, around, strict=True)])
         node.update_arg(0, pad.args[0])
         folded += 1
     return folded
 
 
-def _amounts(node: Node, pad: Node) -> list[int] | str:
-    """Zeros on either side of each dimension of the image, outermost first; or why there are none."""
+def zeros_around(node: Node) -> list[tuple[int, int]] | str:
+    """Zeros that are put before and behind the image of the convolution `node`, outermost dimension first.
+
+    Or why the convolution cannot put them there itself.
+    """
+    pad = node.args[0]
+    if not isinstance(pad, Node) or pad.target is not aten.constant_pad_nd.default:
+        return "it does not pad"
     value = tensor_of(pad)
     numbers: Any = list(pad.args[1])  # type: ignore[arg-type]
     fill = pad.args[2] if len(pad.args) > 2 else pad.kwargs.get("value", 0)
@@ -60,7 +69,5 @@ def _amounts(node: Node, pad: Node) -> list[int] | str:
     dims = value.dim() - 2
     if any(pair != (0, 0) for pair in pairs[dims:]):
         return "it pads channels or batches"
-    if any(low != high for low, high in pairs):
-        return "it has more zeros on one side than on the other"
     pairs += [(0, 0)] * (dims - len(pairs))
-    return [low for low, _ in reversed(pairs[:dims])]
+    return pairs[dims - 1 :: -1]

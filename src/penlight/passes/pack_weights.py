@@ -4,6 +4,9 @@ Weights are laid out as kernels read them when the program is made, so that load
 it is mapping the file. Convolutions compute on channels-last images: each gets a
 conversion before and after it, and the pass after this one removes most of them.
 
+An image that is padded with more zeros on one side than on the other, as TensorFlow does
+for a stride of 2, is read where it lies: these operators know a padding of four sides.
+
 A weight that something else reads too, such as an embedding that is also the
 last layer, stays as it is: packed, it would be in the file twice.
 
@@ -23,6 +26,7 @@ from torch.fx import Graph, Node
 from penlight.passes.base import Leave, tensor_of
 from penlight.passes.channels_last import channels_last_like, from_channels_last, to_channels_last
 from penlight.passes.constants import Constants
+from penlight.passes.fold_padding import zeros_around
 from penlight.passes.packing import pack_depthwise, pack_panels
 
 aten = torch.ops.aten
@@ -81,10 +85,16 @@ def _pack_convolution(graph: Graph, constants: Constants, node: Node, op: OpOver
         name = _add(constants, weight, bias, pack_depthwise)
     else:
         name = _add(constants, weight, bias, lambda w, b: pack_panels(w, b, groups))
+    dims = like.dim() - 2
+    padded, around = _pair(padding, 0, dims), zeros_around(node)
+    if not isinstance(around, str) and any(low != high for low, high in around):
+        around = [(0, 0)] * (2 - len(around)) + around
+        padded = [own + around[d][side] for side in (0, 1) for d, own in enumerate(padded)]
+        x = x.args[0]
     with graph.inserting_before(node):
         image = to_channels_last(graph, x)
-        window = [outputs, *_pair(like.shape[2:], 1)]
-        lists = [_pair(stride, 1), _pair(padding, 0), _pair(dilation, 1)]
+        window = [outputs, *_pair(like.shape[2:], 1, dims)]
+        lists = [_pair(stride, 1, dims), padded, _pair(dilation, 1, dims)]
         new = graph.call_function(op, (image, name, None, window, *lists, groups, 0, 0.0, 0.0))
         new.meta = {**node.meta, "val": channels_last_like(node)}
         back = from_channels_last(graph, new, node)
@@ -134,6 +144,9 @@ def _add(constants: Constants, weight: Any, bias: Any, pack: Callable[..., Any])
     return constants.add(name, pack(constants.derived(weight), constants.get(bias)))
 
 
-def _pair(numbers: Any, first: int) -> list[Any]:
-    """One number for each direction of an image; a signal has none for its height."""
-    return list(numbers) if len(numbers) == 2 else [first, numbers[0]]
+def _pair(numbers: Any, first: int, dims: int) -> list[Any]:
+    """One number for each direction of an image, from one for each of `dims` or one for all.
+
+    A signal has no height: there it is `first`.
+    """
+    return [first, numbers[0]] if dims == 1 else [numbers[0], numbers[-1]]

@@ -112,7 +112,7 @@ inline void repeat_everywhere(int test, void (*run)(Random, long), long share) {
 
 // How far a window can move over a padded size; negative where it is too large.
 inline dim_t room_of(const Geometry& g, int d, dim_t size) {
-  return size + 2 * g.pad[d] - g.dilation[d] * (g.taps[d] - 1) - 1;
+  return size + 2 * g.pad[d] + g.more[d] - g.dilation[d] * (g.taps[d] - 1) - 1;
 }
 
 }  // namespace penlight_test

@@ -58,10 +58,16 @@ struct Shape {
   Geometry g;
 };
 
+// Of both sides alike, or of four sides.
+Call& padding(Call& call, const Geometry& g) {
+  if (g.more[0] == 0 && g.more[1] == 0) return call.integers(g.pad[0], g.pad[1]);
+  return call.integers(g.pad[0], g.pad[1], g.pad[0] + g.more[0], g.pad[1] + g.more[1]);
+}
+
 // One of the ways that convolutions are computed, on sizes that just reach it.
 Shape any_convolution(Random& r) {
   Shape s{r.in(1, 2),  r.in(1, 40), r.in(1, 14),
-          r.in(1, 14), r.in(1, 40), {{1, 1}, {1, 1}, {0, 0}, {1, 1}, 1}};
+          r.in(1, 14), r.in(1, 40), {{1, 1}, {1, 1}, {0, 0}, {1, 1}, 1, {}}};
   Geometry& g = s.g;
   const dim_t kind = r.in(0, 6);
   for (int d = 0; d < 2; ++d) {
@@ -90,7 +96,7 @@ Shape any_convolution(Random& r) {
     const bool small = r.one_in(2);
     s.channels = small ? r.in(64, 80) : r.in(24, 37);
     s.outputs = small ? r.in(64, 80) : r.in(24, 37);
-    g = {{3, 3}, {1, 1}, {r.in(0, 2), r.in(0, 2)}, {1, 1}, 1};
+    g = {{3, 3}, {1, 1}, {r.in(0, 2), r.in(0, 2)}, {1, 1}, 1, {}};
     s.height = small ? r.in(11, 12) - 2 * g.pad[0] : r.in(17, 23);
     s.width = small ? r.in(11, 12) - 2 * g.pad[1] : r.in(17, 27);
   }
@@ -101,6 +107,7 @@ Shape any_convolution(Random& r) {
     g.dilation[1] = 1;
   }
   if (r.one_in(20)) s.batch = 0;
+  for (int d = 0; d < 2 && r.one_in(3); ++d) g.more[d] = r.in(-g.pad[d], 3);
   return s;
 }
 
@@ -157,7 +164,7 @@ void convolution(Random r, long round) {
   Call call(optimized_library, "penlight::conv2d_packed.out");
   call.tensor(x).tensor(weight).optional(added ? &residual : nullptr);
   call.integers(s.outputs, g.taps[0], g.taps[1]).integers(g.stride[0], g.stride[1]);
-  call.integers(g.pad[0], g.pad[1]).integers(g.dilation[0], g.dilation[1]).integer(g.groups);
+  padding(call, g).integers(g.dilation[0], g.dilation[1]).integer(g.groups);
   call.integer(activation).number(low).number(high);
   Judge judge{"conv2d_packed", round};
   if (!fits) {
@@ -280,6 +287,7 @@ void expansion(Random r, long round) {
     g.stride[d] = r.in(1, 2);
     g.dilation[d] = r.one_in(3) ? 2 : 1;
     g.pad[d] = r.in(0, g.taps[d] / 2);
+    g.more[d] = r.one_in(3) ? r.in(-g.pad[d], 2) : 0;
     const dim_t room = room_of(g, d, sizes[2 + d]);
     fits &= room >= 0;
     sizes[2 + d] = room < 0 ? 1 : room / g.stride[d] + 1;
@@ -310,7 +318,7 @@ void expansion(Random r, long round) {
   const double low = -0.5, high = 0.75;
   Call call(optimized_library, "penlight::expand_depthwise_packed.out");
   call.tensor(x).tensor(weight).tensor(residual).integers(inner, g.taps[0], g.taps[1]);
-  call.integers(g.stride[0], g.stride[1]).integers(g.pad[0], g.pad[1]);
+  padding(call.integers(g.stride[0], g.stride[1]), g);
   call.integers(g.dilation[0], g.dilation[1]).integer(before).number(low).number(high);
   call.integer(after).number(low).number(high);
   Judge judge{"expand_depthwise_packed", round};
