@@ -101,12 +101,12 @@ inline double largest(const Array& input, const float* data, const Geometry& g, 
 }
 
 // One row of attention. The scores, at most 512, are of keys that the query sees; of
-// no key at all, the row is zero.
+// no key at all, the row is zero, or NaN without a safe softmax.
 struct Attended {
   double scores[512];
   double factor, error;  // 1 / sum of the exponentials; bound of a score's error
 
-  void soften(dim_t keys) {
+  void soften(dim_t keys, bool safe) {
     double most = -HUGE_VAL, total = 0;
     for (dim_t k = 0; k < keys; ++k) {
       if (!(scores[k] <= most)) most = scores[k];
@@ -114,7 +114,7 @@ struct Attended {
     }
     if (most == -HUGE_VAL) most = 0;
     for (dim_t k = 0; k < keys; ++k) total += scores[k] = exp(scores[k] - most);
-    factor = total == 0 ? 0 : 1 / total;
+    factor = total == 0 ? (safe ? 0 : NAN) : 1 / total;
   }
 };
 

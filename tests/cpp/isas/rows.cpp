@@ -51,7 +51,14 @@ void attention(Random r, long round) {
   } else {
     call.none();
   }
-  call.flag(shared != heads);
+  const bool safe = r.one_in(2), filled = !safe && kind == 3 && r.one_in(2);
+  const double hidden = filled ? 4 * r.real() : -HUGE_VAL;
+  call.flag(shared != heads).flag(safe);
+  if (filled) {
+    call.number(hidden);
+  } else {
+    call.none();
+  }
   Judge judge{"attention", round};
   judge.ran(call.run(out), call, out);
   static Attended row;
@@ -68,10 +75,10 @@ void attention(Random r, long round) {
           }
           const dim_t at = mask.at(m[0] > 1 ? b : 0, m[1] > 1 ? h : 0, m[2] > 1 ? i : 0, m[3] > 1 ? j : 0);
           if (kind == 2) sum.add(static_cast<double>(mask.data()[at]));
-          row.scores[j] = kind == 3 && !mask.bytes()[at] ? -HUGE_VAL : sum.get().value;
+          row.scores[j] = kind == 3 && !mask.bytes()[at] ? hidden : sum.get().value;
           if (sum.get().bound < HUGE_VAL && sum.get().bound > error) error = sum.get().bound;
         }
-        row.soften(seen);
+        row.soften(seen, safe);
         for (dim_t c = 0; c < values; ++c) {
           double total = 0, most = 0;
           for (dim_t j = 0; j < seen; ++j) {
