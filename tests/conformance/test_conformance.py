@@ -19,6 +19,7 @@ from test_attention_in_rows import KERNELS as ATTENTION
 from test_elementwise_chains import KERNELS as CHAINS
 from test_packed_kernels import KERNELS as PACKED
 from test_random import KERNELS
+from test_transposed import KERNELS as TRANSPOSED
 from torch._ops import OpOverload
 
 from penlight.kernels.out_variants import by_naming_rule, out_variant
@@ -26,7 +27,7 @@ from penlight.kernels.table import default_table
 
 TABLES = ("elementwise", "dense", "reduce", "index", "gradients", "complex_numbers", "linear_algebra")
 ROWS: list[Op] = []
-UNCOMPARED: set[str] = {*KERNELS, *PACKED, *CHAINS, *ATTENTION}
+UNCOMPARED: set[str] = {*KERNELS, *PACKED, *CHAINS, *ATTENTION, *TRANSPOSED}
 for _name in TABLES:
     _table = importlib.import_module(_name)
     ROWS += _table.OPS

@@ -11,7 +11,7 @@ from penlight.build.targets import Target
 
 # Routines of vector/NAME.cpp, and the kernel files that call them.
 _CALLERS = {
-    "product": {"linear", "convolution", "expansion", "attention", "matmul"},
+    "product": {"linear", "convolution", "expansion", "transposed", "attention", "matmul"},
     "few_channels": {"convolution"},
     "depthwise": {"convolution", "expansion"},
     "depthwise_tiles": {"convolution", "expansion"},

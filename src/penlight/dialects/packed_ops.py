@@ -19,18 +19,19 @@ from torch.nn import functional
 from penlight.dialects.define import define
 from penlight.kernels.activations import Activation
 from penlight.kernels.table import OpTable
-from penlight.passes.packing import PANEL, unpack_panels
+from penlight.passes.packing import PANEL, unpack_panels, unpack_transposed
 
 
 @dataclass(frozen=True)
 class PackedOps:
-    """penlight::linear_packed, conv2d_packed, max_pool2d, expand_depthwise_packed, conv2d_direct_packed."""
+    """penlight::linear_packed, conv2d_packed, conv_transpose2d_packed and the others of _MEANING."""
 
     linear: OpOverload
     convolution: OpOverload
     max_pool: OpOverload
     expand_depthwise: OpOverload
     direct_convolution: OpOverload
+    transposed: OpOverload
 
 
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
@@ -119,9 +120,7 @@ def _convolution_shape(
         (x.shape[2 + d] + around[d] + around[2 + d] - dilation[d] * (window[1 + d] - 1) - 1) // stride[d] + 1
         for d in (0, 1)
     ]
-    return torch.empty(
-        (x.shape[0], window[0], *sizes), dtype=x.dtype, device=x.device, memory_format=torch.channels_last
-    )
+    return _image(x, window[0], sizes)
 
 
 def _max_pool(x: Tensor, *args: Any) -> Tensor:
@@ -152,6 +151,47 @@ def _expand_depthwise_shape(x: Tensor, expansion: Tensor, weight: Tensor, *args:
     return _convolution_shape(x, weight, None, *args)
 
 
+def _transposed(
+    x: Tensor,
+    weight: Tensor,
+    residual: Tensor | None,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    output_padding: Sequence[int],
+    activation: int,
+    low: float,
+    high: float,
+) -> Tensor:
+    outputs, *taps = window
+    bias, kernel = unpack_transposed(weight, outputs, x.shape[1], taps, stride)
+    numbers = (list(stride), list(padding), list(output_padding))
+    y = _finish(functional.conv_transpose2d(x, kernel, bias, *numbers), residual, activation, low, high)
+    return y.contiguous(memory_format=torch.channels_last)
+
+
+def _transposed_shape(
+    x: Tensor,
+    weight: Tensor,
+    residual: Any,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    output_padding: Sequence[int],
+    *args: Any,
+) -> Tensor:
+    sizes = [
+        (x.shape[2 + d] - 1) * stride[d] - 2 * padding[d] + window[1 + d] + output_padding[d] for d in (0, 1)
+    ]
+    return _image(x, window[0], sizes)
+
+
+def _image(x: Tensor, channels: int, sizes: Sequence[Any]) -> Tensor:
+    """An empty image for each of x."""
+    shape = (x.shape[0], channels, *sizes)
+    return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+
+
 # In the order of PackedOps.
 _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "linear_packed": (_linear, _linear_shape),
@@ -159,4 +199,5 @@ _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "max_pool2d": (_max_pool, _max_pool),
     "expand_depthwise_packed": (_expand_depthwise, _expand_depthwise_shape),
     "conv2d_direct_packed": (_convolution, _convolution_shape),
+    "conv_transpose2d_packed": (_transposed, _transposed_shape),
 }

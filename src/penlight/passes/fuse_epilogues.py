@@ -39,13 +39,13 @@ _PLAIN = {
 _RESIDUAL, _ACTIVATION = 2, slice(-3, None)  # activation, low, high
 
 
-def fuse_epilogues(linear: OpOverload, convolution: OpOverload) -> Callable[[Graph, Leave], int]:
-    """The pass over `linear` and `convolution`, the operators over packed weights."""
+def fuse_epilogues(linear: OpOverload, *convolutions: OpOverload) -> Callable[[Graph, Leave], int]:
+    """The pass over these operators over packed weights."""
 
     def fuse_epilogues(graph: Graph, leave: Leave) -> int:
         fused = 0
         for node in list(graph.nodes):
-            while node.target in (linear, convolution):
+            while node.target in (linear, *convolutions):
                 if node.target is linear:
                     node = _after_view(graph, node)
                 after = _fuse_next(graph, node, leave)

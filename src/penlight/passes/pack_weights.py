@@ -27,9 +27,11 @@ from penlight.passes.base import Leave, tensor_of
 from penlight.passes.channels_last import channels_last_like, from_channels_last, to_channels_last
 from penlight.passes.constants import Constants
 from penlight.passes.fold_padding import zeros_around
-from penlight.passes.packing import pack_depthwise, pack_panels
+from penlight.passes.packing import pack_depthwise, pack_panels, pack_transposed
 
 aten = torch.ops.aten
+
+_TRANSPOSED = 6  # place of a convolution's argument
 
 
 def is_for_layer(user: Node, weight: Node) -> bool:
@@ -38,9 +40,9 @@ def is_for_layer(user: Node, weight: Node) -> bool:
 
 
 def pack_weights(
-    linear: OpOverload, convolution: OpOverload, kept: Collection[str] = ()
+    linear: OpOverload, convolution: OpOverload, transposed: OpOverload, kept: Collection[str] = ()
 ) -> Callable[[Graph, Constants, Leave], int]:
-    """The pass that rewrites to `linear` and `convolution`, the operators over packed weights.
+    """The pass that rewrites to `linear`, `convolution` and `transposed`, the operators over packed weights.
 
     Constants of `kept` stay as they are.
     """
@@ -55,6 +57,9 @@ def pack_weights(
                 leave(node, reason)
             elif node.target is aten.linear.default:
                 _pack_linear(graph, constants, node, linear)
+                packed += 1
+            elif node.args[_TRANSPOSED]:
+                _pack_transposed(graph, constants, node, transposed)
                 packed += 1
             else:
                 _pack_convolution(graph, constants, node, convolution)
@@ -102,6 +107,24 @@ def _pack_convolution(graph: Graph, constants: Constants, node: Node, op: OpOver
     graph.erase_node(node)
 
 
+def _pack_transposed(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> None:
+    args: tuple[Any, ...] = node.args
+    x, weight, bias, stride, padding, _, _, output_padding, _ = args
+    like: Any = constants.like(weight)
+    dims = like.dim() - 2
+    steps = _pair(stride, 1, dims)
+    name = _add(constants, weight, bias, lambda w, b: pack_transposed(w, b, steps))
+    with graph.inserting_before(node):
+        image = to_channels_last(graph, x)
+        window = [like.shape[1], *_pair(like.shape[2:], 1, dims)]
+        lists = [steps, _pair(padding, 0, dims), _pair(output_padding, 0, dims)]
+        new = graph.call_function(op, (image, name, None, window, *lists, 0, 0.0, 0.0))
+        new.meta = {**node.meta, "val": channels_last_like(node)}
+        back = from_channels_last(graph, new, node)
+    node.replace_all_uses_with(back)
+    graph.erase_node(node)
+
+
 def _is_depthwise(weight: torch.Tensor, groups: Any) -> bool:
     return groups > 1 and weight.shape[1] == 1 and weight.shape[0] == groups
 
@@ -124,13 +147,13 @@ def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | 
         return "its weight is empty"
     if node.target is aten.linear.default:
         return None if like.dim() == 2 else "its weight is not a matrix"
-    *_, transposed, _, groups = node.args
-    if transposed:
-        return "it is a transposed convolution"
+    *_, dilation, transposed, _, groups = node.args
     if like.dim() not in (3, 4) or value.dim() != like.dim():
         return "its images are not 1-D or 2-D, in batches"
     if not isinstance(groups, int):
         return "its groups are dynamic"
+    if transposed and (groups != 1 or any(step != 1 for step in dilation)):  # type: ignore[union-attr]
+        return "it is a transposed convolution with groups or dilation"
     if groups > 1 and not _is_depthwise(like, groups) and like.shape[0] // groups < 8:
         return "its groups have so few outputs that panels would be mostly padding"
     return None

@@ -6,12 +6,13 @@
                 channels are padded with zeros to a multiple of 16
 
 One layout serves every instruction set: 16 is a multiple of every vector's width.
-A convolution with groups has the panels of one group after the other.
+A convolution with groups has the panels of one group after the other. A transposed one has those
+of one phase after the other: the taps that the outputs reach which are `stride` apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -51,6 +52,45 @@ def unpack_panels(packed: torch.Tensor, outputs: int, depth: int, groups: int = 
     """`[outputs, 1 + depth]`: bias and weights, the steps of the sum in packed order."""
     panels = packed.reshape(groups, -1, 1 + depth, PANEL).transpose(2, 3).reshape(groups, -1, 1 + depth)
     return panels[:, : outputs // groups].reshape(outputs, 1 + depth)
+
+
+def pack_transposed(weight: Derived, bias: torch.Tensor | None, stride: Sequence[int]) -> Derived:
+    """Weights `[channels, outputs, *taps]` of a transposed convolution, 1-D or 2-D: panels of each phase.
+
+    A phase is a convolution over the taps first, first + stride, ..., the last of them first.
+    """
+    outputs = weight.like.shape[1]
+    depth = weight.like.numel() // max(outputs, 1)  # of all phases
+    size = _ceil(outputs, PANEL) * PANEL * (stride[0] * stride[1] + depth)
+
+    def pieces() -> Iterator[torch.Tensor]:
+        whole = weight.tensor().transpose(0, 1)
+        whole = whole.unsqueeze(2) if whole.dim() == 3 else whole
+        for row in range(stride[0]):
+            for column in range(stride[1]):
+                phase = whole[:, :, row :: stride[0], column :: stride[1]].flip(2, 3)
+                yield from pack_panels(Derived.of(phase), bias).pieces()
+
+    like = torch.empty(size, dtype=weight.like.dtype, device="meta")
+    return Derived(like, pieces, recipe("transposed", weight, bias, tuple(stride)))
+
+
+def unpack_transposed(
+    packed: torch.Tensor, outputs: int, channels: int, taps: Sequence[int], stride: Sequence[int]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Bias `[outputs]` and weight `[channels, outputs, *taps]`."""
+    weight = packed.new_zeros(outputs, channels, *taps)
+    bias, at = packed.new_zeros(outputs), 0
+    for row in range(stride[0]):
+        for column in range(stride[1]):
+            phase = weight[:, :, row :: stride[0], column :: stride[1]]
+            depth = phase[:1].numel()
+            size = _ceil(outputs, PANEL) * PANEL * (1 + depth)
+            rows = unpack_panels(packed[at : at + size], outputs, depth)
+            steps = rows[:, 1:].reshape(outputs, *phase.shape[2:], channels).permute(0, 3, 1, 2)
+            phase.copy_(steps.flip(2, 3))
+            bias, at = rows[:, 0], at + size
+    return bias, weight.transpose(0, 1)
 
 
 def pack_depthwise(weight: Derived, bias: torch.Tensor | None) -> Derived:

@@ -88,23 +88,24 @@ def edge_for(
 def packed(
     linear: OpOverload,
     convolution: OpOverload,
+    transposed: OpOverload,
     max_pool: OpOverload,
     expand_depthwise: OpOverload,
     beside_layers: Collection[str],
     beside_products: Collection[str],
 ) -> tuple[Pass, ...]:
-    """Layers become `linear` and `convolution`, over packed weights; images stay channels-last.
+    """Layers become `linear`, `convolution` and `transposed`, over packed weights; images stay channels-last.
 
     Constants of these names are read beside layers, or beside products, too.
     """
     return (
         constant_products(beside_products),
         fold_constants,
-        pack_weights(linear, convolution, beside_layers),
+        pack_weights(linear, convolution, transposed, beside_layers),
         keep_channels_last(max_pool),
         read_images_as_pixels,
         read_row_major(convolution),
-        fuse_epilogues(linear, convolution),
+        fuse_epilogues(linear, convolution, transposed),
         fuse_expansions(convolution, expand_depthwise),
         merge_subexpressions,
     )

@@ -1,0 +1,90 @@
+"""Transposed convolution over packed weights, against float64."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from run_op import overload_of, run_op
+from test_packed_kernels import ACTIVATIONS, close, image
+from torch.nn import functional
+
+from penlight.errors import InvalidInput
+from penlight.ir.tensors import Derived
+from penlight.passes.packing import pack_transposed
+
+KERNELS = ("penlight::conv_transpose2d_packed.out",)
+
+# Sizes of the input, outputs, window, stride, padding, output padding.
+CASES = [
+    ((1, 3, 5, 4), 4, (2, 2), (2, 2), (0, 0), (0, 0)),
+    ((2, 17, 7, 9), 20, (4, 4), (2, 2), (1, 1), (0, 0)),
+    ((1, 40, 6, 5), 33, (3, 3), (2, 2), (1, 1), (1, 1)),
+    ((1, 16, 1, 30), 24, (1, 8), (1, 4), (0, 0), (0, 0)),
+    ((2, 5, 3, 60), 7, (3, 5), (1, 1), (0, 2), (0, 0)),
+    ((1, 8, 4, 4), 16, (2, 3), (3, 5), (0, 0), (0, 0)),  # outputs that no tap reaches
+    ((1, 6, 3, 3), 5, (1, 1), (2, 3), (0, 0), (1, 2)),
+    ((1, 6, 9, 8), 5, (5, 7), (2, 3), (4, 6), (1, 2)),  # paddings that take whole taps away
+    ((3, 2, 1, 1), 3, (4, 4), (4, 4), (1, 1), (0, 0)),
+    ((1, 33, 2, 70), 1, (4, 4), (2, 2), (1, 1), (0, 1)),
+    ((0, 4, 5, 5), 6, (3, 3), (2, 2), (1, 1), (0, 0)),
+    ((1, 500, 4, 4), 18, (4, 4), (2, 2), (1, 1), (0, 0)),
+    ((2, 4, 3, 110), 16, (2, 2), (2, 2), (0, 0), (0, 0)),  # lines that are written where they belong
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_transposed_convolution(isa: str, case: tuple[object, ...]) -> None:
+    sizes, outputs, window, stride, padding, more = case
+    op = overload_of("penlight::conv_transpose2d_packed")
+    x, weight, bias = image(*sizes), torch.randn(sizes[1], outputs, *window), torch.randn(outputs)
+    exact = functional.conv_transpose2d(x.double(), weight.double(), bias.double(), stride, padding, more)
+    packed = pack_transposed(Derived.of(weight), bias, stride).tensor()
+    numbers = [[outputs, *window], list(stride), list(padding), list(more)]
+    for activation in (0, 2, 5, 10):
+        for added in (None, image(*exact.shape)):
+            want = ACTIVATIONS[activation](exact if added is None else exact + added)
+            want = want.contiguous(memory_format=torch.channels_last)
+            args = [x, packed, added, *numbers, activation, -0.5, 0.75]
+            (got,) = run_op(op, args, {}, want.float(), "optimized")
+            close(got, want, sizes[1] * math.prod(window))
+            torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_what_is_not_finite_reaches_its_window_alone(isa: str, number: float) -> None:
+    x, weight = image(1, 20, 6, 6), torch.randn(20, 18, 3, 3)
+    x[0, 3, 2, 4] = number
+    want = functional.conv_transpose2d(x, weight, None, 2, 1, 1)
+    packed = pack_transposed(Derived.of(weight), None, (2, 2)).tensor()
+    args = [x, packed, None, [18, 3, 3], [2, 2], [1, 1], [1, 1], 0, 0.0, 0.0]
+    op = overload_of("penlight::conv_transpose2d_packed")
+    (got,) = run_op(op, args, {}, want.contiguous(memory_format=torch.channels_last), "optimized")
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+WRONG = {
+    "output padding of a stride": ([8, 2, 2], [2, 2], [0, 0], [2, 0], "do not fit images"),
+    "nothing is left": ([8, 2, 2], [1, 1], [4, 4], [0, 0], "do not fit images"),
+    "a window of three numbers": ([8, 2, 2, 2], [2, 2], [0, 0], [0, 0], "do not fit images"),
+    "a stride of zero": ([8, 2, 2], [0, 2], [0, 0], [0, 0], "do not fit images"),
+    "other weights": ([8, 2, 3], [2, 2], [0, 0], [0, 0], "the other arguments need"),
+    "a window past all memory": (
+        [1 << 24, 1 << 24, 1 << 24],
+        [2, 2],
+        [0, 0],
+        [0, 0],
+        "is too large",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_fit_is_refused(name: str) -> None:
+    *numbers, message = WRONG[name]
+    x = image(1, 4, 5, 5)
+    packed = pack_transposed(Derived.of(torch.randn(4, 8, 2, 2)), None, (2, 2)).tensor()
+    args = [x, packed, None, *numbers, 0, 0.0, 0.0]
+    with pytest.raises(InvalidInput, match=message):
+        run_op(overload_of("penlight::conv_transpose2d_packed"), args, {}, image(1, 8, 10, 10), "optimized")

@@ -1,0 +1,94 @@
+"""Transposed convolutions over packed weights: between other layers, as signals, and those that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from fused import check, operators
+from torch import Tensor, nn
+from torch.export import Dim
+
+import penlight
+from penlight.pipeline import Report, export, to_edge
+
+LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "doubled": (lambda: nn.ConvTranspose2d(6, 8, 2, 2), (2, 6, 7, 5)),
+    "overlapping": (lambda: nn.ConvTranspose2d(6, 8, 4, 2, 1, bias=False), (1, 6, 5, 9)),
+    "padded behind": (lambda: nn.ConvTranspose2d(6, 3, 3, (2, 3), 1, (1, 0)), (1, 6, 5, 4)),
+    "a signal": (lambda: nn.ConvTranspose1d(6, 8, 8, 4, 2), (2, 6, 11)),
+    "a signal padded behind": (lambda: nn.ConvTranspose1d(6, 1, 3, 2, 1, 1), (1, 6, 9)),
+    "stride 1": (lambda: nn.ConvTranspose2d(6, 8, 3, 1, 1), (1, 6, 8, 8)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_it_is_packed(name: str) -> None:
+    layer, sizes = LAYERS[name]
+    model, x = layer(), torch.randn(sizes)
+    found = operators(model, x)
+    assert "conv_transpose2d_packed" in found and "convolution" not in found
+    check(model, x)
+
+
+def test_a_decoder_stays_channels_last() -> None:
+    """Conversions are at its ends; batch norm, activations and a skip connection are part of layers."""
+
+    class Decoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.norm = nn.ConvTranspose2d(16, 8, 2, 2), nn.BatchNorm2d(8)
+            self.skip, self.last = nn.Conv2d(16, 8, 1), nn.ConvTranspose2d(8, 3, 4, 2, 1)
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return self.last(torch.relu(self.norm(self.first(x)) + self.skip(y))).sigmoid()
+
+    model, inputs = Decoder().eval(), (torch.randn(1, 16, 6, 6), torch.randn(1, 16, 12, 12))
+    found = operators(model, *inputs)
+    assert sorted(found) == sorted(["clone"] * 3 + ["conv_transpose2d_packed"] * 2 + ["conv2d_packed"]), (
+        "one operator for each layer"
+    )
+    check(model, *inputs)
+
+
+def test_sizes_may_be_dynamic() -> None:
+    model = nn.ConvTranspose2d(6, 8, 4, 2, 1).eval()
+    shapes = {"input": {0: Dim("batch", max=3), 3: Dim("width", max=40)}}
+    x = torch.randn(2, 6, 5, 9)
+    program = penlight.load(penlight.compile(model, (x,), dynamic_shapes=shapes).to_bytes())
+    for batch, width in ((1, 1), (3, 40), (2, 17)):
+        x = torch.randn(batch, 6, 5, width)
+        torch.testing.assert_close(program(x), model(x).detach(), rtol=1e-5, atol=1e-5)
+
+
+STAYS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str]] = {
+    "groups": (lambda: nn.ConvTranspose2d(6, 8, 2, 2, groups=2), (1, 6, 5, 5), "groups or dilation"),
+    "dilation": (lambda: nn.ConvTranspose2d(6, 8, 3, 2, dilation=2), (1, 6, 5, 5), "groups or dilation"),
+    "volumes": (lambda: nn.ConvTranspose3d(2, 3, 2, 2), (1, 2, 3, 3, 3), "not 1-D or 2-D"),
+    "double": (lambda: nn.ConvTranspose2d(6, 8, 2, 2).double(), (1, 6, 5, 5), "not of float32"),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_what_stays_says_why(name: str) -> None:
+    layer, sizes, reason = STAYS[name]
+    model, report = layer().eval(), Report()
+    x = torch.randn(sizes, dtype=next(model.parameters()).dtype)
+    to_edge(export(model, (x,)), report=report)
+    assert "convolution" in operators(model, x) and reason in report.explain_left()
+    check(model, x)
+
+
+def test_weights_in_two_directions() -> None:
+    """Layer and transposed layer of one weight lay it out in two ways: it stays as it is for both."""
+
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(6, 8, 3, stride=2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.conv_transpose2d(self.layer(x), self.layer.weight, stride=2)
+
+    check(Tied(), torch.randn(1, 6, 11, 11))
