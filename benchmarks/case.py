@@ -1,8 +1,9 @@
 """What an engine is given: a model at some batch and length, its inputs, and what eager says.
 
-    NAME           as the model comes: minilm, resnet18
-    NAME@16        the same on a sequence of 16 tokens
-    NAME@b8        on a batch of 8
+    NAME                as the model comes: minilm, resnet18
+    torchvision:NAME    a classification network of torchvision's, with random weights
+    NAME@16             the same on a sequence of 16 tokens
+    NAME@b8             on a batch of 8
 
 Inputs and eager's answer are kept as .npy files, so that the process which runs a
 file needs no torch.

@@ -43,12 +43,17 @@ def tiny_products(count: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """A module and its inputs: "tiny:COUNT", "products:COUNT", or a model of one method by its name."""
+    """A module and its inputs: "tiny:COUNT", "products:COUNT", "torchvision:NAME", or a model by its name."""
     kind, _, count = name.partition(":")
     if kind == "tiny":
         return tiny_operators(int(count))
     if kind == "products":
         return tiny_products(int(count))
+    if kind == "torchvision":
+        from .models.seeded import named
+
+        model = named(count)
+        return model.methods["forward"], model.example("forward")
     from .models import llama, load
 
     makers = {

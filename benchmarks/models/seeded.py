@@ -41,7 +41,9 @@ def _running_statistics(network: nn.Module) -> nn.Module:
     return network
 
 
-def _named(name: str) -> Model:
+def named(name: str) -> Model:
+    """A classification network of torchvision's."""
+
     def make() -> nn.Module:
         import torchvision
 
@@ -51,19 +53,19 @@ def _named(name: str) -> Model:
 
 
 def mobilenet_v2() -> Model:
-    return _named("mobilenet_v2")
+    return named("mobilenet_v2")
 
 
 def mobilenet_v3_small() -> Model:
-    return _named("mobilenet_v3_small")
+    return named("mobilenet_v3_small")
 
 
 def resnet18() -> Model:
-    return _named("resnet18")
+    return named("resnet18")
 
 
 def resnet50() -> Model:
-    return _named("resnet50")
+    return named("resnet50")
 
 
 def vit_tiny() -> Model:
