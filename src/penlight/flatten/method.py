@@ -59,6 +59,11 @@ Env = dict[Node, Result]
 
 _FULL = ("size", "fill_value", "out")
 
+# What passes mark as IMAGE.
+_OF_IMAGES = (
+    *(torch.ops.aten.permute_copy.default, torch.ops.aten.slice_copy.Tensor),
+    *(torch.ops.aten.split_copy.Tensor, torch.ops.aten.split_with_sizes_copy.default),
+)
 _CLONES = (
     torch.ops.aten.clone.default,
     torch.ops.aten.alias_copy.default,
@@ -416,7 +421,7 @@ class MethodFlattener:
         program's copy of it is row-major, unless a pass made it an image.
         """
         plain, order = tuple(range(example.dim())), dim_order_of(example)
-        is_image = op is torch.ops.aten.permute_copy.default and IMAGE in node.meta
+        is_image = op in _OF_IMAGES and IMAGE in node.meta
         if order == plain or is_image or view_twin(op) is not None:
             return order if is_image else plain
         asked = node.kwargs.get("memory_format") in (torch.channels_last, torch.channels_last_3d)

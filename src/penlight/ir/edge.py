@@ -20,7 +20,8 @@ from torch.utils._pytree import TreeSpec
 
 from penlight.ir.tensors import Tensors
 
-# In `meta` of a permute_copy: the result is channels-last, the bytes of its source.
+# In `meta` of a permute_copy: the result is channels-last, the bytes of its source; of a slice or
+# split: so are source and results.
 IMAGE = "lies_channels_last"
 
 

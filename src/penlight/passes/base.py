@@ -18,7 +18,7 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Graph, GraphModule, Node
 
-from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind
+from penlight.ir.edge import IMAGE, EdgeMethod, EdgeProgram, InputKind
 from penlight.ir.source import source_of
 from penlight.passes.constants import Constants
 from penlight.passes.decompose import fake_mode_of
@@ -217,6 +217,7 @@ def add_node(
     with value.fake_mode:
         made = torch.empty(tuple(shape), dtype=dtype or value.dtype).contiguous(memory_format=order)
     node.meta = {**like.meta, "val": made}
+    node.meta.pop(IMAGE, None)  # that is of `like` alone
     return node
 
 

@@ -19,7 +19,9 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
+from penlight.ir.edge import IMAGE
 from penlight.passes.base import add_node, tensor_of
+from penlight.passes.channel_shuffles import shuffled_image
 from penlight.passes.image_views import image_of_pixels
 
 aten = torch.ops.aten
@@ -37,8 +39,12 @@ _ELEMENTWISE = {
 _IMAGES = {
     *(aten.avg_pool2d.default, aten.adaptive_avg_pool2d.default, aten.upsample_nearest2d.default),
     *(aten.upsample_bilinear2d.default, aten.constant_pad_nd.default, aten.cat.default),
-    *(aten.upsample_nearest2d.vec, aten.upsample_bilinear2d.vec),
+    *(aten.upsample_nearest2d.vec, aten.upsample_bilinear2d.vec, aten.slice_copy.Tensor),
+    *(aten.reflection_pad2d.default, aten.replication_pad2d.default, aten.channel_shuffle.default),
+    *(aten.pixel_shuffle.default, aten.pixel_unshuffle.default),
 }
+# One image in, several out.
+_SPLITS = {aten.split_copy.Tensor, aten.split_with_sizes_copy.default}
 # They read an image in any order, and what they give is no image.
 _READERS = {aten.mean.dim, aten.sum.dim_IntList, aten.amax.default, aten.amin.default}
 
@@ -92,6 +98,15 @@ def keep_channels_last(max_pool: OpOverload) -> Callable[[Graph], int]:
                 changed += _pool(graph, node, max_pool)
             elif node.target in _ELEMENTWISE or node.target in _IMAGES:
                 changed += _move_down(graph, node)
+            elif node.target in _SPLITS:
+                changed += _split(graph, node)
+            elif node.target is aten.view_copy.default:
+                shuffled = shuffled_image(graph, node)
+                if shuffled is not None:
+                    with graph.inserting_before(node):
+                        back = from_channels_last(graph, shuffled, node)
+                    node.replace_all_uses_with(back)
+                    changed += 1
         return changed
 
     return keep_channels_last
@@ -144,6 +159,30 @@ def _pool(graph: Graph, node: Node, op: OpOverload) -> int:
     return 1
 
 
+def _split(graph: Graph, node: Node) -> int:
+    """Split the image itself, whatever dimension it is that is split."""
+    image, parts = _image_behind(node.args[0]), list(node.users)
+    value = tensor_of(node.args[0])
+    if image is None or value is None or value.dim() != 4 or not parts:
+        return 0
+    if any(part.target is not operator.getitem for part in parts):
+        return 0
+    with graph.inserting_before(node):
+        new = graph.call_function(node.target, (image, *node.args[1:]), node.kwargs)  # type: ignore[arg-type]
+    with value.fake_mode:  # type: ignore[attr-defined]
+        made = [torch.empty_like(one, memory_format=torch.channels_last) for one in node.meta["val"]]
+    new.meta = {**node.meta, "val": type(node.meta["val"])(made), IMAGE: True}
+    for part in parts:
+        with graph.inserting_before(part):
+            piece = graph.call_function(operator.getitem, (new, part.args[1]))
+            piece.meta = {**part.meta, "val": made[part.args[1]]}  # type: ignore[index]
+            back = from_channels_last(graph, piece, part)
+        part.replace_all_uses_with(back)
+        graph.erase_node(part)
+    graph.erase_node(node)
+    return 1
+
+
 # stride, padding, dilation, ceil_mode
 _POOL_DEFAULTS: tuple[Any, ...] = ([], [0, 0], [1, 1], False)
 
@@ -173,7 +212,7 @@ def _move_down(graph: Graph, node: Node) -> int:
         args = torch.fx.map_arg(node.args, lambda arg: replaced.get(arg, arg))
         kwargs = torch.fx.map_arg(node.kwargs, lambda arg: replaced.get(arg, arg))
         new = graph.call_function(node.target, args, kwargs)  # type: ignore[arg-type]
-        new.meta = {**node.meta, "val": channels_last_like(node)}
+        new.meta = {**node.meta, "val": channels_last_like(node), IMAGE: True}
         back = from_channels_last(graph, new, node)
     node.replace_all_uses_with(back)
     graph.erase_node(node)

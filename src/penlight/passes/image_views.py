@@ -52,7 +52,7 @@ def read_images_as_pixels(graph: Graph) -> int:
     """Views that give the pixels of a channels-last image read it where it lies; return how many."""
     changed = 0
     for node in list(graph.nodes):
-        found = _views_of_image(node)
+        found = views_of_image(node)
         if found is None:
             continue
         image, layout = found
@@ -69,7 +69,7 @@ def read_images_as_pixels(graph: Graph) -> int:
     return changed
 
 
-def _views_of_image(node: Node) -> tuple[Node, Layout] | None:
+def views_of_image(node: Node) -> tuple[Node, Layout] | None:
     """A channels-last image that views, `node` last, see in row-major order, and where they see it."""
     steps = []
     step = step_of(node)
