@@ -1,4 +1,4 @@
-// The part of PyTorch's stable C interface that torch_bridge.cpp calls.
+// The part of PyTorch's stable C interface that calls of kernels need.
 //
 // PyTorch promises these functions from version to version, so none of its headers is
 // compiled and nothing is linked: they are looked up in the libtorch_cpu that the
@@ -65,6 +65,7 @@ struct TorchShim {
   // name of the first one that is missing, or null when all are there.
   const char* connect(const char* path);
 };
+extern TorchShim torch;
 
 // Lets Python raise what pl_torch_failed() tells; returns where that is not possible.
 void raise_in_python();
