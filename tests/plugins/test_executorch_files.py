@@ -65,3 +65,34 @@ def test_checks_are_errors_with_their_text(load: Load) -> None:
         call_kernel("etop::custom_linear.out", [a[0], a, None, out])
     with pytest.raises(InvalidInput, match=r"custom_linear\.out: element type bool is not supported"):
         call_kernel("etop::custom_linear.out", [a.astype(bool), a.astype(bool), None, out.astype(bool)])
+
+
+@pytest.mark.parametrize(
+    ("number", "seen"),
+    [
+        (3, [3, 3, 3, 3, 3, 1, 4]),
+        (-2, [-2, -1, -2, -2, -2, 1, 4]),
+        (200, [-1, 200, 200, 200, 200, 1, 4]),
+        (0, [0, 0, 0, 0, 0, 0, 4]),
+        (2.5, [-1, -1, 2.5, 2.5, 2.5, -1, 7]),
+        (70000.0, [-1, -1, 70000, -1, 70000, -1, 7]),
+        (1e300, [-1, -1, -1, -1, 1e300, -1, 7]),
+        (float("inf"), [-1, -1, np.inf, np.inf, np.inf, -1, 7]),
+        (float("nan"), [-1, -1, np.nan, np.nan, np.nan, -1, 7]),
+        (True, [-1, -1, -1, -1, -1, 1, 11]),
+        (False, [-1, -1, -1, -1, -1, 0, 11]),
+    ],
+)
+def test_numbers_that_are_extracted(load: Load, number: Any, seen: list[float]) -> None:
+    load("executorch_scalars")
+    out = np.zeros(7)
+    call_kernel("etscalars::seen.out", [number, out])
+    np.testing.assert_array_equal(out, seen)
+
+
+def test_the_macro_that_extracts(load: Load) -> None:
+    load("executorch_scalars")
+    for dtype, number in ((np.int8, -7), (np.int64, 2**62), (np.float32, 2.5), (np.float64, 4)):
+        out = np.empty((2, 3), dtype)
+        call_kernel("etscalars::filled.out", [np.empty((2, 3), dtype), number, out])
+        assert (out == number).all()
