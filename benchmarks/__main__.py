@@ -197,12 +197,13 @@ def latency(bench: Bench) -> list[Line]:
 
 
 def operators(bench: Bench) -> list[Line]:
-    from .custom_ops import measure
+    from .custom_ops import measure, measure_kinds
 
-    found = measure()
+    found, kinds = measure(), measure_kinds()
     beside = "torch.library.custom_op {python:.2f}, aten.add {aten:.2f}".format(**found)
     text = "torch.library.custom_op {python_inference:.2f}, aten.add {aten_inference:.2f}"
     inference = text.format(**found)
+    dtype = f"aten.sum {kinds.pop('aten.sum'):.2f}, with a dtype {kinds.pop('aten.sum with a dtype'):.2f}"
     plain = "torch.library.custom_op {python_grad:.2f}, aten.add {aten_grad:.2f}".format(**found)
     return [
         Line("build an operator's plug-in, first time", "s", found["cold"], 2),
@@ -210,6 +211,10 @@ def operators(bench: Bench) -> list[Line]:
         Line("call it on 16 elements, plain eager", "us", found["call_grad"], 5, note=plain),
         Line("call it on 16 elements, no_grad", "us", found["call"], 5, note=beside),
         Line("call it on 16 elements, inference mode", "us", found["call_inference"], 5, note=inference),
+        *(
+            Line(f"call one with {name}", "us", took, 5, note=dtype if name == "a ScalarType" else "")
+            for name, took in kinds.items()
+        ),
     ]
 
 

@@ -17,6 +17,8 @@ import torch
 import penlight
 from penlight.build.plugin import build_plugin
 
+from .operator_kinds import calls as calls_of_kinds
+
 CALLS, ROUNDS = 2000, 15
 KERNEL = """
 #include <penlight/kernel.h>
@@ -69,6 +71,16 @@ def measure() -> dict[str, float]:
         x, y = torch.randn(16), torch.randn(16)
         found |= {f"{name}_inference": value for name, value in _fastest(calls).items()}
     return found
+
+
+def measure_kinds() -> dict[str, float]:
+    """Microseconds of a call of each kind of signature, in plain eager mode."""
+    x = torch.randn(16)
+    with tempfile.TemporaryDirectory() as folder:
+        kinds = calls_of_kinds(Path(folder))
+    kinds["aten.sum"] = lambda: torch.ops.aten.sum.default(x, dtype=None)
+    kinds["aten.sum with a dtype"] = lambda: torch.ops.aten.sum.default(x, dtype=torch.float64)
+    return _fastest(kinds)
 
 
 def _seconds(function: Callable[[], Any]) -> float:

@@ -197,6 +197,9 @@ typedef struct pl_torch_operator {
   int32_t raises;   /* Python raises its errors, by pl_torch_failed(), once that is connected */
   int32_t given;    /* the out form: results are its last arguments, resized and converted to as torch does */
   uint32_t allowed; /* dtypes that it takes, a bit for each of PyTorch's numbers; 0 for all */
+  int32_t prepared; /* calls come by a front, pl_torch_front_register() */
+  int32_t faked;    /* which tells what results are like */
+  uint64_t changed_lists; /* a bit for each argument that is a list of tensors which are changed */
 } pl_torch_operator;
 /* `path` of the libtorch_cpu that is loaded. Once, before the other. */
 PL_API pl_status pl_torch_connect(const char* path, char* error, size_t error_size);
@@ -206,7 +209,8 @@ PL_API pl_status pl_torch_register(const pl_torch_operator* described, char* err
 
 /* What such an operator failed of, for the operator of Python's that raises it: the kernel, the status,
  * its line of text, and for sizes that do not fit the shape rule the call's arguments and results as
- * `t6:2,3 n i4 j1,2 lt6:1;n` (a float32 tensor [2, 3], None, 4, [1, 2], [float32 [1], None]). Of this thread;
+ * `t6:2,3 n i4 j1,2 lt6:1;n` (a float32 tensor [2, 3], None, 4, [1, 2], [float32 [1], None]), b1 (True),
+ * f0x1p-1 (0.5), z6162 ("ab"). Of this thread;
  * the texts hold until its next failure. */
 typedef struct pl_torch_failure {
   const char* kernel;
@@ -216,25 +220,51 @@ typedef struct pl_torch_failure {
 } pl_torch_failure;
 PL_API void pl_torch_failed(pl_torch_failure* failure);
 
-/* Autograd of such operators, in C++ while no tensor asks for a gradient. With `keys` of a dispatch
- * key where an operator has a Python function, that is called when one does. What is registered
- * before pl_torch_autograd_probed is for probes: such an operator tells in `probed` what it is called
- * with, and calls its Python function; the one called last is what raises errors from then on. */
+/* C++ within torch's dispatcher (hosted/torch_dispatch.h). `keys` are of two dispatch keys where an
+ * operator has functions in Python: for gradients, and what computes it where C++ cannot. What is made by
+ * pl_torch_dispatch_probe() until pl_torch_dispatch_probed() are probes: such an operator tells in `probed`
+ * what it is called with, and calls its function of the first key; the one called last is what raises errors
+ * from then on. One of them should be called with eight arguments: a tensor, None, an int, another tensor, a
+ * float, True, a list of the first, the second and the fourth, and PL_TORCH_PROBED_TEXT. */
 enum { PL_TORCH_PROBED = 8 };
+#define PL_TORCH_PROBED_TEXT "a text that tells where texts are"
 typedef struct pl_torch_probe {
   uint64_t count;
   uint64_t payloads[PL_TORCH_PROBED];
   uint32_t tags[PL_TORCH_PROBED];
+  uint64_t list_at, text_at; /* words from the start of what the payload points to; 0: not found */
+  const void* op[2];         /* torch's handle of the operator */
 } pl_torch_probe;
 /* `plain` is a tensor's address (its _cdata in Python) without gradients. */
-PL_API pl_status pl_torch_autograd_connect(const char* path, uint64_t keys, const void* plain,
+PL_API pl_status pl_torch_dispatch_connect(const char* path, const uint64_t* keys, const void* plain,
                                            pl_torch_probe* probed, char* error, size_t error_size);
+PL_API pl_status pl_torch_dispatch_probe(const char* name, char* error, size_t error_size);
 /* It was as it should be. */
-PL_API void pl_torch_autograd_probed(uint32_t tag_of_tensor, uint32_t tag_of_none);
-/* The dispatch keys of the call that a Python function was called for, right after it was. */
+PL_API void pl_torch_dispatch_probed(void);
+
+/* Autograd of operator `name`, in C++ while no tensor asks for a gradient. Once for each. */
+PL_API pl_status pl_torch_autograd_register(const char* name, char* error, size_t error_size);
+/* The dispatch keys of the call that a function for gradients was called for, right after it was. */
 PL_API uint64_t pl_torch_autograd_keys(void);
-/* `lists`: are there lists of tensors among the arguments of operator `name`? Once for each. */
-PL_API pl_status pl_torch_autograd_register(const char* name, int32_t lists, char* error, size_t error_size);
+
+/* What stands before an operator that a trampoline cannot serve alone (hosted/torch_front.cpp). Again: it is
+ * as described now. */
+typedef struct pl_torch_front {
+  const char* name;
+  const void* op[2];     /* torch's handle of it */
+  const void* behind[2]; /* and of the operator that pl_torch_register() was called for, with `prepared` */
+  uint64_t keys;         /* to call that one with */
+  uint64_t count;        /* arguments */
+  uint64_t numbers;      /* a bit for each of them that is a Scalar; the other operator has ints there */
+  int32_t faked;         /* results are as pl_torch_front_remember() says */
+} pl_torch_front;
+PL_API pl_status pl_torch_front_register(const pl_torch_front* described, char* error, size_t error_size);
+/* The key of the call that came to the function in Python just now; its size, 0 where there is none. */
+PL_API uint64_t pl_torch_front_asked(uint8_t* key, uint64_t size);
+/* What results of calls with this key are like, in numbers: for each result -1, or for a list of tensors
+ * their count; then for each tensor its dtype and rank, or -1 when the kernel says its sizes, and sizes. */
+PL_API void pl_torch_front_remember(const char* name, const uint8_t* key, uint64_t key_size,
+                                    const int64_t* results, uint64_t count);
 
 /* The instruction set that the optimized kernels compute with: "base", "avx2" or
  * "avx512", the widest that this processor has. Another one can be taken, for all

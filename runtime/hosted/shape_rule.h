@@ -8,7 +8,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "heap.h"
+
 namespace penlight::hosted {
+
+// What results should be like, before the kernel has run. For each result: -1, or for a list of
+// tensors how many; then for each tensor
+//   its dtype, PyTorch's number, or kDtypeOfSlot
+//   its rank, or kKernelSays; its sizes
+using ExpectedResults = Array<int64_t>;
+constexpr int64_t kNoList = -1, kDtypeOfSlot = -1, kKernelSays = -1;
 
 class ShapeRule {
  public:
@@ -19,9 +28,8 @@ class ShapeRule {
   explicit operator bool() const { return codes_ != nullptr; }
   const int64_t* codes() const { return codes_; }
 
-  // Do these arguments fit the patterns, and the results that follow them (of their
-  // first `results`; the inputs alone when 0) the calculated sizes?
-  bool fits(Value* const* args, size_t first_result, size_t results) const;
+  // Do these arguments fit the patterns? Then `expected` gets the calculated results.
+  bool apply(Value* const* args, size_t results, ExpectedResults& expected) const;
 
  private:
   const int64_t* codes_;

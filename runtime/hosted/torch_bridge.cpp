@@ -42,11 +42,21 @@ size_t slot_count = 0;
 void note_changes(const Slot& slot, const StableValue* stack, uint64_t arguments) {
   for (size_t i = 0; i < arguments && i < slot.count; ++i) {
     if (slot.letters[i] == 'O') torch.bump_version(reinterpret_cast<const void*>(stack[i]));
+    if (!(slot.changed_lists >> i & 1) && !(slot.given && slot.gives_list() && i == slot.own())) continue;
+    const TorchList list = reinterpret_cast<TorchList>(stack[i]);
+    size_t size = 0;
+    StableValue item = 0;
+    torch.list_size(list, &size);
+    // Who reads the arguments owns the items.
+    for (size_t k = 0; k < size && torch.list_item(list, k, &item) == 0; ++k) {
+      if (item) torch.bump_version(reinterpret_cast<const void*>(item));
+    }
   }
 }
 
 void enter(const Slot& slot, StableValue* stack, uint64_t arguments, uint64_t results) {
   Message message;
+  Failure& failure = last_failure();
   failure.arguments[0] = '\0';
   if (slot.changes) note_changes(slot, stack, arguments);
   const Status status = serve(slot, stack, arguments, results, message);
@@ -91,9 +101,9 @@ const KernelLibrary* find_kernel(const char* name, size_t& index) {
 }
 
 // What the stable interface has no form for; null when it can carry all.
-const char* obstacle(const char* letters) {
+const char* obstacle(const char* letters, bool numbers) {
   for (; *letters; ++letters) {
-    if (*letters == 'S' || *letters == 's') return "Scalar";
+    if (!numbers && (*letters == 'S' || *letters == 's')) return "Scalar";
     if (*letters == 'R' || *letters == 'r') return "Generator";
   }
   return nullptr;
@@ -112,14 +122,17 @@ Status register_operator(const pl_torch_operator& given, Message& message) {
   slot.raises = given.raises != 0;
   slot.given = given.given != 0;
   slot.allowed = given.allowed;
-  if (const char* type = obstacle(slot.letters)) {
+  slot.changed_lists = given.changed_lists;
+  slot.prepared = given.prepared != 0;
+  slot.faked = given.faked != 0;
+  if (const char* type = obstacle(slot.letters, slot.prepared)) {
     message.set("{} has an argument of type {}, which only a Python implementation can take", given.name,
                 type);
     return Status::NotSupported;
   }
   const char* written = strchr(slot.letters, 'O');
-  slot.changes =
-      slot.given || (written && static_cast<size_t>(written - slot.letters) + slot.results < slot.count);
+  slot.changes = slot.given || slot.changed_lists ||
+                 (written && static_cast<size_t>(written - slot.letters) + slot.results < slot.count);
   if (slot.changes && !torch.bump_version) {
     message.set("this version of torch counts changes of tensors in another way");
     return Status::NotSupported;
@@ -200,11 +213,4 @@ pl_status pl_torch_register(const pl_torch_operator* described, char* error, siz
   penlight::Message message;
   const Status status = penlight::hosted::register_operator(*described, message);
   return penlight::hosted::report(status, message.c_str(), error, error_size);
-}
-
-void pl_torch_failed(pl_torch_failure* to) {
-  using penlight::hosted::failure;
-  if (!failure.slot) return;
-  *to = {failure.slot->kernel_name, failure.message.c_str(), failure.arguments,
-         static_cast<pl_status>(failure.status)};
 }

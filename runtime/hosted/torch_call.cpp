@@ -1,164 +1,39 @@
 #include "torch_call.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "linked_libraries.h"
+#include "torch_tensors.h"
 
 namespace penlight::hosted {
 
-thread_local Failure failure = {};
-
 namespace {
 
-// Memory for one call: a piece of the stack, then the heap.
-class CallMemory {
- public:
-  CallMemory() {}
-  ~CallMemory() {
-    while (blocks_) {
-      Block* next = blocks_->next;
-      free(blocks_);
-      blocks_ = next;
-    }
-  }
-  template <class T>
-  T* take(size_t count) {
-    const size_t bytes = (count * sizeof(T) + 15) & ~size_t{15};
-    if (bytes <= sizeof first_ - used_) {
-      T* given = reinterpret_cast<T*>(first_ + used_);
-      used_ += bytes;
-      return given;
-    }
-    Block* block = static_cast<Block*>(malloc(sizeof(Block) + bytes));
-    if (!block) abort();
-    block->next = blocks_;
-    blocks_ = block;
-    return reinterpret_cast<T*>(block + 1);
-  }
-
- private:
-  struct alignas(16) Block {
-    Block* next;
-  };
-  alignas(16) char first_[6144];
-  size_t used_ = 0;
-  Block* blocks_ = nullptr;
-};
-
-// A tensor of the call: what torch gave, and what the kernel sees.
-struct Operand {
-  TensorImpl impl;
-  TorchTensor given;  // null for a result that is not allocated yet
-  TorchTensor dense;  // a copy without gaps, when `given` has some
-  bool written;
-  bool allocated;      // here
-  TorchTensor target;  // of the out form, for a result
-  bool direct;         // the kernel writes to the target itself
-  Operand* next;
-
-  TorchTensor result() const { return target ? target : given; }
-};
-
-constexpr struct IdentityOrder {
-  uint8_t dims[kMaxDim];
-  constexpr IdentityOrder() : dims() {
-    for (int d = 0; d < kMaxDim; ++d) dims[d] = static_cast<uint8_t>(d);
-  }
-} kRowMajor;
-
-void row_major_strides(SizesRef sizes, int64_t* strides) {
-  int64_t stride = 1;
-  for (size_t d = sizes.size(); d-- > 0;) {
-    strides[d] = stride;
-    stride *= sizes[d] > 1 ? sizes[d] : 1;
-  }
-}
-
-class Call : public KernelContext {
+class Call : public CallTensors {
  public:
   Call(const Slot& slot, ScratchSource scratch, Message* message)
-      : KernelContext(scratch, message, &Call::resize_operand), slot_(slot) {}
-  ~Call() { release(); }
+      : CallTensors(scratch, message), slot_(slot) {}
 
   void run(StableValue* stack, uint64_t argument_count, uint64_t result_count);
 
  private:
-  static bool resize_operand(KernelContext& context, Tensor& out, SizesRef sizes);
-  bool allocate(Operand& operand, SizesRef sizes);
-  bool resize_given(Operand& operand, TorchTensor tensor, SizesRef sizes);
-  bool prepare_target(Operand& operand, SizesRef sizes);
-  void write_target(Operand& operand);
-
-  Value read(StableValue given, char letter);
-  Tensor read_tensor(TorchTensor given, bool written);
+  Value read(StableValue given, char letter, bool written = false);
+  Value read_number(StableValue given, char letter, NumberKind kind);
   template <class T, class Read>
   ListStorage<T>* read_list(StableValue given, Read read);
-  void view(Operand& operand, TorchTensor tensor);
-  void make_result(size_t index, const Value* arguments, TorchTensor target);
-  ScalarType dtype_of_result(size_t index, const Value* arguments) const;
+  void read_arguments(const StableValue* stack, Value* values);
   void check_dtypes();
+  bool expect(Value* const* args);
+  bool make_results(const StableValue* given, Value* values);
+  ScalarType dtype_of_result(size_t index, const Value* arguments) const;
   void call_kernel(Value** args);
-  void release();
-  void describe(Value* const* args);
-  bool succeeded(int32_t status, const char* doing) {
-    if (status) fail(Status::Internal, "{}: {}", doing, torch.last_error ? torch.last_error() : "?");
-    return status == 0;
-  }
+  bool is_as_expected(const Value* results) const;
+  void give(StableValue* stack, const Value* values, uint64_t count);
 
   const Slot& slot_;
-  CallMemory memory_;
-  Operand* operands_ = nullptr;  // the newest first
-  Operand* first_ = nullptr;     // the first tensor among the arguments
+  ExpectedResults expected_;
+  bool expects_ = false;
 };
-
-void Call::view(Operand& operand, TorchTensor tensor) {
-  TensorImpl& impl = operand.impl;
-  int64_t dim = 0, numel = 0;
-  int64_t *sizes = nullptr, *strides = nullptr;
-  int32_t dtype = 0;
-  const int32_t failed = torch.dim(tensor, &dim) | torch.numel(tensor, &numel) | torch.sizes(tensor, &sizes) |
-                         torch.strides(tensor, &strides) | torch.dtype(tensor, &dtype) |
-                         torch.data_ptr(tensor, &impl.data);
-  if (!succeeded(failed, "a tensor cannot be read")) return;
-  if (dim > kMaxDim) return fail(Status::InvalidArgument, "a tensor of {} dimensions is not possible", dim);
-  static_assert(sizeof(dim_t) == sizeof(int64_t), "torch's sizes are viewed as ours");
-  impl.sizes = reinterpret_cast<dim_t*>(sizes);
-  impl.strides = reinterpret_cast<dim_t*>(strides);
-  impl.dim_order = const_cast<uint8_t*>(kRowMajor.dims);
-  impl.numel = static_cast<dim_t>(numel);
-  impl.dtype = static_cast<ScalarType>(dtype);
-  impl.dim = static_cast<uint8_t>(dim);
-  impl.capacity = static_cast<size_t>(numel) * element_size(impl.dtype);
-  impl.dynamism = Dynamism::Unbounded;
-}
-
-Tensor Call::read_tensor(TorchTensor given, bool written) {
-  Operand& operand = *memory_.take<Operand>(1);
-  operand = {{}, given, nullptr, written, false, nullptr, false, operands_};
-  operands_ = &operand;
-  if (!first_) first_ = &operand;
-  view(operand, given);
-  bool dense = true;
-  if (!ok() || !succeeded(torch.is_contiguous(given, &dense), "a tensor cannot be read"))
-    return Tensor(&operand.impl);
-  if (!dense) {
-    int64_t strides[kMaxDim];
-    int32_t type = 0, index = 0;
-    const SizesRef sizes(operand.impl.sizes, operand.impl.dim);
-    row_major_strides(sizes, strides);
-    succeeded(
-        torch.device_type(given, &type) | torch.device_index(given, &index) |
-            torch.empty_strided(operand.impl.dim, reinterpret_cast<const int64_t*>(sizes.data()), strides,
-                                static_cast<int32_t>(operand.impl.dtype), type, index, &operand.dense),
-        "no memory for a dense copy");
-    if (ok() && succeeded(torch.copy(operand.dense, given, 0), "a tensor cannot be copied")) {
-      view(operand, operand.dense);
-    }
-  }
-  return Tensor(&operand.impl);
-}
 
 template <class T, class Read>
 ListStorage<T>* Call::read_list(StableValue given, Read read) {
@@ -184,12 +59,27 @@ double as_double(StableValue given) {
   return value;
 }
 
-Value Call::read(StableValue given, char letter) {
+// A Scalar, whose bits come as an int.
+Value Call::read_number(StableValue given, char letter, NumberKind kind) {
+  Value value = read(given, letter == 's' ? 'i' : 'I');
+  if (value.is_none() || kind == NumberKind::Int) return value;
+  const uint64_t bits = static_cast<uint64_t>(value.as_int);
+  if (kind == NumberKind::Bool) {
+    value.as_bool = (bits & 0xff) != 0;
+    value.tag = Tag::Bool;
+  } else {
+    value.as_double = as_double(bits);
+    value.tag = Tag::Double;
+  }
+  return value;
+}
+
+Value Call::read(StableValue given, char letter, bool written) {
   Value value;
   if (letter >= 'a' && letter <= 'z') {
     if (given == 0) return value;
     StableValue* inner = reinterpret_cast<StableValue*>(given);
-    value = read(*inner, static_cast<char>(letter - 'a' + 'A'));
+    value = read(*inner, static_cast<char>(letter - 'a' + 'A'), written);
     torch.delete_value(inner);
     return value;
   }
@@ -201,7 +91,7 @@ Value Call::read(StableValue given, char letter) {
       break;
     case 'L':
       value.as_tensor_list = read_list<Tensor>(
-          given, [&](StableValue item) { return read_tensor(reinterpret_cast<TorchTensor>(item), false); });
+          given, [&](StableValue item) { return read_tensor(reinterpret_cast<TorchTensor>(item), written); });
       value.tag = Tag::TensorList;
       break;
     case 'Q':
@@ -265,6 +155,22 @@ Value Call::read(StableValue given, char letter) {
   return value;
 }
 
+void Call::read_arguments(const StableValue* stack, Value* values) {
+  for (size_t i = 0; i < slot_.own(); ++i) {
+    const char letter = slot_.letters[i];
+    values[i] = letter == 'S' || letter == 's' ? read_number(stack[i], letter, prepared_call().numbers[i])
+                                               : read(stack[i], letter, slot_.changed_lists >> i & 1);
+  }
+}
+
+// Of the arguments, whose operands were made first.
+void Call::check_dtypes() {
+  for (const Operand* operand = operands_; ok() && operand; operand = operand->next) {
+    if (operand->allocated || slot_.allowed >> static_cast<unsigned>(operand->impl.dtype) & 1) continue;
+    fail(Status::NotSupported, "it does not take {}", dtype_name(operand->impl.dtype));
+  }
+}
+
 // Of the first tensor, or what an argument says: the dtype of its (first) tensor, or one that it is.
 ScalarType Call::dtype_of_result(size_t index, const Value* arguments) const {
   const int32_t code = slot_.dtypes[index];
@@ -284,128 +190,59 @@ ScalarType Call::dtype_of_result(size_t index, const Value* arguments) const {
   return first_ ? first_->impl.dtype : ScalarType::Float;
 }
 
-// Whether torch lets a tensor of the second dtype hold what was calculated in the first.
-bool can_hold(ScalarType from, ScalarType to) {
-  const auto kind = [](ScalarType dtype) {
-    return is_complex(dtype) ? 3 : is_floating(dtype) ? 2 : dtype == ScalarType::Bool ? 0 : 1;
+// What results should be like, as far as that is known. False when the arguments cannot be.
+bool Call::expect(Value* const* args) {
+  if (slot_.faked) {
+    const Prepared& call = prepared_call();
+    expects_ = expected_.resize(call.result_count);
+    if (expects_) memcpy(expected_.data(), call.results, expected_.size() * sizeof(int64_t));
+    return expects_;
+  }
+  expects_ = static_cast<bool>(slot_.rule);
+  return !expects_ || slot_.rule.apply(args, slot_.results, expected_);
+}
+
+// `given` are those of the out form, or null. False for a list of them that is too short or too long.
+bool Call::make_results(const StableValue* given, Value* values) {
+  // With a rule a single tensor is left to the kernel, which has to say its sizes in any case.
+  const bool ahead = expects_ && (slot_.faked || slot_.gives_list());
+  const int64_t* next = expected_.begin();
+  const auto make_next = [&](size_t i, TorchTensor target) {
+    if (!ok()) return make_result(ScalarType::Float, target, nullptr);  // which keeps what was given
+    const int64_t dtype = expects_ ? next[0] : kDtypeOfSlot;
+    const int64_t* const expected = ahead ? next + 1 : nullptr;
+    if (expects_) next += 2 + (next[1] > 0 ? next[1] : 0);
+    return make_result(dtype == kDtypeOfSlot ? dtype_of_result(i, values) : static_cast<ScalarType>(dtype),
+                       target, expected);
   };
-  return kind(from) <= kind(to);
-}
-
-// A result without memory yet, of sizes that equal no others.
-void Call::make_result(size_t index, const Value* arguments, TorchTensor target) {
-  Operand& operand = *memory_.take<Operand>(1);
-  operand = {{}, nullptr, nullptr, true, true, target, false, operands_};
-  operands_ = &operand;
-  TensorImpl& impl = operand.impl;
-  impl.sizes = memory_.take<dim_t>(kMaxDim);
-  impl.strides = memory_.take<dim_t>(kMaxDim);
-  impl.dim_order = const_cast<uint8_t*>(kRowMajor.dims);
-  impl.sizes[0] = -1;
-  impl.strides[0] = 1;
-  impl.dim = 1;
-  impl.dtype = dtype_of_result(index, arguments);
-  impl.dynamism = Dynamism::Unbounded;
-  int32_t dtype = 0;
-  if (!target || !succeeded(torch.dtype(target, &dtype), "a tensor cannot be read")) return;
-  if (!can_hold(impl.dtype, static_cast<ScalarType>(dtype))) {
-    fail(Status::InvalidArgument, "result {} is {}, and the tensor given for it cannot hold that: it is {}",
-         index, dtype_name(impl.dtype), dtype_name(static_cast<ScalarType>(dtype)));
+  bool right_count = true;
+  for (size_t i = 0; i < slot_.results; ++i) {
+    Value& value = values[slot_.own() + i];
+    const int64_t listed = ok() && expects_ ? *next++ : kNoList;
+    if (!slot_.gives_list()) {
+      value.as_tensor = make_next(i, given ? reinterpret_cast<TorchTensor>(given[i]) : nullptr);
+      value.tag = Tag::Tensor;
+      continue;
+    }
+    size_t count = listed > 0 ? static_cast<size_t>(listed) : 0;
+    const TorchList list = given ? reinterpret_cast<TorchList>(given[i]) : nullptr;
+    size_t size = count;
+    if (list && succeeded(torch.list_size(list, &size), "a list cannot be read") && ok() && size != count) {
+      right_count = false;
+      fail(Status::InvalidArgument, "its result should have {} tensors, and is given {}", count, size);
+    }
+    ListStorage<Tensor>* made = memory_.take<ListStorage<Tensor>>(1);
+    *made = {0, memory_.take<Tensor>(size + 1), nullptr};
+    for (size_t k = 0; k < size; ++k) {
+      StableValue item = 0;
+      if (list) succeeded(torch.list_item(list, k, &item), "a list cannot be read");
+      made->items[made->size++] = make_next(i, reinterpret_cast<TorchTensor>(item));
+    }
+    if (list) torch.delete_list(list);
+    value.as_tensor_list = made;
+    value.tag = Tag::TensorList;
   }
-}
-
-bool Call::allocate(Operand& operand, SizesRef sizes) {
-  int64_t strides[kMaxDim];
-  int32_t type = torch.device_type_cpu(), index = 0;
-  row_major_strides(sizes, strides);
-  if (first_ &&
-      !succeeded(torch.device_type(first_->given, &type) | torch.device_index(first_->given, &index),
-                 "a tensor cannot be read")) {
-    return false;
-  }
-  if (operand.given) torch.delete_tensor(operand.given);
-  operand.given = nullptr;
-  const int32_t status =
-      torch.empty_strided(static_cast<int64_t>(sizes.size()), reinterpret_cast<const int64_t*>(sizes.data()),
-                          strides, static_cast<int32_t>(operand.impl.dtype), type, index, &operand.given);
-  if (!succeeded(status, "no memory for a result")) return false;
-  view(operand, operand.given);
-  return ok();
-}
-
-// resize_() of a tensor that torch gave for a result.
-bool Call::resize_given(Operand& operand, TorchTensor tensor, SizesRef sizes) {
-  TorchList list = nullptr;
-  StableValue stack[3] = {0, 0, 0};
-  TorchTensor reference = nullptr;
-  int32_t status = torch.new_list(sizes.size(), &list);
-  for (size_t d = 0; status == 0 && d < sizes.size(); ++d) {
-    status = torch.list_push(list, static_cast<StableValue>(static_cast<int64_t>(sizes[d])));
-  }
-  if (status == 0) status = torch.new_handle(tensor, &reference);
-  if (!succeeded(status, "a result cannot be resized")) return false;
-  stack[0] = reinterpret_cast<StableValue>(reference);
-  stack[1] = reinterpret_cast<StableValue>(list);
-  if (!succeeded(torch.call("aten::resize_", "", stack, kTorchAbi), "a result cannot be resized"))
-    return false;
-  torch.delete_tensor(reinterpret_cast<TorchTensor>(stack[0]));
-  if (operand.dense) torch.delete_tensor(operand.dense);
-  operand.dense = nullptr;
-  view(operand, tensor);
-  return ok();
-}
-
-// The kernel writes to the tensor that was given for a result where that is as it should be,
-// or empty; else to one of ours, as another argument may have the same memory.
-bool Call::prepare_target(Operand& operand, SizesRef sizes) {
-  const ScalarType wanted = operand.impl.dtype;
-  bool dense = false;
-  view(operand, operand.target);
-  if (!ok() || !succeeded(torch.is_contiguous(operand.target, &dense), "a tensor cannot be read"))
-    return false;
-  const bool same_dtype = operand.impl.dtype == wanted;
-  operand.direct = same_dtype && dense && SizesRef(operand.impl.sizes, operand.impl.dim).equals(sizes);
-  if (operand.direct) return true;
-  if (same_dtype && operand.impl.numel == 0) {
-    operand.direct = true;
-    return resize_given(operand, operand.target, sizes);
-  }
-  operand.impl.dtype = wanted;
-  return allocate(operand, sizes);
-}
-
-// What the kernel wrote elsewhere, in the tensor that was given.
-void Call::write_target(Operand& operand) {
-  Operand seen = operand;
-  view(seen, operand.target);
-  const SizesRef sizes(operand.impl.sizes, operand.impl.dim);
-  if (!SizesRef(seen.impl.sizes, seen.impl.dim).equals(sizes) && !resize_given(seen, operand.target, sizes)) {
-    return;
-  }
-  succeeded(torch.copy(operand.target, operand.given, 0), "a result cannot be copied");
-}
-
-bool Call::resize_operand(KernelContext& context, Tensor& out, SizesRef sizes) {
-  Call& self = static_cast<Call&>(context);
-  if (!self.ok()) return false;
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    if (sizes[d] >= 0) continue;
-    self.fail(Status::InvalidArgument, "a result cannot have size {} in dimension {}", sizes[d], d);
-    return false;
-  }
-  Operand* operand = self.operands_;
-  while (operand && &operand->impl != out.unsafeGetTensorImpl()) operand = operand->next;
-  if (!operand || !operand->written || sizes.size() > kMaxDim) {
-    self.fail(Status::InvalidArgument, "a tensor that is no result cannot have other sizes");
-    return false;
-  }
-  // `sizes` may be those of a tensor that is about to change.
-  dim_t kept[kMaxDim];
-  for (size_t d = 0; d < sizes.size(); ++d) kept[d] = sizes[d];
-  const SizesRef wanted(kept, sizes.size());
-  if (operand->target) return self.prepare_target(*operand, wanted);
-  return operand->allocated ? self.allocate(*operand, wanted)
-                            : self.resize_given(*operand, operand->given, wanted);
+  return right_count;
 }
 
 void Call::call_kernel(Value** args) {
@@ -426,124 +263,91 @@ void Call::call_kernel(Value** args) {
   }
 }
 
-void Call::release() {
-  for (Operand* operand = operands_; operand; operand = operand->next) {
-    if (operand->dense) torch.delete_tensor(operand->dense);
-    if (operand->given) torch.delete_tensor(operand->given);
-    if (operand->target) torch.delete_tensor(operand->target);
+// Did the kernel make what was expected?
+bool Call::is_as_expected(const Value* results) const {
+  const int64_t* next = expected_.begin();
+  const auto same = [&](const Tensor& made) {
+    ++next;
+    const int64_t dim = *next++;
+    if (dim == kKernelSays) return true;
+    const int64_t* sizes = next;
+    next += dim;
+    if (made.dim() != dim) return false;
+    for (dim_t d = 0; d < made.dim(); ++d) {
+      if (made.size(d) != sizes[d]) return false;
+    }
+    return true;
+  };
+  for (size_t i = 0; i < slot_.results; ++i) {
+    const Value& value = results[i];
+    const bool listed = *next++ != kNoList;
+    const size_t count = listed ? value.as_tensor_list->size : 1;
+    for (size_t k = 0; k < count; ++k) {
+      if (!same(listed ? value.as_tensor_list->items[k] : value.as_tensor)) return false;
+    }
   }
-  reset();
+  return true;
 }
 
-// Of the arguments, whose operands were made first.
-void Call::check_dtypes() {
-  for (const Operand* operand = operands_; ok() && operand; operand = operand->next) {
-    if (operand->allocated || slot_.allowed >> static_cast<unsigned>(operand->impl.dtype) & 1) continue;
-    fail(Status::NotSupported, "it does not take {}", dtype_name(operand->impl.dtype));
+// Results are the last tensors that are written to, in their order.
+void Call::give(StableValue* stack, const Value* values, uint64_t count) {
+  if (count == 1 && slot_.gives_list()) {
+    const ListStorage<Tensor>& made = *values[slot_.own()].as_tensor_list;
+    TorchList list = nullptr;
+    if (!succeeded(torch.new_list(made.size, &list), "a result cannot be returned")) return;
+    for (size_t k = 0; ok() && k < made.size; ++k) {
+      const TorchTensor tensor = result_of(made.items[k]);
+      if (ok())
+        succeeded(torch.list_push(list, reinterpret_cast<StableValue>(tensor)),
+                  "a result cannot be returned");
+    }
+    stack[0] = reinterpret_cast<StableValue>(list);
+    return;
+  }
+  const Tensor* written[kMaxResults] = {};
+  size_t found = count;
+  for (size_t i = slot_.count; found > 0 && i-- > 0;) {
+    if (slot_.letters[i] == 'O') written[--found] = &values[i].as_tensor;
+  }
+  for (size_t i = 0; ok() && i < count; ++i) {
+    if (!written[i]) return fail(Status::Internal, "the operator returns what its kernel does not write");
+    stack[i] = reinterpret_cast<StableValue>(result_of(*written[i]));
   }
 }
 
 void Call::run(StableValue* stack, uint64_t argument_count, uint64_t result_count) {
   Value* values = memory_.take<Value>(slot_.count + 1);
   Value** args = memory_.take<Value*>(slot_.count + 1);
-  const Operand* written[kMaxResults] = {};
-  const size_t own = slot_.count - slot_.results;
   for (size_t i = 0; i < slot_.count; ++i) {
     args[i] = &values[i];
-    if (i < own) {
-      values[i] = read(stack[i], slot_.letters[i]);
-    } else {
-      make_result(i - own, values, i < argument_count ? reinterpret_cast<TorchTensor>(stack[i]) : nullptr);
-      values[i] = Value();
-      values[i].as_tensor = Tensor(&operands_->impl);
-      values[i].tag = Tag::Tensor;
+    values[i] = Value();
+  }
+  const size_t own = slot_.own();
+  read_arguments(stack, values);
+  const StableValue* given = argument_count > own && slot_.results ? stack + own : nullptr;
+  if (slot_.prepared) {
+    if (ok() && !prepared_call().ready) {
+      fail(Status::InvalidState, "this is what stands behind another operator, which calls it");
     }
+    prepared_call().ready = false;
   }
   if (ok() && slot_.allowed) {
     check_dtypes();
-    if (!ok()) describe(args);
+    if (!ok()) describe(slot_, args);
   }
-  if (ok() && slot_.rule && !slot_.rule.fits(args, own, 0)) {
+  if (ok() && !expect(args)) {
     fail(Status::InvalidArgument, "sizes do not fit the shape rule");
-    describe(args);
+    describe(slot_, args);
   }
+  if (!make_results(given, values)) describe(slot_, args, &expected_);
   if (ok()) call_kernel(args);
-  for (Operand* operand = operands_; ok() && operand; operand = operand->next) {
-    if (operand->allocated && !operand->given && !operand->direct) {
-      fail(Status::KernelFailed, "the kernel gave a result no sizes: ctx.resize(out, sizes) comes first");
-    } else if (operand->written && operand->dense) {
-      succeeded(torch.copy(operand->given, operand->dense, 0), "a result cannot be copied back");
-    }
+  finish_copies();
+  if (ok() && expects_ && !is_as_expected(values + own)) {
+    fail(Status::Internal, "the {} and the kernel disagree", slot_.faked ? "fake function" : "shape rule");
+    describe(slot_, args, &expected_);
   }
-  if (ok() && slot_.rule && !slot_.rule.fits(args, own, slot_.results)) {
-    fail(Status::Internal, "the shape rule and the kernel disagree");
-    describe(args);
-  }
-  for (Operand* operand = operands_; ok() && operand; operand = operand->next) {
-    if (operand->target && !operand->direct) write_target(*operand);
-  }
-  // Results are the last tensors that are written to, in their order.
-  size_t found = result_count;
-  for (size_t i = slot_.count; ok() && found > 0 && i-- > 0;) {
-    if (slot_.letters[i] != 'O') continue;
-    for (Operand* operand = operands_; operand; operand = operand->next) {
-      if (&operand->impl == values[i].as_tensor.unsafeGetTensorImpl()) written[--found] = operand;
-    }
-  }
-  for (size_t i = 0; ok() && i < result_count; ++i) {
-    if (!written[i]) {
-      fail(Status::Internal, "the operator returns what its kernel does not write");
-      break;
-    }
-    TorchTensor result = nullptr;
-    if (succeeded(torch.new_handle(written[i]->result(), &result), "a result cannot be returned")) {
-      stack[i] = reinterpret_cast<StableValue>(result);
-    }
-  }
-}
-
-// The arguments for whoever raises the error, who writes its text from them.
-void Call::describe(Value* const* args) {
-  char* text = failure.arguments;
-  char* const end = text + sizeof failure.arguments;
-  const auto add = [&](const char* format, auto... values) {
-    if (text >= end) return;
-    text += snprintf(text, static_cast<size_t>(end - text), format, values...);
-  };
-  const auto add_tensor = [&](const Tensor& tensor) {
-    add("t%d:", static_cast<int>(tensor.scalar_type()));
-    for (dim_t d = 0; d < tensor.dim(); ++d)
-      add(d ? ",%lld" : "%lld", static_cast<long long>(tensor.size(d)));
-  };
-  for (size_t i = 0; i < slot_.count; ++i) {
-    const Value& value = *args[i];
-    if (value.tag == Tag::Tensor) {
-      add_tensor(value.as_tensor);
-    } else if (value.tag == Tag::TensorList) {
-      add("l");
-      for (size_t k = 0; k < value.as_tensor_list->size; ++k) {
-        if (k) add(";");
-        add_tensor(value.as_tensor_list->items[k]);
-      }
-    } else if (value.tag == Tag::OptionalTensorList) {
-      add("l");
-      for (size_t k = 0; k < value.as_optional_tensor_list->size; ++k) {
-        const Optional<Tensor>& item = value.as_optional_tensor_list->items[k];
-        if (k) add(";");
-        item ? add_tensor(*item) : add("n");
-      }
-    } else if (value.tag == Tag::Int || value.tag == Tag::Bool) {
-      add(value.tag == Tag::Int ? "i%lld" : "b%lld", static_cast<long long>(value.to_int()));
-    } else if (value.tag == Tag::IntList) {
-      add("j");
-      for (size_t k = 0; k < value.as_int_list->size; ++k) {
-        add(k ? ",%lld" : "%lld", static_cast<long long>(value.as_int_list->items[k]));
-      }
-    } else {
-      add("n");
-    }
-    add(" ");
-  }
+  finish_targets();
+  if (ok()) give(stack, values, result_count);
 }
 
 }  // namespace

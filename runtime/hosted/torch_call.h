@@ -25,19 +25,40 @@ struct Slot {
   const KernelLibrary* library;
   size_t index;
   ShapeRule rule;
-  bool changes;  // arguments
-  bool raises;   // errors of Python's
-  bool given;    // results are: the out form
+  uint64_t changed_lists;  // a bit for each argument that is one
+  bool changes;            // arguments
+  bool raises;             // errors of Python's
+  bool given;              // results are: the out form
+  bool prepared;           // a front comes before it
+  bool faked;              // whose results a fake function tells
+
+  // The operator's own arguments; results follow.
+  size_t own() const { return count - results; }
+  bool gives_list() const { return results == 1 && letters[count - 1] == 'L'; }
 };
+
+enum class NumberKind : uint8_t { Int, Double, Bool };
+
+// What a front (torch_front.cpp) says of a call that comes to its trampoline next.
+struct Prepared {
+  static constexpr size_t kMaxNumbers = 64, kMaxResults = 512;
+  bool ready;
+  NumberKind numbers[kMaxNumbers];  // of the arguments that are Scalars, whose bits come as ints
+  size_t result_count;
+  int64_t results[kMaxResults];  // as ExpectedResults are
+};
+Prepared& prepared_call();  // of this thread
 
 // What the last call of this thread failed of.
 struct Failure {
   const Slot* slot;
   Status status;
   Message message;
-  char arguments[1024];  // for whoever writes the error's text; pl_torch_failure says how they are spelled
+  char arguments[4096];  // for whoever writes the error's text; pl_torch_failure says how they are spelled
 };
-extern thread_local Failure failure;
+Failure& last_failure();
+// Writes there what a call was: arguments, results, and what was expected of those.
+void describe(const Slot& slot, Value* const* args, const ExpectedResults* expected = nullptr);
 
 // Calls the kernel of `slot` with what lies on torch's stack, which it takes, and puts the results
 // there. Of a failure `message` has the reason. It leaves nothing behind that torch's exceptions,

@@ -67,7 +67,7 @@ struct TorchShim {
 };
 extern TorchShim torch;
 
-// Lets Python raise what pl_torch_failed() tells; returns where that is not possible.
+// (torch_dispatch.cpp) Lets Python raise what pl_torch_failed() tells; returns where that is not possible.
 void raise_in_python();
 
 }  // namespace penlight::hosted

@@ -43,11 +43,7 @@ def register(library: torch.library.Library, op: OpOverload, kernel: Kernel, sai
         run = _by_formula(op, signature, *_formula(signature, kernel.backward.formula(find_operator)))
     else:
         run = _without_formula(op, signature)
-    register_gradients(library, signature.qualified, _has_lists(signature), run)
-
-
-def _has_lists(signature: Signature) -> bool:
-    return signature.out_list or any("[]" in argument.type for argument in signature.tensors)
+    register_gradients(library, signature.qualified, run)
 
 
 def register_out(library: torch.library.Library, op: OpOverload, signature: Signature) -> None:
@@ -61,7 +57,7 @@ def register_out(library: torch.library.Library, op: OpOverload, signature: Sign
             )
         return op.redispatch(keyset & torch._C._after_autograd_keyset, *args, **kwargs)
 
-    register_gradients(library, signature.kernel_name, _has_lists(signature), run)
+    register_gradients(library, signature.kernel_name, run)
 
 
 def no_gradient(name: str) -> NotSupported:

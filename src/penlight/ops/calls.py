@@ -114,6 +114,10 @@ class Kernel:
         specs = self.results(arguments)
         if self.checks and self.rule is not None:
             self.compare(arguments)
+        return self.functional_of(arguments, specs)
+
+    def functional_of(self, arguments: Mapping[str, Any], specs: Sequence[Spec | list[Spec]]) -> Any:
+        """The same, of results that are like `specs`."""
         outs = [_allocate(spec) for spec in specs]
         self.call(arguments, outs)
         if self.signature.returns_written:
@@ -123,15 +127,17 @@ class Kernel:
     def out(self, *args: Any, **kwargs: Any) -> Any:
         """The operator that writes to the tensors it is given."""
         arguments = self.bind(args, kwargs)
+        return self.out_of(arguments, self.results(arguments))
+
+    def out_of(self, arguments: Mapping[str, Any], specs: Sequence[Spec | list[Spec]]) -> Any:
+        """The same, of results that are like `specs`."""
         names = [out.name for out in self.signature.outs]
-        given = [arguments.pop(name) for name in names]
-        specs = self.results(arguments)
+        given = [arguments[name] for name in names]
         made: list[Any] = []
         for name, value, spec in zip(names, given, specs, strict=True):
             if isinstance(spec, list):
                 if len(value) != len(spec):
-                    raise InvalidInput(f"'{name}' of {self.name} should have {len(spec)} tensors",
-                                       got=str(len(value)))  # fmt: skip
+                    raise wrong_count(self, name, len(spec), len(value))
                 made.append([_fitting(self.name, name, v, s) for v, s in zip(value, spec, strict=True)])
             else:
                 made.append(_fitting(self.name, name, value, spec))
@@ -156,7 +162,8 @@ class Kernel:
         if self.rule is not None:
             return self.rule.apply(arguments)
         if self.fake_function is not None:
-            return self._faked(arguments)
+            specs, of_data = self.faked(arguments)
+            return self.sized_by_data(arguments, specs) if of_data else specs
         return list(self.asked(arguments))
 
     def check_dtypes(self, arguments: Mapping[str, Any]) -> None:
@@ -175,9 +182,16 @@ class Kernel:
                     do=f"convert it; declared are {', '.join(sorted(allowed))}",
                 )
 
-    def _faked(self, arguments: Mapping[str, Any]) -> list[Spec | list[Spec]]:
-        """As the user's fake function says, for tensors without data."""
+    @property
+    def asks_fake(self) -> bool:
+        """Does a function in Python say what results are like?"""
+        return self.rule is None and self.fake_function is not None and bool(self.signature.outs)
+
+    def faked(self, arguments: Mapping[str, Any]) -> tuple[list[Spec | list[Spec]], bool]:
+        """As the user's fake function says, for tensors without data; and do sizes depend on data?"""
         assert self.fake_function is not None
+        outs = {out.name for out in self.signature.outs}
+        arguments = {name: value for name, value in arguments.items() if name not in outs}
         given = pytree.tree_map_only(torch.Tensor, lambda t: torch.empty_like(t, device="meta"), arguments)
         own = [argument for argument in self.signature.arguments if not argument.keyword_only]
         named = {a.name: given[a.name] for a in self.signature.arguments if a.keyword_only}
@@ -189,9 +203,9 @@ class Kernel:
         specs = [
             [_spec_of(one) for one in r] if isinstance(r, list | tuple) else _spec_of(r) for r in results
         ]
-        return self._sized_by_data(arguments, specs) if unknown.asked else specs
+        return specs, unknown.asked
 
-    def _sized_by_data(
+    def sized_by_data(
         self, arguments: Mapping[str, Any], specs: Sequence[Spec | list[Spec]]
     ) -> list[Spec | list[Spec]]:
         """Sizes that depend on elements: the kernel runs as far as to say them, on the data itself."""
@@ -248,15 +262,21 @@ class Kernel:
                     return str(leaf.dtype).removeprefix("torch.")
         return "float32"
 
-    def compare(self, arguments: Mapping[str, Any]) -> None:
+    def compare(self, arguments: Mapping[str, Any], said: Sequence[Spec] | None = None) -> None:
         """Do shape rule and kernel agree for these arguments (as far as the kernel can be asked)?
+
+        Args:
+            arguments: of a call.
+            said: what the fake function says of the results, where there is no rule.
 
         Raises:
             InvalidOperator: they do not; shows both.
         """
-        if self.rule is None or self.signature.out_list or not self.signature.outs:
+        if self.signature.out_list or not self.signature.outs or (self.rule is None and said is None):
             return
-        specs = [spec for spec in self.rule.apply(arguments) if isinstance(spec, Spec)]
+        specs = said or []
+        if self.rule is not None:
+            specs = [spec for spec in self.rule.apply(arguments) if isinstance(spec, Spec)]
         try:
             asked = self.asked(arguments, specs)
         except PenlightError:  # it takes no such arguments, or reads data first: a call will tell
@@ -300,8 +320,11 @@ class Kernel:
             self._encoded, None, values, len(self.letters), error, library.ERROR_SIZE
         )
         if status:
-            # Results of a wrong size are the likeliest reason, if there is a rule.
-            self.compare(arguments)
+            # Results of a wrong size are the likeliest reason.
+            self.compare(
+                arguments,
+                [_spec_of(out) for out in outs] if self.asks_fake and not self.signature.out_list else None,
+            )
             library.check(status, error, self.source)
         for i, (out, info) in enumerate(zip(outs, self.signature.outs, strict=True)):
             if not isinstance(out, list):
@@ -466,6 +489,10 @@ def _fitting(operator: str, name: str, given: torch.Tensor, spec: Spec) -> torch
     if given.dtype == dtype and given.is_contiguous():
         return given
     return torch.empty(spec.sizes, dtype=dtype)
+
+
+def wrong_count(kernel: Kernel, result: str, wanted: int, given: int) -> InvalidInput:
+    return InvalidInput(f"'{result}' of {kernel.name} should have {wanted} tensors", got=str(given))
 
 
 def disagreement(

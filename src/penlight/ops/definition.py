@@ -78,12 +78,12 @@ class Definition:
         kernel.fake_function = self.said.fake_function
         said = self.said.dtype_set
         kernel.allowed = frozenset(dtype.name for dtype in parse_dtypes(said)) if said else None
-        self.bridged = register_kernel(kernel)
+        self.bridged = register_kernel(kernel, self.library)
         if not self.bridged:
             self.library.impl(name, kernel.functional, "CPU")
         if all(argument.type != "Tensor" for argument in signature.tensors):
             self.library.impl(name, self.without_tensors, "CompositeExplicitAutograd")
-        if signature.outs and not register_kernel(kernel, out_form=True):
+        if signature.outs and not register_kernel(kernel, self.library, out_form=True):
             self.library.impl(f"{signature.name}.{signature.out_overload}", kernel.out, "CPU")
 
     def replace(self, kernel: Kernel) -> None:

@@ -179,6 +179,9 @@ class TorchOperator(Structure):
         ("raises", c_int32),
         ("given", c_int32),
         ("allowed", ctypes.c_uint32),
+        ("prepared", c_int32),
+        ("faked", c_int32),
+        ("changed_lists", c_uint64),
     )
 
 
@@ -191,7 +194,28 @@ class TorchFailure(Structure):
 class TorchProbe(Structure):
     """What an operator of PyTorch was called with, as it lay on the stack."""
 
-    _fields_ = (("count", c_uint64), ("payloads", c_uint64 * 8), ("tags", ctypes.c_uint32 * 8))
+    _fields_ = (
+        ("count", c_uint64),
+        ("payloads", c_uint64 * 8),
+        ("tags", ctypes.c_uint32 * 8),
+        ("list_at", c_uint64),
+        ("text_at", c_uint64),
+        ("op", c_void_p * 2),
+    )
+
+
+class TorchFront(Structure):
+    """What stands before an operator of PyTorch."""
+
+    _fields_ = (
+        ("name", c_char_p),
+        ("op", c_void_p * 2),
+        ("behind", c_void_p * 2),
+        ("keys", c_uint64),
+        ("count", c_uint64),
+        ("numbers", c_uint64),
+        ("faked", c_int32),
+    )
 
 
 OBSERVER = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_char_p, POINTER(Value), c_uint64)
@@ -231,15 +255,23 @@ _FUNCTIONS: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("pl_kernel_call", c_int32, (c_char_p, c_char_p, POINTER(Value), c_uint64, *_ERROR)),
     ("pl_torch_connect", c_int32, (c_char_p, *_ERROR)),
     ("pl_torch_register", c_int32, (POINTER(TorchOperator), *_ERROR)),
-    (
-        "pl_torch_autograd_connect",
-        c_int32,
-        (c_char_p, c_uint64, c_void_p, POINTER(TorchProbe), *_ERROR),
-    ),
-    ("pl_torch_autograd_probed", None, (ctypes.c_uint32, ctypes.c_uint32)),
-    ("pl_torch_autograd_keys", c_uint64, ()),
     ("pl_torch_failed", None, (POINTER(TorchFailure),)),
-    ("pl_torch_autograd_register", c_int32, (c_char_p, c_int32, *_ERROR)),
+    (
+        "pl_torch_dispatch_connect",
+        c_int32,
+        (c_char_p, POINTER(c_uint64), c_void_p, POINTER(TorchProbe), *_ERROR),
+    ),
+    ("pl_torch_dispatch_probe", c_int32, (c_char_p, *_ERROR)),
+    ("pl_torch_dispatch_probed", None, ()),
+    ("pl_torch_autograd_register", c_int32, (c_char_p, *_ERROR)),
+    ("pl_torch_autograd_keys", c_uint64, ()),
+    ("pl_torch_front_register", c_int32, (POINTER(TorchFront), *_ERROR)),
+    ("pl_torch_front_asked", c_uint64, (POINTER(c_uint8), c_uint64)),
+    (
+        "pl_torch_front_remember",
+        None,
+        (c_char_p, POINTER(c_uint8), c_uint64, POINTER(c_int64), c_uint64),
+    ),
     ("pl_isa", c_char_p, ()),
     ("pl_select_isa", c_int32, (c_char_p,)),
     ("pl_kernel_shapes", c_int32, (c_char_p, c_char_p, POINTER(Value), c_uint64, *_ERROR)),

@@ -31,6 +31,9 @@ def register_torch_operator(
     raises: bool = False,
     given: bool = False,
     allowed: Sequence[int] = (),
+    prepared: bool = False,
+    faked: bool = False,
+    changed_lists: int = 0,
 ) -> bool:
     """Let a kernel serve an operator of torch on one dispatch key.
 
@@ -50,10 +53,13 @@ def register_torch_operator(
         given: the out variant, whose results are resized and converted to as torch does; without it
             they are written to as they are.
         allowed: dtypes of tensors that the kernel takes, PyTorch's numbers; all when empty.
+        prepared: calls come by a front (ops/fronts.py), and numbers of any type (Scalar) as ints.
+        faked: the front says what results are like.
+        changed_lists: a bit for each argument that is a list of tensors which are changed.
 
     Returns: False when only a Python function can serve the operator, because of arguments that
-        torch's stable interface does not carry (Scalar, Generator), or because this build of
-        torch lacks that interface.
+        torch's stable interface does not carry (Generator; Scalar without a front), or because this
+        build of torch lacks that interface.
 
     Raises:
         InvalidState: torch is not imported, or refused; or there is no such kernel.
@@ -64,6 +70,7 @@ def register_torch_operator(
     if dtypes is not None:
         described.dtypes = (ctypes.c_int32 * (results + 1))(*dtypes)
     described.raises, described.given = raises, given
+    described.prepared, described.faked, described.changed_lists = prepared, faked, changed_lists
     described.allowed = sum(1 << number for number in set(allowed))
     if rule:
         described.rule, described.rule_size = (ctypes.c_int64 * len(rule))(*rule), len(rule)
