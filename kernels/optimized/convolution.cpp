@@ -97,20 +97,17 @@ void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, c
   product.epilogue = epilogue;
   product.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
   product.pixel = input.size(1);
-  float* zeros = ctx.allocate_scratch_array<float>(static_cast<size_t>(product.channels));
+  product.last_group = c.groups;
+  product.input = input.const_data_ptr<float>();
+  product.packed = weight.const_data_ptr<float>();
+  product.output = out.mutable_data_ptr<float>();
+  if (transformed && c.groups == 1 && run_winograd(ctx, product, input.size(0))) return;
+  if (!ctx.ok()) return;
+  float* zeros = ctx.allocate_scratch_array<float>(static_cast<size_t>(product.pixel));
   if (!zeros) return;
-  for (dim_t i = 0; i < product.channels; ++i) zeros[i] = 0.0f;
+  for (dim_t i = 0; i < product.pixel; ++i) zeros[i] = 0.0f;
   product.zeros = zeros;
-  const dim_t taps = product.geometry.taps_h * product.geometry.taps_w;
-  const dim_t packed = round_to_panel(outputs) * (1 + taps * product.channels);
-  for (dim_t group = 0; group < c.groups; ++group) {
-    product.input = input.const_data_ptr<float>() + group * channels;
-    product.packed = weight.const_data_ptr<float>() + group * packed;
-    product.epilogue.residual = epilogue.residual ? epilogue.residual + group * outputs : nullptr;
-    product.output = out.mutable_data_ptr<float>() + group * outputs;
-    if (transformed && run_winograd(ctx, product, input.size(0))) continue;
-    if (!run_product(ctx, product)) return;
-  }
+  run_product(ctx, product);
 }
 
 // `transformed`: by tiles of transformed products where that is thought to be faster.

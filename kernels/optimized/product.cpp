@@ -31,13 +31,20 @@ bool run_product(KernelContext& ctx, const Product& product) {
       row_steps >= static_cast<dim_t>(ctx.threads()) && (few_panels || read_by_rows < read_by_panels);
   // With few rows it is reading the weights that takes the time.
   const double work = rows < row_step ? operations * static_cast<double>(row_step / rows) : operations;
-  const dim_t parts = parts_of(ctx, work, by_rows ? row_steps : panel_steps);
+  const dim_t groups = product.last_group;
+  const bool by_groups = groups >= 2 * static_cast<dim_t>(ctx.threads());
+  const dim_t steps = by_groups ? groups : by_rows || groups > 1 ? row_steps : panel_steps;
+  const dim_t parts = parts_of(ctx, work * static_cast<double>(groups), steps);
   PartMemory memory;
   if (!allocate_parts(ctx, parts, routines().product_scratch(product), memory)) return false;
   const auto part = [&](size_t index) {
     Product mine = product;
     mine.rows = rows;
-    if (by_rows) {
+    if (by_groups) {
+      const Range range = range_of(index, parts, groups);
+      mine.first_group = range.first;
+      mine.last_group = range.last;
+    } else if (by_rows || groups > 1) {
       const Range range = range_of(index, parts, rows, row_step);
       mine.first_row = range.first;
       mine.last_row = range.last;

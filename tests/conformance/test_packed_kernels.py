@@ -139,6 +139,11 @@ CONVOLUTIONS = [
     ((1, 24, 13, 95), 24, (5, 5), (2, 2), (2, 2), (1, 1), 24),
     ((2, 33, 61, 14), 33, (3, 3), (1, 1), (1, 1), (1, 1), 33),
     ((1, 16, 70, 18), 16, (5, 5), (2, 2), (2, 2), (1, 1), 16),
+    # Groups of few outputs.
+    ((1, 32, 14, 13), 32, (3, 3), (1, 1), (1, 1), (1, 1), 8),
+    ((2, 9, 8, 7), 18, (3, 3), (2, 2), (1, 1), (1, 1), 9),
+    ((2, 24, 7, 7), 12, (1, 1), (1, 1), (0, 0), (1, 1), 4),
+    ((1, 60, 20, 9), 75, (5, 1), (1, 1), (2, 0), (1, 1), 15),
     # More zeros on one side than on the other.
     ((1, 3, 16, 14), 20, (3, 3), (2, 2), (0, 0, 1, 1), (1, 1), 1),
     ((2, 3, 9, 10), 17, (5, 3), (2, 1), (4, 0, 1, 2), (1, 1), 1),
@@ -175,6 +180,19 @@ def test_convolution(isa: str, case: tuple[object, ...]) -> None:
             if groups == 1 and sizes[1] < FEW_CHANNELS and math.prod(window) > 1:
                 args[0] = x.contiguous()
                 close(run_op(op, args, {}, want.float(), "optimized")[0], want, math.prod(weight.shape[1:]))
+
+
+def test_groups_do_not_meet(isa: str) -> None:
+    """A NaN or infinity of one group stays in it, at its window."""
+    op = overload_of("penlight::conv2d_packed")
+    x, weight = image(1, 12, 7, 8), torch.randn(12, 4, 3, 3)
+    x[0, 5, 3, 3], x[0, 9, 1, 6] = math.nan, math.inf
+    want = functional.conv2d(x, weight, None, padding=1, groups=3)
+    assert not want[0, :4].isnan().any() and want[0, 4:].isnan().any()
+    packed = pack_panels(Derived.of(weight), None, 3).tensor()
+    args = [x, packed, None, [12, 3, 3], [1, 1], [1, 1], [1, 1], 3, 0, 0.0, 0.0]
+    (got,) = run_op(op, args, {}, want.contiguous(memory_format=torch.channels_last), "optimized")
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
 def test_infinite_weight_of_depthwise(isa: str) -> None:

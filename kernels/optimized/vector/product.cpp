@@ -233,15 +233,14 @@ void product(const Product& p) {
   strip.weights_tap = p.channels * kPanel;
   strip.weights_panel = panel_size;
   strip.finish = {nullptr, p.output_pitch, 0, p.epilogue};
-  for (ptrdiff_t row = p.first_row; row < p.last_row; row += block) {
-    strip.count = min_of(block, p.last_row - row);
-    rows.locate(row, strip.count);
+  const auto multiply_block = [&](ptrdiff_t row, ptrdiff_t group) {
+    const float* packed = p.packed + group * (round_up(p.outputs, kPanel) / kPanel * panel_size);
     for (ptrdiff_t tap = 0; tap < taps; tap += steps.taps) {
       // Once where there is no channel: the biases are the sums.
       for (ptrdiff_t channel = 0; channel == 0 || channel < p.channels; channel += steps.channels) {
         strip.rows = pointers + tap * kRows;
         strip.taps = min_of(steps.taps, taps - tap);
-        strip.first_channel = channel;
+        strip.first_channel = group * p.channels + channel;
         strip.channels = min_of(steps.channels, p.channels - channel);
         strip.last = tap + strip.taps == taps && channel + strip.channels == p.channels;
         // Having closer what is read next, while a block is multiplied, hides how far away it is.
@@ -252,18 +251,23 @@ void product(const Product& p) {
           next = column + (wide ? kWide * kStripColumns : kStripColumns);
           const ptrdiff_t panel = column / kPanel * panel_size + column % kPanel;
           const bool ahead = tiles > 1 && next < last_column;
-          strip.weights = p.packed + panel + (1 + tap * p.channels + channel) * kPanel;
+          strip.weights = packed + panel + (1 + tap * p.channels + channel) * kPanel;
           strip.ahead = strip.weights + (ahead ? strip_size : 0);
           strip.ahead_step = ahead ? (bytes + tiles - 1) / tiles : 0;
-          strip.start = tap == 0 && channel == 0 ? p.packed + panel : nullptr;
+          strip.start = tap == 0 && channel == 0 ? packed + panel : nullptr;
           strip.finish.columns = min_of(next, last_column) - column;
-          const ptrdiff_t at = row * p.output_pitch + column;
+          const ptrdiff_t at = row * p.output_pitch + group * p.outputs + column;
           strip.finish.output = p.output + at;
           strip.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + at : nullptr;
           multiply_strip(strip);
         }
       }
     }
+  };
+  for (ptrdiff_t row = p.first_row; row < p.last_row; row += block) {
+    strip.count = min_of(block, p.last_row - row);
+    rows.locate(row, strip.count);
+    for (ptrdiff_t group = p.first_group; group < p.last_group; ++group) multiply_block(row, group);
   }
 }
 

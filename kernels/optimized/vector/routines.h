@@ -61,20 +61,22 @@ struct Epilogue {
 //                               input(row, t)[c] * weight[n, t, c] + residual[row, n])
 //
 // A linear layer has one tap and row `i` at input + i * pixel; a convolution has a
-// row for each output position and a tap for each position of its window.
+// row for each output position and a tap for each position of its window. Groups lie one
+// after the other, in pixels, in packed weights and in rows of the output.
 struct Product {
   const float* input;
   const float* packed;  // panel by panel: kPanel biases, then [tap][channel][kPanel]
   float* output;
   ptrdiff_t output_pitch;  // elements from row to row, of the residual too
-  ptrdiff_t outputs;       // columns of the output
+  ptrdiff_t outputs;       // columns of the output, of one group
   ptrdiff_t channels;      // elements of a run
   ptrdiff_t first_row, last_row, first_panel, last_panel;
+  ptrdiff_t first_group = 0, last_group = 1;
   ptrdiff_t rows;  // of all parts
   Epilogue epilogue;
   Geometry geometry;
   ptrdiff_t pixel;     // elements from one column of the input to the next
-  const float* zeros;  // a run of zeros; a matrix needs none
+  const float* zeros;  // a run of zeros for all groups; a matrix needs none
   void* scratch;       // product_scratch() bytes
 };
 

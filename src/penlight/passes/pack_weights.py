@@ -154,8 +154,8 @@ def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | 
         return "its groups are dynamic"
     if transposed and (groups != 1 or any(step != 1 for step in dilation)):  # type: ignore[union-attr]
         return "it is a transposed convolution with groups or dilation"
-    if groups > 1 and not _is_depthwise(like, groups) and like.shape[0] // groups < 8:
-        return "its groups have so few outputs that panels would be mostly padding"
+    if groups > 1 and not _is_depthwise(like, groups) and like.shape[0] == groups:
+        return "its groups have one output each, of several channels"
     return None
 
 
