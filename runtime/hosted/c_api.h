@@ -244,8 +244,9 @@ PL_API void pl_torch_dispatch_probed(void);
 
 /* Autograd of operator `name`, in C++ while no tensor asks for a gradient. Once for each. */
 PL_API pl_status pl_torch_autograd_register(const char* name, char* error, size_t error_size);
-/* The dispatch keys of the call that a function for gradients was called for, right after it was. */
-PL_API uint64_t pl_torch_autograd_keys(void);
+/* The dispatch keys of the call that a function for gradients was called for, right after it was; and were
+ * gradients enabled? They are not at that moment. */
+PL_API uint64_t pl_torch_autograd_keys(int32_t* grad_mode);
 
 /* What stands before an operator that a trampoline cannot serve alone (hosted/torch_front.cpp). Again: it is
  * as described now. */

@@ -21,33 +21,35 @@ const void* const& (*forward_grad)(const void* tensor, uint64_t level, const voi
 
 const void* undefined;  // the tensor that stands for none
 thread_local uint64_t keys_of_call;
+thread_local bool mode_of_call;
 
-bool asks(const Item& item) {
+// Gradients backward are of no interest where they are turned off; forward they cannot be.
+bool asks(const Item& item, bool backward) {
   if (item.tag == forms.tensor) {
     const void* tensor = reinterpret_cast<const void*>(item.payload);
-    return requires_grad(tensor) || forward_grad(tensor, 0, tensor) != undefined;
+    return (backward && requires_grad(tensor)) || forward_grad(tensor, 0, tensor) != undefined;
   }
   if (item.tag != forms.list) return false;
   for (const Item& each : items_of(item)) {
     if (each.tag != forms.tensor && each.tag != forms.none) return false;  // all are numbers then
-    if (asks(each)) return true;
+    if (asks(each, backward)) return true;
   }
   return false;
 }
 
 void enter(void* functor, const void* op, uint64_t keys, Stack* stack) {
+  const bool mode = grad_mode_is_enabled();
   bool gradient = false;
-  if (grad_mode_is_enabled()) {
-    // What lies deeper on the stack, of the caller's, can only make it more careful.
-    for (const Item* item = stack->begin; !gradient && item != stack->end; ++item) gradient = asks(*item);
-  }
+  // What lies deeper on the stack, of the caller's, can only make it more careful.
+  for (const Item* item = stack->begin; !gradient && item != stack->end; ++item) gradient = asks(*item, mode);
   if (!gradient) return below(functor, op, keys, stack);
   // Off, so that torch's kernel adds nothing to the results; Python turns it on again, also
   // when it throws.
   set_grad_mode(false);
   keys_of_call = keys;
+  mode_of_call = mode;
   below(functor, op, gradient_keys, stack);
-  set_grad_mode(true);
+  set_grad_mode(mode);
 }
 
 template <class Function>
@@ -71,7 +73,10 @@ bool connect_autograd(void* torch, const void* plain) {
 
 }  // namespace penlight::hosted
 
-uint64_t pl_torch_autograd_keys(void) { return penlight::hosted::keys_of_call; }
+uint64_t pl_torch_autograd_keys(int32_t* grad_mode) {
+  *grad_mode = penlight::hosted::mode_of_call;
+  return penlight::hosted::keys_of_call;
+}
 
 pl_status pl_torch_autograd_register(const char* name, char* error, size_t error_size) {
   penlight::Message message;

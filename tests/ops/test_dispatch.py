@@ -135,8 +135,41 @@ def test_a_gradient_forward_is_not_lost_in_silence(tmp_path: Path, python: str) 
     op = load(tmp_path, f"forward{int(bool(python))}", SCHEMA, python=python).scale
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(torch.ones(2), torch.ones(2))
-        with pytest.raises(NotSupported, match="no gradient in forward mode"):
-            op(dual, 2.0)
+        # Turning gradients off concerns those backward alone.
+        for mode in (torch.enable_grad, torch.no_grad):
+            with mode(), pytest.raises(NotSupported, match="no gradient in forward mode"):
+                op(dual, 2.0)
+            with mode(), pytest.raises(NotSupported, match="writes to tensors it is given"):
+                op.out(dual, 2.0, out=torch.empty(2))
+    assert torch.is_grad_enabled()
+    with pytest.raises(NotSupported, match="no gradient in forward mode"):
+        torch.func.jvp(lambda x: op(x, 2.0), (torch.ones(2),), (torch.ones(2),))
+
+
+def test_a_function_with_a_jvp_serves_forward_mode_without_gradients_too(tmp_path: Path) -> None:
+    python = """
+@op.function
+class F(torch.autograd.Function):
+    @staticmethod
+    def forward(x, k):
+        return torch.ops.forwardmode.scale(x, k)
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.k = inputs[1]
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.k, None
+    @staticmethod
+    def jvp(ctx, x, _):
+        return x * ctx.k
+"""
+    op = load(tmp_path, "forwardmode", SCHEMA, python=python).scale
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(torch.ones(2), torch.full((2,), 5.0))
+        for mode in (torch.enable_grad, torch.no_grad):
+            with mode():
+                assert forward_ad.unpack_dual(op(dual, 2.0)).tangent.tolist() == [10, 10]
+                assert torch.is_grad_enabled() == (mode is torch.enable_grad)
 
 
 def test_symbolic_numbers_reach_the_operator(tmp_path: Path) -> None:

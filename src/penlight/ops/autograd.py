@@ -50,7 +50,7 @@ def register_out(library: torch.library.Library, op: OpOverload, signature: Sign
     """As for torch's own operators, results that are given take no part in autograd."""
 
     def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.is_grad_enabled() and _any_asks((args, kwargs)):
+        if _any_asks((args, kwargs)):
             raise NotSupported(
                 f"{signature.kernel_name} writes to tensors it is given, which gradients cannot follow",
                 do=f"call {signature.qualified} without out, or in torch.no_grad()",
@@ -119,7 +119,7 @@ def _through(op: OpOverload, function: Any) -> Callable[..., Any]:
     one_level = _at_one_level(function)
 
     def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.is_grad_enabled() and _any_asks((args, kwargs)):
+        if _any_asks((args, kwargs)):
             args, kwargs = fill_defaults(op._schema, args, kwargs)
             chosen = one_level if torch._C._are_functorch_transforms_active() else function
             return chosen.apply(*args, *kwargs.values())
@@ -182,7 +182,7 @@ def _by_formula(
 
     def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         _refuse_forward_mode(signature, (args, kwargs))
-        if torch.is_grad_enabled() and _any_asks((args, kwargs)):
+        if _any_asks((args, kwargs)):
             args, kwargs = fill_defaults(op._schema, args, kwargs)
             return made.apply(keyset, *args, *kwargs.values())  # type: ignore[attr-defined]
         return op.redispatch(keyset & torch._C._after_autograd_keyset, *args, **kwargs)
@@ -228,7 +228,7 @@ def _without_formula(op: OpOverload, signature: Signature) -> Callable[..., Any]
     def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         _refuse_forward_mode(signature, (args, kwargs))
         call = partial(op.redispatch, keyset & torch._C._after_autograd_keyset, *args, **kwargs)
-        if not torch.is_grad_enabled() or not _any_asks((args, kwargs)):
+        if not _any_asks((args, kwargs)):
             return call()
         return _NotDifferentiable.apply(signature.qualified, call, *_tensors((args, kwargs)))
 
@@ -239,10 +239,12 @@ def _changes_arguments(op: OpOverload, signature: Signature) -> Callable[..., An
     names = [argument.name for argument in signature.arguments]
 
     def run(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        _refuse_forward_mode(signature, (args, kwargs))
+
         def call() -> Any:
             return op.redispatch(keyset & torch._C._after_autograd_keyset, *args, **kwargs)
 
-        if not torch.is_grad_enabled() or not _any_asks((args, kwargs)):
+        if not _any_asks((args, kwargs)):
             return call()
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         if _any_asks([given.get(argument.name) for argument in signature.written]):
@@ -262,8 +264,9 @@ def _tensors(tree: Any) -> Sequence[torch.Tensor]:
 
 
 def _any_asks(tree: Any) -> bool:
-    """Does a tensor require a gradient, or carry one forward?"""
-    return any(tensor.requires_grad or _is_dual(tensor) for tensor in _tensors(tree))
+    """Does a tensor require a gradient, where that is enabled, or carry one forward?"""
+    backward = torch.is_grad_enabled()
+    return any((backward and tensor.requires_grad) or _is_dual(tensor) for tensor in _tensors(tree))
 
 
 def _refuse_forward_mode(signature: Signature, tree: Any) -> None:

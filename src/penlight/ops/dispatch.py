@@ -89,8 +89,9 @@ def _turned_on(run: Callable[..., Any]) -> Callable[..., Any]:
     keys_of_call = library.library().pl_torch_autograd_keys
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        keys = torch._C.DispatchKeySet.from_raw_repr(keys_of_call())
-        torch.set_grad_enabled(True)  # C++ turned it off for the moment
+        enabled = ctypes.c_int32()
+        keys = torch._C.DispatchKeySet.from_raw_repr(keys_of_call(enabled))
+        torch.set_grad_enabled(bool(enabled.value))  # C++ turned it off for the moment
         return run(keys, *args, **kwargs)
 
     return call

@@ -264,7 +264,7 @@ _FUNCTIONS: tuple[tuple[str, Any, tuple[Any, ...]], ...] = (
     ("pl_torch_dispatch_probe", c_int32, (c_char_p, *_ERROR)),
     ("pl_torch_dispatch_probed", None, ()),
     ("pl_torch_autograd_register", c_int32, (c_char_p, *_ERROR)),
-    ("pl_torch_autograd_keys", c_uint64, ()),
+    ("pl_torch_autograd_keys", c_uint64, (POINTER(c_int32),)),
     ("pl_torch_front_register", c_int32, (POINTER(TorchFront), *_ERROR)),
     ("pl_torch_front_asked", c_uint64, (POINTER(c_uint8), c_uint64)),
     (
