@@ -11,7 +11,7 @@ from typing import Any
 from test_operator_load import SCALE, written
 
 import penlight
-from penlight.ops.checks import Check, check
+from penlight.ops.checks import Check, Tester, check
 
 KERNELS = Path(__file__).parent / "kernels"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "09_custom_operator.cpp"
@@ -44,6 +44,12 @@ def test_the_example_passes() -> None:
     results = {one.name: one for one in check(penlight.ops.load(EXAMPLE))}
     assert [one for one in results.values() if one.passed is False] == []
     assert results["gradients"].passed and results["reference"].passed
+
+
+def test_the_out_form_of_a_list_is_tested_too(arguments: Any) -> None:
+    tester = Tester(arguments.definitions["testargs::parts.out"])
+    tester.eager()
+    assert len(tester.samples) > 3 and tester.out_form() == f"{len(tester.samples)} cases"
 
 
 def test_a_rule_that_lies(tmp_path: Path) -> None:
