@@ -258,7 +258,8 @@ void view(KernelContext& ctx, Value** args) {
     }
   }
   if (inferred < wanted.size()) {
-    sizes[inferred] = known == 0 ? 0 : static_cast<dim_t>(self.numel() / known);
+    if (known == 0) return ctx.fail(Status::InvalidArgument, "a view has size -1 beside a size of 0");
+    sizes[inferred] = static_cast<dim_t>(self.numel() / known);
     known = multiply(known, sizes[inferred]);
   }
   if (known != self.numel() || out.scalar_type() != self.scalar_type()) {
@@ -266,12 +267,14 @@ void view(KernelContext& ctx, Value** args) {
                     dtype_name(self.scalar_type()), known, dtype_name(out.scalar_type()));
   }
   TensorImpl& impl = *out.unsafeGetTensorImpl();
-  const bool shares = (impl.flags & kUnplacedTensor) != 0;
-  if (shares) {
+  if ((impl.flags & kUnplacedTensor) != 0 && out.dim() == static_cast<dim_t>(wanted.size())) {
+    // It had no sizes to keep either.
     impl.data = self.data_ptr();
     impl.capacity = self.unsafeGetTensorImpl()->capacity;
+    for (size_t d = 0; d < wanted.size(); ++d) impl.sizes[d] = sizes[d];
+    return refresh_layout(impl);
   }
-  if (!ctx.resize(out, {sizes, wanted.size()}) || shares || self.nbytes() == 0) return;
+  if (!ctx.resize(out, {sizes, wanted.size()}) || self.nbytes() == 0) return;
   if (impl.data != self.data_ptr()) memmove(impl.data, self.const_data_ptr(), self.nbytes());
 }
 

@@ -140,6 +140,13 @@ class MethodFlattener:
             assert isinstance(target, TensorValue) and isinstance(value, TensorValue)
             if target.buffer.kind is Kind.INPUT:
                 target.buffer.planned = False  # the caller's own memory, where the change is seen
+            if not _fits(value, target):
+                raise NotSupported(
+                    f"the model gives '{target.name}' another shape than it has",
+                    where=f"method {self.method.name}",
+                    got=f"{value} for {target}",
+                    do="write a result of the same shape, or return it instead",
+                )
             if target is not value:
                 plan.mutations.append(Mutation(value, target))
         plan.state = [value for value in self.shared.values() if value.buffer.kind is Kind.STATE]
@@ -479,6 +486,14 @@ def _source(node: Node) -> Source | None:
     """The user's line; torch traces control flow through files that do not exist."""
     source = source_of(node)
     return None if source is None or source.file.startswith("<") else source
+
+
+def _fits(new: TensorValue, target: TensorValue) -> bool:
+    """Not so when `out=` names a tensor that PyTorch would resize."""
+    if len(new.shape) != len(target.shape):
+        return False
+    pairs = zip(new.shape, target.shape, strict=True)
+    return all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in pairs)
 
 
 def _name_layout_change(call: KernelCall) -> None:

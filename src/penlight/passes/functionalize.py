@@ -19,6 +19,7 @@ import operator
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
@@ -211,7 +212,7 @@ class _Functionalizer:
         if op._overloadname != node.target._overloadname:  # its defaults need not be the other's
             kwargs = {p.name: p.default for p in parameters_of(node.target)[len(args) :]} | kwargs
         fake_args, fake_kwargs = map_arg((args, kwargs), lambda n: n.meta["val"])
-        with torch.no_grad():
+        with torch.no_grad(), enable_python_dispatcher():  # symbolic sizes are for Python to work out
             value = op(*fake_args, **fake_kwargs)
         if not isinstance(value, torch.Tensor):
             raise CannotFunctionalize(f"{node.target} has several results")
@@ -242,6 +243,8 @@ class _Functionalizer:
             if _have_same_sizes(new, base):
                 return new
             return emit(aten.reshape_as.default, new, base)
+        if target in _EXPANSIONS and _same_count(new, base):
+            return emit(aten.reshape_as.default, new, base)  # nothing was repeated
         if target in (
             aten.transpose.int,
             aten.t.default,
@@ -327,6 +330,13 @@ def _have_same_sizes(a: Node, b: Node) -> bool:
     x, y = a.meta["val"], b.meta["val"]
     return x.dim() == y.dim() and _same_sizes(x, y)
 
+
+def _same_count(a: Node, b: Node) -> bool:
+    x, y = a.meta["val"], b.meta["val"]
+    return str(x.numel()) == str(y.numel())
+
+
+_EXPANSIONS = (aten.expand.default, aten.expand_as.default, aten.broadcast_to.default)
 
 # Views that keep the order of the elements: undone by another reshape.
 _SAME_ORDER = {

@@ -85,7 +85,7 @@ def promote(graph: Graph) -> int:
                 changed += _cast_arguments(graph, node, _PROMOTED[node.target])
             elif node.target in _SCALAR_PROMOTED:
                 changed += _cast_to_number(graph, node)
-            elif node.target is aten.cat.default:
+            elif node.target in (aten.cat.default, aten.stack.default):
                 changed += _cast_list(graph, node)
     return changed
 
