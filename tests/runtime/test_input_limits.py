@@ -111,3 +111,23 @@ def test_damaged_limits(program: Path, word: int, value: int) -> None:
     struct.pack_into("<q", contents, contents.index(record) + 8 * word, value)
     with pytest.raises(InvalidProgram, match="the limits of inputs of method forward are damaged"):
         penlight.load(bytes(contents))(rows(8), rows(4))
+
+
+@pytest.mark.parametrize(("least", "given", "wanted"), [(1, 0, 1), (3, 2, 3)])
+def test_least_size_that_the_user_gave(least: int, given: int, wanted: int) -> None:
+    dim = torch.export.Dim("rows", min=least, max=8)
+    built = penlight.compile(torch.nn.ReLU(), (torch.ones(4, 2),), dynamic_shapes=({0: dim},))
+    running = penlight.load(built.to_bytes())
+    for count in (least, 8):
+        np.testing.assert_array_equal(running(rows(count)), rows(count))
+    with pytest.raises(InvalidInput, match=f"too small in dimension 0: {given}, at least {wanted} is needed"):
+        running(rows(given))
+
+
+def test_nothing_at_all_where_no_least_was_given() -> None:
+    built = penlight.compile(
+        torch.nn.ReLU(), (torch.ones(4, 2),), dynamic_shapes=({0: torch.export.Dim("rows", max=8)},)
+    )
+    running = penlight.load(built.to_bytes())
+    for count in (0, 1, 8):
+        np.testing.assert_array_equal(running(rows(count)), rows(count))

@@ -16,8 +16,9 @@ import torch
 from penlight.flatten.shapes import Bounds, expression
 from penlight.ir.plan import Limit
 
-# torch counts sizes of 0 and 1 as static, whether or not anything depends on it: a least of 2 says nothing.
-_LEAST_THAT_SAYS = 3
+# torch counts sizes of 0 and 1 as static, whether or not anything depends on it: where nobody gave a least,
+# it is 0 or 2.
+_SAYS_NOTHING = (0, 2)
 
 
 def input_limits(examples: Sequence[Any], bounds: Bounds) -> list[Limit]:
@@ -49,7 +50,7 @@ def _of_size(index: int, dim: int, size: Any, bounds: Bounds) -> tuple[Limit, sy
     least = bounds.least(size)
     factor, offset, symbol = _symbol_of(size)
     most = bounds.upper(size, f"dimension {dim} of input {index}")
-    return Limit(index, dim, least if least >= _LEAST_THAT_SAYS else 0, most, factor, offset), symbol
+    return Limit(index, dim, 0 if least in _SAYS_NOTHING else least, most, factor, offset), symbol
 
 
 def _symbol_of(size: Any) -> tuple[int, int, sympy.Symbol | None]:
