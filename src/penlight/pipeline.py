@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import gc
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -30,7 +31,7 @@ from penlight.dialects.penlight_ops import twins
 from penlight.emitter import emit
 from penlight.errors import InvalidInput, NotSupported
 from penlight.flatten import flatten
-from penlight.flatten.kernels import check_kernels
+from penlight.flatten.kernels import check_kernels, missing_in_theirs
 from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
 from penlight.ir.plan import PlanProgram
 from penlight.ir.tensors import Tensors
@@ -159,6 +160,11 @@ def plan_memory(
     report.add("elide views", _count_steps(plan), dropped, start)
     start = time.perf_counter()
     check_kernels(plan, default_table(), TARGETS[edge.target])
+    if edge.target == "portable" and (missing := missing_in_theirs(plan)):
+        warnings.warn(
+            f"only Penlight's runtime will run this program: ExecuTorch's has no kernel for {missing}",
+            stacklevel=3,
+        )
     report.add("kernel check", _count_steps(plan), 0, start)
     start = time.perf_counter()
     report.memory = place_buffers(plan, algorithm=algorithm, alignment=alignment)

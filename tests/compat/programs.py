@@ -393,6 +393,67 @@ def split_for_theirs() -> Exchange:
     return Exchange({"forward": Lambda(run)}, [("forward", (x, y))])
 
 
+@program
+def ordering() -> Exchange:
+    """Sorting and what follows from it, of which ExecuTorch's kernels have top k: equal elements, NaN."""
+
+    def run(m: Any, x: Tensor, n: Tensor) -> Any:
+        return (
+            *x.sort(dim=1, stable=True),
+            *x.sort(dim=0, stable=True, descending=True),
+            x.to(torch.uint8).argsort(dim=1, stable=True),
+            *(x > 1).sort(dim=1, stable=True),
+            *n.median(1),
+            n.nanmedian(),
+            x.T.kthvalue(2, 1, True)[0],
+            torch.searchsorted(x[0].sort()[0], x, right=True),
+            torch.searchsorted(torch.arange(3.0), n),
+        )
+
+    x = torch.randint(0, 4, (3, 20)).float()
+    n = torch.randperm(15).reshape(3, 5) / 2
+    n[0, 1] = n[0, 2] = float("nan")
+    n[1, 0], n[2, 3] = float("inf"), -float("inf")
+    return Exchange(
+        {"forward": Lambda(run)},
+        [
+            ("forward", (x[:, [0, 0, *range(20)]], n)),
+            ("forward", (x.fliplr()[:, [*range(20), 3, 3]], n.flipud())),
+        ],
+    )
+
+
+@program
+def ordering_of_any_length() -> Exchange:
+    def run(m: Any, x: Tensor) -> Any:
+        kept = x.softmax(1).sort(dim=1, descending=True, stable=True)
+        return *kept, x.median(1)[0], x.argsort(dim=0, stable=True)
+
+    calls = [("forward", (torch.randn(n, 2 * n),)) for n in (3, 1, 5)]
+    shapes = {"forward": (({0: Dim("n", min=1, max=5), 1: 2 * Dim("n", min=1, max=5)},),)}
+    return Exchange({"forward": Lambda(run)}, calls, shapes)
+
+
+@program
+def made_of_others() -> Exchange:
+    """Sums at places, means over boxes, angles of numbers: from operators that ExecuTorch's kernels have."""
+
+    def run(m: Any, x: Tensor, at: Tensor) -> Any:
+        boxes = x.reshape(1, 2, 3, 2, 5)
+        return (
+            x.scatter_reduce(0, at, x, "sum"),
+            x.scatter_reduce(0, at, x, "sum", include_self=False),
+            x.scatter(1, at, x, reduce="add"),
+            F.adaptive_avg_pool3d(boxes, (2, 1, 3)),
+            (x - 1).angle(),
+            at.angle(),
+        )
+
+    return Exchange(
+        {"forward": Lambda(run)}, [("forward", (torch.randn(4, 15), torch.randint(0, 4, (4, 15))))]
+    )
+
+
 # --- dynamic shapes --------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from running import check, compare
 from torch import Tensor, nn
+from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
 
 import penlight
@@ -46,7 +47,20 @@ def changed_where_nothing_is_repeated(model: Calls, x: Tensor) -> Any:
     return model.state.expand_as(x[0]).neg_(), flags
 
 
-WRITES = [changed_as_flat, changed_as_column, changed_where_nothing_is_repeated]
+def changed_through_its_own_sizes(_: Calls, x: Tensor) -> Tensor:
+    same = x.view_as(x)
+    start = (torch.tensor(0), same, same)
+    _, total, _ = while_loop(lambda i, a, b: i < 3, lambda i, a, b: (i + 1, b * 2, a + 1), start)
+    same.add_(total)
+    return x - 1
+
+
+WRITES = [
+    changed_through_its_own_sizes,
+    changed_as_flat,
+    changed_as_column,
+    changed_where_nothing_is_repeated,
+]
 
 
 @pytest.mark.parametrize("target", ["cpu", "portable"])

@@ -67,11 +67,74 @@ def _avg_pool3d(  # type: ignore[no-untyped-def]
     return result if divisor_override is None else result * (math.prod(kernel) / divisor_override)
 
 
+def _adaptive_avg_pool3d(x, output_size):  # type: ignore[no-untyped-def]
+    """Over the depth, then over the images: each window has the same height and width all the way down."""
+    *leading, depth, height, width = x.shape
+    planes = aten._adaptive_avg_pool2d.default(
+        x.reshape(-1, 1, depth, height * width), [output_size[0], height * width]
+    )
+    pooled = aten._adaptive_avg_pool2d.default(planes.reshape(-1, 1, height, width), output_size[1:])
+    return pooled.reshape(*leading, *output_size)
+
+
+def _angle(x):  # type: ignore[no-untyped-def]
+    if x.is_complex():
+        return NotImplemented
+    if not x.is_floating_point():
+        x = x.to(torch.get_default_dtype())
+    return torch.where(x != x, x, torch.where(x < 0, math.pi, 0.0).to(x.dtype))
+
+
+def _scatter_reduce(x, dim, index, src, reduce, *, include_self=True):  # type: ignore[no-untyped-def]
+    if reduce != "sum":
+        return NotImplemented
+    return (x if include_self else x.scatter(dim, index, 0)).scatter_add(dim, index, src)
+
+
+def _scatter(x, dim, index, src, *, reduce):  # type: ignore[no-untyped-def]
+    return x.scatter_add(dim, index, src) if reduce == "add" else NotImplemented
+
+
+def _rand_like(op: OpOverload) -> Callable[..., Any]:
+    def split(x: Any, *, dtype: Any = None, **_: Any) -> Any:
+        return op(list(x.shape), dtype=dtype or x.dtype)
+
+    return split
+
+
+def _randint_low(low, high, size, *, dtype=torch.int64, **_):  # type: ignore[no-untyped-def]
+    count = high - low
+    drawn = aten.rand.default(list(size), dtype=torch.float64) * count
+    return (drawn.floor().clamp(max=count - 1) + low).to(dtype or torch.int64)
+
+
+def _randint(high, size, **options):  # type: ignore[no-untyped-def]
+    return _randint_low(0, high, size, **options)  # type: ignore[no-untyped-call]
+
+
+def _randint_like_low(x, low, high, *, dtype=None, **_):  # type: ignore[no-untyped-def]
+    return _randint_low(low, high, x.shape, dtype=dtype or x.dtype)  # type: ignore[no-untyped-call]
+
+
+def _randint_like(x, high, *, dtype=None, **_):  # type: ignore[no-untyped-def]
+    return _randint_like_low(x, 0, high, dtype=dtype)  # type: ignore[no-untyped-call]
+
+
 SPLITS: dict[OpOverload, Callable[..., Any]] = {
+    aten._adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
+    aten.angle.default: _angle,
     aten.avg_pool3d.default: _avg_pool3d,
     aten.copysign.Scalar: _copysign,
     aten.copysign.Tensor: _copysign,
     aten.hypot.default: _hypot,
+    aten.rand_like.default: _rand_like(aten.rand.default),
+    aten.randint.default: _randint,
+    aten.randint.low: _randint_low,
+    aten.randint_like.default: _randint_like,
+    aten.randint_like.low_dtype: _randint_like_low,
+    aten.randn_like.default: _rand_like(aten.randn.default),
+    aten.scatter.reduce: _scatter,
+    aten.scatter_reduce.two: _scatter_reduce,
     aten.unbind.int: _unbind,
     aten.unbind_copy.int: _unbind,
 }

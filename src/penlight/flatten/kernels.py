@@ -9,6 +9,7 @@ from penlight.ir.plan import KernelCall, PlanProgram, TensorValue, tensors_in
 from penlight.kernels.prims import PRIMS
 from penlight.kernels.rows import describe_key
 from penlight.kernels.table import OpRow, OpTable
+from penlight.kernels.theirs import EXECUTORCH_OPS, NAMESPACES
 
 
 def check_kernels(program: PlanProgram, table: OpTable, libraries: Sequence[str]) -> None:
@@ -30,6 +31,19 @@ def check_kernels(program: PlanProgram, table: OpTable, libraries: Sequence[str]
                 call.inplace = _inplace(call, row)
     if missing:
         _raise(missing, libraries)
+
+
+def missing_in_theirs(program: PlanProgram) -> str:
+    """What ExecuTorch's runtime has no kernel for, with the first place of each; empty where it has all.
+
+    The user's own operators are not looked at: ExecuTorch can be given kernels for them.
+    """
+    found: dict[str, str] = {}
+    for plan in program.plans:
+        for call in plan.calls():
+            if call.op.split("::")[0] in NAMESPACES and call.op not in EXECUTORCH_OPS:
+                found.setdefault(call.op, _where(call, plan.name, len(program.plans) > 1))
+    return "; ".join(f"{op} ({where})" for op, where in found.items())
 
 
 def _inplace(call: KernelCall, row: OpRow) -> list[TensorValue]:

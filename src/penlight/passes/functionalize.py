@@ -139,6 +139,8 @@ class _Functionalizer:
         if target is operator.getitem and isinstance(args[0], Node):
             args = self.made[args[0]][1]
         inputs = [n for n in pytree.tree_leaves(args) if isinstance(n, Node) and _is_in(n, storage)]
+        if isinstance(target, OpOverload) and _views_first(target):
+            inputs = inputs[:1]  # `x.view_as(x)`: the others only say how
         if len(inputs) == 1:
             self.parent[node] = inputs[0]
             self.views.add(node)
@@ -311,6 +313,12 @@ def view_of(op: OpOverload) -> OpOverload:
     packet = getattr(getattr(torch.ops, op.namespace), op._schema.name.split("::")[1][:-1])
     candidates = [getattr(packet, overload) for overload in packet.overloads()]
     return next(c for c in candidates if parameters_of(c) == parameters_of(op))
+
+
+def _views_first(op: OpOverload) -> bool:
+    """Is the first argument, and no other, what the result is a view of?"""
+    marked = [argument.alias_info is not None for argument in op._schema.arguments]
+    return marked[:1] == [True] and not any(marked[1:])
 
 
 def _storage(value: torch.Tensor) -> int:
