@@ -19,7 +19,9 @@ _CALLERS = {
     "rotary": {"rotary"},
     "matrix": {"matmul"},
     "pool": {"pool"},
+    "upsample": {"upsample"},
     "rows": {"rows"},
+    "groups": {"group_norm"},
     "elementwise": {"elementwise"},
     "winograd": {"convolution"},
 }

@@ -12,7 +12,7 @@ Keeps:  outputs up to rounding.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -66,7 +66,7 @@ def _fold(graph: Graph, constants: Constants, norm: Node, layer: Node) -> bool:
         return False  # the norm's channels are not the layer's outputs
     transposed = layer.target is convolution and bool(layer.args[6])
     groups = int(layer.args[8]) if layer.target is convolution else 1  # type: ignore[arg-type]
-    scale, shift = _scale_and_shift(affine, statistics, float(eps))  # type: ignore[arg-type]
+    scale, shift = scale_and_shift(affine, statistics, float(eps))  # type: ignore[arg-type]
     new_weight = _scaled(constants.derived(layer.args[1]), scale, transposed, groups)  # type: ignore[arg-type]
     new_bias = (shift if bias is None else bias.double() * scale + shift).to(weight.dtype)
     name = constants.names[layer.args[1]]  # type: ignore[index]
@@ -79,11 +79,23 @@ def _fold(graph: Graph, constants: Constants, norm: Node, layer: Node) -> bool:
     return True
 
 
-def _scale_and_shift(affine: Any, statistics: Any, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
+def scale_and_shift(
+    affine: Sequence[torch.Tensor | None],
+    statistics: Sequence[torch.Tensor],
+    eps: float,
+    rounded_to: torch.dtype = torch.float64,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """bn(x) as x * scale + shift, in float64.
+
+    Args:
+        affine: weight and bias; statistics: mean and variance.
+        rounded_to: the scale is, before the shift is made from it.
+    """
     mean, variance = (tensor.double() for tensor in statistics)
     scale = (variance + eps).rsqrt()
     if affine[0] is not None:
         scale = scale * affine[0].double()
+    scale = scale.to(rounded_to).double()
     shift = -mean * scale
     if affine[1] is not None:
         shift = shift + affine[1].double()

@@ -31,6 +31,7 @@ from penlight.passes.pack_weights import pack_weights
 from penlight.passes.rms_norm import fuse_rms_norm
 from penlight.passes.rotary import fuse_rotary
 from penlight.passes.scalars import promote
+from penlight.passes.simplify_batch_norm import simplify_batch_norm
 from penlight.passes.simplify_views import simplify_views
 from penlight.passes.subexpressions import merge_subexpressions
 from penlight.passes.tune_convolutions import Measure, tune_convolutions
@@ -72,7 +73,7 @@ def edge_for(
     attention = whole.get(torch.ops.aten.scaled_dot_product_attention.default)
     passes: list[Pass] = [*EDGE]
     if whole:
-        passes += [drop_expansions, fuse_written_activations]
+        passes += [simplify_batch_norm, drop_expansions, fuse_written_activations]
     if attention is not None:
         passes += [fuse_written_attention(attention), simplify_views, merge_views, remove_no_ops]
         passes += [fold_attention_scale(attention), use_causal_masks(attention)]
@@ -126,6 +127,7 @@ OPTIONAL = frozenset(
     (
         *(function.__name__ for function in EDGE),
         *(
+            "simplify_batch_norm",
             "drop_expansions",
             "fuse_written_activations",
             "fuse_written_attention",
