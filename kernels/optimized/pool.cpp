@@ -1,4 +1,5 @@
-// Max pooling over channels-last images, without the places of the maxima.
+// Max pooling over channels-last images, without the places of the maxima, and average pooling over
+// these and over planes.
 #include "image.h"
 #include "isa.h"
 #include "parallel.h"
@@ -63,6 +64,81 @@ Tensor& max_pool2d_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t
     routines().max_pool(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);
+  return out;
+}
+
+namespace {
+
+constexpr dim_t kLongestLine = 1 << 30;  // elements, so that their places are numbers of 32 bits
+
+// How many columns each window has, with padding or without, for as many outputs as vectors compute.
+void count_columns(const Geometry& g, bool count_padding, bool is_given, dim_t count, float* sizes) {
+  for (dim_t w = 0; w < count; ++w) {
+    const dim_t begin = w * g.stride_w - g.pad_w, end = begin + g.taps_w;
+    const dim_t border = count_padding ? g.width + g.pad_w : g.width;
+    const dim_t first = count_padding || begin > 0 ? begin : 0, last = end < border ? end : border;
+    sizes[w] = is_given || last <= first ? 1.0f : static_cast<float>(last - first);
+  }
+}
+
+// False, with nothing written, if it is for the portable kernel.
+bool average(KernelContext& ctx, const Tensor& input, const Window& w, bool ceil_mode, AveragePool pool,
+             Tensor& out) {
+  dim_t sizes[] = {input.size(0), input.size(1), 0, 0};
+  for (size_t d = 0; d < 2; ++d) {
+    const int64_t size = pooled_size(input.size(static_cast<dim_t>(d) + 2), w, d, ceil_mode);
+    if (size < 1 || 2 * w.padding[d] > w.taps[d]) return false;
+    sizes[d + 2] = static_cast<dim_t>(size);
+  }
+  if (!ctx.resize(out, SizesRef(sizes, 4))) return true;
+  const bool planar = input.is_contiguous() && out.is_contiguous();
+  if (!planar && !(is_channels_last(input) && is_channels_last(out))) return false;
+  const Geometry g = geometry_of(input, w, sizes[2], sizes[3]);
+  const dim_t columns = (g.out_width + kPanel - 1) / kPanel * kPanel;
+  pool.geometry = g;
+  pool.pixel = planar ? 1 : input.size(1);
+  // Windows end in the padding, or with ceil_mode behind it; vectors read past the last pixel.
+  const dim_t windows = ((planar ? columns : g.out_width) - 1) * g.stride_w + g.taps_w;
+  const dim_t padded = g.width + 2 * g.pad_w, length = windows > padded ? windows : padded;
+  if (length > kLongestLine / pool.pixel) return false;
+  pool.line_size = length * pool.pixel + kPanel;
+  float* counts = ctx.allocate_scratch_array<float>(static_cast<size_t>(columns));
+  if (!counts) return true;
+  count_columns(g, pool.count_padding, pool.divisor != 0.0f, columns, counts);
+  pool.sizes = counts;
+  pool.input = input.const_data_ptr<float>();
+  pool.output = out.mutable_data_ptr<float>();
+  const dim_t rows = out.numel() / (g.out_width * pool.pixel);
+  const double work = static_cast<double>(g.taps_h * g.stride_w + g.taps_w + 2);
+  const dim_t parts = parts_of(ctx, 2.0 * static_cast<double>(out.numel()) * work, rows);
+  PartMemory memory;
+  if (!allocate_parts(ctx, parts, static_cast<size_t>(pool.line_size) * sizeof(float), memory)) return true;
+  const auto part = [&](size_t index) {
+    AveragePool mine = pool;
+    const Range range = range_of(index, parts, rows);
+    mine.first_row = range.first;
+    mine.last_row = range.last;
+    mine.line = static_cast<float*>(memory.of(index));
+    routines().average_pool(mine);
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
+  return true;
+}
+
+}  // namespace
+
+Tensor& avg_pool2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
+                       ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
+                       bool count_include_pad, Optional<int64_t> divisor_override, Tensor& out) {
+  constexpr int64_t kOne[] = {1};
+  Window w{};
+  AveragePool pool{};
+  pool.count_padding = count_include_pad;
+  pool.divisor = static_cast<float>(divisor_override.value_or(0));
+  const bool takes = self.scalar_type() == ScalarType::Float && out.scalar_type() == ScalarType::Float &&
+                     self.dim() == 4 && self.numel() > 0 && divisor_override.value_or(1) != 0 &&
+                     read_window(kernel_size, stride.empty() ? kernel_size : stride, padding, kOne, w);
+  if (!takes || !average(ctx, self, w, ceil_mode, pool, out)) ctx.decline();
   return out;
 }
 

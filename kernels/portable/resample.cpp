@@ -18,74 +18,32 @@ Tables<T> take(KernelContext& ctx, dim_t count) {
           ctx.allocate_scratch_array<T>(static_cast<size_t>(count + 1))};
 }
 
-// A position that scales from outside may have made anything, NaN too, as an index.
-template <class T>
-inline dim_t index_of(T position, dim_t limit) {
-  if (!(position > T(0))) return 0;
-  return position < static_cast<T>(limit) ? static_cast<dim_t>(position) : limit;
-}
-
-inline dim_t clamp(dim_t position, dim_t size) {
-  return position < 0 ? 0 : position >= size ? size - 1 : position;
-}
-
-// Input elements for one step of the output.
-template <class T>
-T step_of(const ResampleAxis& axis) {
-  if (axis.align_corners) {
-    return axis.out > 1 ? static_cast<T>(axis.in - 1) / static_cast<T>(axis.out - 1) : T(0);
-  }
-  return axis.scale > 0 ? static_cast<T>(1 / axis.scale) : static_cast<T>(axis.in) / static_cast<T>(axis.out);
-}
-
-// Positions are computed in float whatever the element type, as ATen has it.
 void fill_nearest(const ResampleAxis& axis, bool exact, dim_t* positions) {
-  const float step = step_of<float>(axis);
-  for (dim_t i = 0; i < axis.out; ++i) {
-    dim_t at;
-    if (exact) {
-      at = index_of(floorf((static_cast<float>(i) + 0.5f) * step), axis.in);
-    } else if (axis.out == axis.in) {
-      at = i;
-    } else if (axis.out == 2 * axis.in) {
-      at = i / 2;
-    } else {
-      at = index_of(floorf(static_cast<float>(i) * step), axis.in);
-    }
-    positions[i] = clamp(at, axis.in);
-  }
-}
-
-template <class T>
-T source_of(const ResampleAxis& axis, T step, dim_t i) {
-  return axis.align_corners ? step * static_cast<T>(i) : step * (static_cast<T>(i) + T(0.5)) - T(0.5);
+  const float step = resample_step<float>(axis);
+  for (dim_t i = 0; i < axis.out; ++i) positions[i] = nearest_input(axis, step, exact, i);
 }
 
 template <class T>
 void fill_linear(const ResampleAxis& axis, const Tables<T>& tables) {
-  const T step = step_of<T>(axis);
+  const T step = resample_step<T>(axis);
   for (dim_t i = 0; i < axis.out; ++i) {
-    T source = axis.in == axis.out ? static_cast<T>(i) : source_of(axis, step, i);
-    if (source < 0) source = 0;
-    const dim_t first = clamp(index_of(source, axis.in), axis.in);
-    T rest = source - static_cast<T>(first);
-    if (rest > 1) rest = 1;
-    tables.positions[2 * i] = first;
-    tables.positions[2 * i + 1] = clamp(first + 1, axis.in);
-    tables.weights[2 * i] = 1 - rest;
-    tables.weights[2 * i + 1] = rest;
+    const BetweenInputs<T> taps = between_inputs(axis, step, i);
+    tables.positions[2 * i] = taps.first;
+    tables.positions[2 * i + 1] = taps.second;
+    tables.weights[2 * i] = 1 - taps.rest;
+    tables.weights[2 * i + 1] = taps.rest;
   }
 }
 
 template <class T>
 void fill_cubic(const ResampleAxis& axis, const Tables<T>& tables) {
-  const T step = step_of<T>(axis);
+  const T step = resample_step<T>(axis);
   for (dim_t i = 0; i < axis.out; ++i) {
-    const T source = source_of(axis, step, i);
+    const T source = resampled_position(axis, step, i);
     const T below = static_cast<T>(floor(static_cast<double>(source)));
     // Half a pixel before the image at most, so shifted to be positive.
-    const dim_t first = index_of(below + 1, axis.in + 1) - 2;
-    for (dim_t t = 0; t < 4; ++t) tables.positions[4 * i + t] = clamp(first + t, axis.in);
+    const dim_t first = resampled_index(below + 1, axis.in + 1) - 2;
+    for (dim_t t = 0; t < 4; ++t) tables.positions[4 * i + t] = clamp_to_axis(first + t, axis.in);
     cubic_weights(source - below, T(-0.75), tables.weights + 4 * i);
   }
 }
@@ -111,13 +69,13 @@ struct Smoothing {
   T step, support, inverse;
   bool cubic;
 
-  Smoothing(const ResampleAxis& axis, bool is_cubic) : step(step_of<T>(axis)), cubic(is_cubic) {
+  Smoothing(const ResampleAxis& axis, bool is_cubic) : step(resample_step<T>(axis)), cubic(is_cubic) {
     const T half = cubic ? T(2) : T(1);
     support = step >= 1 ? half * step : half;
     inverse = step >= 1 ? 1 / step : T(1);
   }
   // At most as many as there are inputs.
-  dim_t taps(dim_t in) const { return 2 * index_of(ceil(static_cast<double>(support)), in) + 1; }
+  dim_t taps(dim_t in) const { return 2 * resampled_index(ceil(static_cast<double>(support)), in) + 1; }
 };
 
 template <class T>
@@ -125,8 +83,8 @@ void fill_smoothed(const ResampleAxis& axis, const Smoothing<T>& smoothing, cons
   const dim_t taps = smoothing.taps(axis.in);
   for (dim_t i = 0; i < axis.out; ++i) {
     const T center = smoothing.step * (static_cast<T>(i) + T(0.5));
-    const dim_t first = index_of(center - smoothing.support + T(0.5), axis.in);
-    dim_t end = index_of(center + smoothing.support + T(0.5), axis.in);
+    const dim_t first = resampled_index(center - smoothing.support + T(0.5), axis.in);
+    dim_t end = resampled_index(center + smoothing.support + T(0.5), axis.in);
     if (end - first > taps) end = first + taps;
     T total = 0;
     for (dim_t t = 0; t < taps; ++t) {
@@ -137,7 +95,7 @@ void fill_smoothed(const ResampleAxis& axis, const Smoothing<T>& smoothing, cons
         weight = smoothing.cubic ? keys_cubic(distance) : triangle(distance);
       }
       total += weight;
-      tables.positions[i * taps + t] = clamp(at, axis.in);
+      tables.positions[i * taps + t] = clamp_to_axis(at, axis.in);
       tables.weights[i * taps + t] = weight;
     }
     if (total != 0) {

@@ -3,6 +3,8 @@
 
 #include <penlight/kernel.h>
 
+#include "kernels/common/resample_axis.h"
+
 namespace penlight::portable {
 
 enum class Interpolation : uint8_t { Nearest, NearestExact, Linear, Cubic, LinearSmoothed, CubicSmoothed };
@@ -13,12 +15,6 @@ struct AxisTaps {
   dim_t taps;
   const dim_t* positions;
   const T* weights;
-};
-
-struct ResampleAxis {
-  dim_t in = 1, out = 1;
-  double scale = 0;  // output over input as the caller gave it; 0: from the sizes
-  bool align_corners = false;
 };
 
 // Tables in scratch; all the positions lie inside the input. Null positions when

@@ -1,4 +1,5 @@
-// Largest value of each window, channel by channel, over channels-last images.
+// Largest value of each window, channel by channel, over channels-last images; mean of each window,
+// over those and over planes.
 #include "routines.h"
 #include "simd.h"
 
@@ -47,6 +48,78 @@ void max_pool(const MaxPool& p) {
         }
         store_part(out + c, most, some);
       }
+    }
+  }
+}
+
+namespace {
+
+// The sums of `rows` rows, `pitch` elements apart.
+void sum_rows(const float* from, ptrdiff_t rows, ptrdiff_t pitch, ptrdiff_t count, float* to) {
+  ptrdiff_t i = 0;
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+    Floats sums[4] = {};
+    for (ptrdiff_t y = 0; y < rows; ++y) {
+      repeat<4>([&](auto u)
+                    __attribute__((always_inline)) { sums[u] += load(from + y * pitch + i + u * kLanes); });
+    }
+    repeat<4>([&](auto u) __attribute__((always_inline)) { store(to + i + u * kLanes, sums[u]); });
+  }
+  for (; i < count; i += kLanes) {
+    Floats sum = {};
+    for (ptrdiff_t y = 0; y < rows; ++y) sum += load_part(from + y * pitch + i, count - i);
+    store_part(to + i, sum, count - i);
+  }
+}
+
+// One row of a plane from the sums of its rows.
+void average_plane(const AveragePool& p, float size, float* out) {
+  const Geometry& g = p.geometry;
+  int32_t steps[kLanes];
+  for (int32_t i = 0; i < kLanes; ++i) steps[i] = i * static_cast<int32_t>(g.stride_w);
+  const Ints places = load_ints(steps);
+  for (ptrdiff_t w = 0; w < g.out_width; w += kLanes) {
+    const float* line = p.line + w * g.stride_w;
+    Floats sum = {};
+    for (ptrdiff_t t = 0; t < g.taps_w; ++t)
+      sum += g.stride_w == 1 ? load(line + t) : gather(line + t, places);
+    store_part(out + w, sum / (splat(size) * load(p.sizes + w)), g.out_width - w);
+  }
+}
+
+void average_pixels(const AveragePool& p, float size, float* out) {
+  const Geometry& g = p.geometry;
+  for (ptrdiff_t w = 0; w < g.out_width; ++w, out += p.pixel) {
+    const Floats divisor = splat(size * p.sizes[w]);
+    const float* line = p.line + w * g.stride_w * p.pixel;
+    for (ptrdiff_t c = 0; c < p.pixel; c += kLanes) {
+      Floats sum = {};
+      for (ptrdiff_t t = 0; t < g.taps_w; ++t) sum += load(line + t * p.pixel + c);
+      store_part(out + c, sum / divisor, p.pixel - c);
+    }
+  }
+}
+
+}  // namespace
+
+void average_pool(const AveragePool& p) {
+  const Geometry& g = p.geometry;
+  const ptrdiff_t row = g.width * p.pixel, before = g.pad_w * p.pixel;
+  for (ptrdiff_t i = 0; i < p.line_size; ++i) {
+    if (i < before || i >= before + row) p.line[i] = 0.0f;
+  }
+  for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
+    const float* image = p.input + r / g.out_height * g.height * row;
+    const ptrdiff_t top = r % g.out_height * g.stride_h - g.pad_h;
+    const ptrdiff_t first = max_of(top, 0), last = min_of(top + g.taps_h, g.height);
+    sum_rows(image + first * row, last - first, row, row, p.line + before);
+    const ptrdiff_t rows = p.count_padding ? min_of(top + g.taps_h, g.height + g.pad_h) - top : last - first;
+    const float size = p.divisor != 0.0f ? p.divisor : static_cast<float>(rows);
+    float* out = p.output + r * g.out_width * p.pixel;
+    if (p.pixel == 1) {
+      average_plane(p, size, out);
+    } else {
+      average_pixels(p, size, out);
     }
   }
 }

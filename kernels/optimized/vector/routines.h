@@ -163,6 +163,40 @@ struct MaxPool {
   Geometry geometry;
 };
 
+// The mean of each window.
+struct AveragePool {
+  const float* input;
+  float* output;
+  ptrdiff_t pixel;                // elements side by side: all channels, or 1 of a plane
+  ptrdiff_t first_row, last_row;  // of images or planes * out_height
+  Geometry geometry;              // without dilation
+  bool count_padding;
+  const float* sizes;   // of the windows along a row; as many as a multiple of kPanel can be read
+  float divisor;        // instead of a window's size, if it is not 0
+  float* line;          // one row of sums, with zeros around it
+  ptrdiff_t line_size;  // elements, rounded up so that windows of kPanel columns past the last fit
+};
+
+// For each output along one axis: input `first` times 1 - rest, and input `second`, the same or the
+// next, times rest; or `first` alone. As many as a multiple of kPanel can be read.
+struct AxisBlend {
+  const int32_t* first;
+  const int32_t* second;  // both null: `first` alone
+  const float* rest;
+};
+
+// Images resampled along both axes, blended or not.
+struct Resample {
+  const float* input;
+  float* output;
+  ptrdiff_t pixel;  // elements side by side that are blended alike: all channels, or 1 of a plane
+  ptrdiff_t in_height, in_width, out_height, out_width;
+  ptrdiff_t first_row, last_row;  // of images or planes * out_height
+  AxisBlend rows, columns;
+  ptrdiff_t block;  // columns of the output at a time
+  float* scratch;   // to blend: two runs of `block` pixels, each rounded up to kPanel elements
+};
+
 // One head: softmax(query key^T * scale + mask) value, row-major, pitches in elements.
 struct Attention {
   const float* query;
@@ -208,6 +242,22 @@ struct NormRows {
   bool centered;  // false: the mean is taken as zero
 };
 
+// Groups of `channels` channels of `pixels` pixels: (x - mean) / sqrt(variance + eps) * weight + bias,
+// with a weight and a bias for each channel.
+struct GroupNorm {
+  const float* input;
+  const float* weight;  // may be null, as may all below but `output`
+  const float* bias;
+  float* output;
+  float* means;  // of each group
+  float* rstds;
+  ptrdiff_t groups, channels, pixels;  // of each image, of each group, of each channel
+  bool planar;                         // else all channels of a pixel lie side by side
+  ptrdiff_t first, last;               // of images * groups
+  double eps;
+  void* scratch;  // of pixels: a double and three floats for each channel of an image
+};
+
 struct SoftmaxRows {
   const float* input;
   float* output;
@@ -246,9 +296,12 @@ struct Routines {
   size_t (*attention_scratch)(const Attention&);
   void (*attention)(const Attention&);
   void (*max_pool)(const MaxPool&);
+  void (*average_pool)(const AveragePool&);
+  void (*resample)(const Resample&);
   void (*pack_matrix)(const PackMatrix&);
   void (*few_rows)(const FewRows&);
   void (*norm_rows)(const NormRows&);
+  void (*norm_groups)(const GroupNorm&);
   void (*rotary)(const Rotary&);
   void (*softmax_rows)(const SoftmaxRows&);
   void (*elementwise)(const Elementwise&);

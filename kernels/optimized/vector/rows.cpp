@@ -1,44 +1,12 @@
 // What is done to each row of a matrix: normalisation, softmax.
 #include "functions.h"
 #include "routines.h"
+#include "sums.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
 namespace {
-
-// Elements that are summed in float32, in as many sums as a vector has lanes; the sums of
-// longer rows' pieces are added in double.
-constexpr ptrdiff_t kPiece = 1024;
-
-// Sum of term(x) over a row. `term` of the lanes past the end is not counted.
-template <class Term>
-PENLIGHT_INLINE double sum_of(const float* x, ptrdiff_t count, Term&& term) {
-  double total = 0;
-  for (ptrdiff_t begin = 0; begin < count; begin += kPiece) {
-    const ptrdiff_t end = min_of(begin + kPiece, count);
-    Floats sums[4] = {};
-    ptrdiff_t i = begin;
-    for (; i + 4 * kLanes <= end; i += 4 * kLanes) {
-      repeat<4>([&](auto u) __attribute__((always_inline)) { sums[u] += term(load(x + i + u * kLanes)); });
-    }
-    for (; i + kLanes <= end; i += kLanes) sums[0] += term(load(x + i));
-    if (i < end) {
-      float lanes[kLanes] = {};
-      store_some(lanes, term(load_some(x + i, end - i)), end - i);
-      sums[1] += load(lanes);
-    }
-    total += static_cast<double>(sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3])));
-  }
-  return total;
-}
-
-// The mean of a row whose sum of float32 is too large for one.
-double mean_in_double(const float* x, ptrdiff_t count) {
-  double total = 0;
-  for (ptrdiff_t i = 0; i < count; ++i) total += static_cast<double>(x[i]);
-  return total / static_cast<double>(count);
-}
 
 void finish_row(const NormRows& p, const float* x, float* out, float mean, float rstd) {
   const Floats means = splat(mean), factors = splat(rstd);

@@ -50,6 +50,12 @@ PENLIGHT_INLINE Floats load(const float* from) {
 
 PENLIGHT_INLINE void store(float* to, Floats value) { memcpy(to, &value, sizeof value); }
 
+PENLIGHT_INLINE Ints load_ints(const int32_t* from) {
+  Ints value;
+  memcpy(&value, from, sizeof value);
+  return value;
+}
+
 // One byte to a lane.
 PENLIGHT_INLINE Ints load_bytes(const uint8_t* from) {
   typedef uint8_t Bytes __attribute__((vector_size(kLanes)));
@@ -106,6 +112,19 @@ PENLIGHT_INLINE void store_some(float* to, Floats value, ptrdiff_t count) {
   for (ptrdiff_t i = 0; i < count; ++i) to[i] = lanes[i];
 }
 #endif
+
+// from[at[i]] in lane i.
+PENLIGHT_INLINE Floats gather(const float* from, Ints at) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_i32gather_ps((__m512i)at, from, 4);
+#elif defined(__AVX2__)
+  return (Floats)_mm256_i32gather_ps(from, (__m256i)at, 4);
+#else
+  Floats value = {};
+  for (int lane = 0; lane < kLanes; ++lane) value[lane] = from[at[lane]];
+  return value;
+#endif
+}
 
 // As many of the `left` elements as a vector holds.
 PENLIGHT_INLINE Floats load_part(const float* from, ptrdiff_t left) {

@@ -15,9 +15,12 @@ ptrdiff_t attention_block(const Attention& attention);
 size_t attention_scratch(const Attention& attention);
 void attention(const Attention& attention);
 void max_pool(const MaxPool& pool);
+void resample(const Resample& images);
+void average_pool(const AveragePool& pool);
 void pack_matrix(const PackMatrix& matrix);
 void few_rows(const FewRows& product);
 void norm_rows(const NormRows& rows);
+void norm_groups(const GroupNorm& groups);
 void softmax_rows(const SoftmaxRows& rows);
 void rotary(const Rotary& heads);
 void elementwise(const Elementwise& elements);
@@ -44,6 +47,10 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2;
 #endif
 #if defined(PENLIGHT_WITHOUT_POOL)
 #define max_pool nullptr
+#define average_pool nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_UPSAMPLE)
+#define resample nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_MATRIX)
 #define pack_matrix nullptr
@@ -52,6 +59,9 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2;
 #if defined(PENLIGHT_WITHOUT_ROWS)
 #define norm_rows nullptr
 #define softmax_rows nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_GROUPS)
+#define norm_groups nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_ROTARY)
 #define rotary nullptr
@@ -81,9 +91,12 @@ const Routines routines = {
     attention_scratch,
     attention,
     max_pool,
+    average_pool,
+    resample,
     pack_matrix,
     few_rows,
     norm_rows,
+    norm_groups,
     rotary,
     softmax_rows,
     elementwise,
