@@ -116,7 +116,8 @@ PENLIGHT_INLINE void store_some(float* to, Floats value, ptrdiff_t count) {
 // from[at[i]] in lane i.
 PENLIGHT_INLINE Floats gather(const float* from, Ints at) {
 #if defined(__AVX512F__)
-  return (Floats)_mm512_i32gather_ps((__m512i)at, from, 4);
+  // GCC 12 warns of the plain one, whose header leaves what masked lanes would have undefined.
+  return (Floats)_mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff, (__m512i)at, from, 4);
 #elif defined(__AVX2__)
   return (Floats)_mm256_i32gather_ps(from, (__m256i)at, 4);
 #else
