@@ -15,7 +15,7 @@ from benchmarks.operator_kinds import calls
 from test_dispatch import python_functions
 
 import penlight
-from penlight.errors import InvalidOperator, InvalidState, PenlightError
+from penlight.errors import InvalidInput, InvalidOperator, InvalidState, PenlightError
 from penlight.ops import definition
 
 KERNELS = Path(__file__).parent / "kernels" / "kinds.cpp"
@@ -226,6 +226,11 @@ def test_more_than_is_remembered(both: tuple[Any, Any]) -> None:
         assert [piece.item() for piece in fast.pieces(x, long)] == x.tolist()
     for n in range(20, 600):  # more than there are places
         assert fast.cut(torch.arange(600.0), n, torch.float32).tolist() == list(range(n))
+
+
+def test_a_refused_call_that_is_too_long_to_be_told(both: tuple[Any, Any]) -> None:
+    with pytest.raises(InvalidInput, match="sizes do not fit the shape rule"):
+        both[0].padded(TABLE, 1, None, "both" * 5000)
 
 
 def test_what_stands_behind_is_for_nobody_else(both: tuple[Any, Any]) -> None:
