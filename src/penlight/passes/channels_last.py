@@ -43,8 +43,8 @@ _IMAGES = {
     *(aten.reflection_pad2d.default, aten.replication_pad2d.default, aten.channel_shuffle.default),
     *(aten.pixel_shuffle.default, aten.pixel_unshuffle.default),
 }
-# One image in, several out.
-_SPLITS = {aten.split_copy.Tensor, aten.split_with_sizes_copy.default}
+# One image in; several out, or one and numbers of its groups.
+_SEVERAL = {aten.split_copy.Tensor, aten.split_with_sizes_copy.default, aten.native_group_norm.default}
 # They read an image in any order, and what they give is no image.
 _READERS = {aten.mean.dim, aten.sum.dim_IntList, aten.amax.default, aten.amin.default}
 
@@ -98,8 +98,8 @@ def keep_channels_last(max_pool: OpOverload) -> Callable[[Graph], int]:
                 changed += _pool(graph, node, max_pool)
             elif node.target in _ELEMENTWISE or node.target in _IMAGES:
                 changed += _move_down(graph, node)
-            elif node.target in _SPLITS:
-                changed += _split(graph, node)
+            elif node.target in _SEVERAL:
+                changed += _move_down_results(graph, node)
             elif node.target is aten.view_copy.default:
                 shuffled = shuffled_image(graph, node)
                 if shuffled is not None:
@@ -159,8 +159,8 @@ def _pool(graph: Graph, node: Node, op: OpOverload) -> int:
     return 1
 
 
-def _split(graph: Graph, node: Node) -> int:
-    """Split the image itself, whatever dimension it is that is split."""
+def _move_down_results(graph: Graph, node: Node) -> int:
+    """As `_move_down`, of an operator with several results: its first argument alone is an image."""
     image, parts = _image_behind(node.args[0]), list(node.users)
     value = tensor_of(node.args[0])
     if image is None or value is None or value.dim() != 4 or not parts:
@@ -170,13 +170,16 @@ def _split(graph: Graph, node: Node) -> int:
     with graph.inserting_before(node):
         new = graph.call_function(node.target, (image, *node.args[1:]), node.kwargs)  # type: ignore[arg-type]
     with value.fake_mode:  # type: ignore[attr-defined]
-        made = [torch.empty_like(one, memory_format=torch.channels_last) for one in node.meta["val"]]
+        made = [
+            torch.empty_like(one, memory_format=torch.channels_last) if one.dim() == 4 else one
+            for one in node.meta["val"]
+        ]
     new.meta = {**node.meta, "val": type(node.meta["val"])(made), IMAGE: True}
     for part in parts:
         with graph.inserting_before(part):
             piece = graph.call_function(operator.getitem, (new, part.args[1]))
             piece.meta = {**part.meta, "val": made[part.args[1]]}  # type: ignore[index]
-            back = from_channels_last(graph, piece, part)
+            back = from_channels_last(graph, piece, part) if piece.meta["val"].dim() == 4 else piece
         part.replace_all_uses_with(back)
         graph.erase_node(part)
     graph.erase_node(node)
