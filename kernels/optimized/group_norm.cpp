@@ -3,6 +3,7 @@
 #include "image.h"
 #include "isa.h"
 #include "parallel.h"
+#include "parameters.h"
 
 namespace penlight::optimized {
 
@@ -10,17 +11,26 @@ namespace {
 
 bool is_float(const Tensor& tensor) { return tensor.scalar_type() == ScalarType::Float; }
 
-bool is_row(const Optional<Tensor>& parameter, dim_t count) {
-  return !parameter.has_value() || (is_float(parameter.value()) && parameter.value().is_contiguous() &&
-                                    parameter.value().numel() == count);
-}
+struct Results {
+  Tensor &out, &means, &rstds;
+};
 
-const float* data_of(const Optional<Tensor>& parameter) {
-  return parameter.has_value() ? parameter.value().const_data_ptr<float>() : nullptr;
-}
-
-// `norm` has what the arguments say; `items` is how many groups there are in all.
-void normalize(KernelContext& ctx, GroupNorm norm, dim_t items) {
+// `items` groups in all, `groups` of each image.
+void normalize(KernelContext& ctx, const Tensor& input, const Optional<Tensor>& weight,
+               const Optional<Tensor>& bias, dim_t items, dim_t groups, bool planar, double eps,
+               const Results& to) {
+  GroupNorm norm{};
+  norm.input = input.const_data_ptr<float>();
+  norm.weight = data_of(weight);
+  norm.bias = data_of(bias);
+  norm.output = to.out.mutable_data_ptr<float>();
+  norm.means = to.means.mutable_data_ptr<float>();
+  norm.rstds = to.rstds.mutable_data_ptr<float>();
+  norm.groups = groups;
+  norm.channels = input.size(1) / groups;
+  norm.pixels = input.numel() / (input.size(0) * input.size(1));
+  norm.planar = planar;
+  norm.eps = eps;
   const dim_t count = norm.channels * norm.pixels, channels = norm.groups * norm.channels;
   // Channels of a part that are less than a line of the cache would be fetched by two threads.
   const dim_t step = norm.planar ? 1 : (kPanel + norm.channels - 1) / norm.channels;
@@ -65,19 +75,7 @@ void native_group_norm_out(KernelContext& ctx, const Tensor& input, const Option
     ctx.decline();
     return;
   }
-  GroupNorm norm{};
-  norm.input = input.const_data_ptr<float>();
-  norm.weight = data_of(weight);
-  norm.bias = data_of(bias);
-  norm.output = out0.mutable_data_ptr<float>();
-  norm.means = out1.mutable_data_ptr<float>();
-  norm.rstds = out2.mutable_data_ptr<float>();
-  norm.groups = groups;
-  norm.channels = input.size(1) / groups;
-  norm.pixels = static_cast<dim_t>(HxW);
-  norm.planar = planar;
-  norm.eps = eps;
-  normalize(ctx, norm, input.size(0) * groups);
+  normalize(ctx, input, weight, bias, input.size(0) * groups, groups, planar, eps, {out0, out1, out2});
 }
 
 // What instance norm is made of: a batch of one, whose channels are all channels of all images.
@@ -100,19 +98,7 @@ void native_batch_norm_legit_no_stats_out(KernelContext& ctx, const Tensor& inpu
     ctx.decline();
     return;
   }
-  GroupNorm norm{};
-  norm.input = input.const_data_ptr<float>();
-  norm.weight = data_of(weight);
-  norm.bias = data_of(bias);
-  norm.output = out.mutable_data_ptr<float>();
-  norm.means = save_mean.mutable_data_ptr<float>();
-  norm.rstds = save_invstd.mutable_data_ptr<float>();
-  norm.groups = channels;
-  norm.channels = 1;
-  norm.pixels = input.numel() / channels;
-  norm.planar = true;
-  norm.eps = eps;
-  normalize(ctx, norm, channels);
+  normalize(ctx, input, weight, bias, channels, channels, true, eps, {out, save_mean, save_invstd});
 }
 
 }  // namespace penlight::optimized

@@ -2,22 +2,11 @@
 // these decline.
 #include "isa.h"
 #include "parallel.h"
+#include "parameters.h"
 
 namespace penlight::optimized {
 
 namespace {
-
-bool is_dense_float(const Tensor& tensor) {
-  return tensor.scalar_type() == ScalarType::Float && tensor.is_contiguous();
-}
-
-bool is_row(const Optional<Tensor>& parameter, dim_t count) {
-  return !parameter.has_value() || (is_dense_float(parameter.value()) && parameter.value().numel() == count);
-}
-
-const float* data_of(const Optional<Tensor>& parameter) {
-  return parameter.has_value() ? parameter.value().const_data_ptr<float>() : nullptr;
-}
 
 // Elements of the dimensions that `shape` names, if they are the input's last ones; else 0.
 dim_t row_size(const Tensor& input, ArrayRef<int64_t> shape) {

@@ -199,19 +199,13 @@ void pooling(Random r, long round) {
   fill(x, r, true);
   Geometry g{};
   const bool ceil_mode = r.one_in(2);
-  bool fits = true;
   for (int d = 0; d < 2; ++d) {
     g.taps[d] = r.in(1, 4);
     g.stride[d] = r.in(1, 3);
     g.dilation[d] = r.in(1, 2);
     g.pad[d] = r.in(0, g.taps[d] / 2);
-    const dim_t size = sizes[2 + d], room = room_of(g, d, size);
-    fits &= room >= 0;
-    sizes[2 + d] = (room + (ceil_mode ? g.stride[d] - 1 : 0)) / g.stride[d] + 1;
-    // No window begins in the padding behind the image.
-    if (ceil_mode && (sizes[2 + d] - 1) * g.stride[d] >= size + g.pad[d]) --sizes[2 + d];
   }
-  if (!fits) return;
+  if (!pool(g, ceil_mode, sizes)) return;
   const bool front = r.one_in(2);
   out.shape(sizes, 4, kChannelsLast, ScalarType::Float, front);
   again.shape(sizes, 4, kChannelsLast, ScalarType::Float, !front);

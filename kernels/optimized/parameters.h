@@ -1,0 +1,20 @@
+// Weights and biases of norms: rows of float32, or none.
+#pragma once
+
+#include <penlight/kernel.h>
+
+namespace penlight::optimized {
+
+inline bool is_dense_float(const Tensor& tensor) {
+  return tensor.scalar_type() == ScalarType::Float && tensor.is_contiguous();
+}
+
+inline bool is_row(const Optional<Tensor>& parameter, dim_t count) {
+  return !parameter.has_value() || (is_dense_float(parameter.value()) && parameter.value().numel() == count);
+}
+
+inline const float* data_of(const Optional<Tensor>& parameter) {
+  return parameter.has_value() ? parameter.value().const_data_ptr<float>() : nullptr;
+}
+
+}  // namespace penlight::optimized
