@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils import _pytree as pytree
 
 import penlight
@@ -43,6 +44,13 @@ def check(
     return loaded
 
 
+def as_torch(array: np.ndarray[Any, Any]) -> Tensor:
+    """Of any dtype: torch does not know NumPy's bfloat16."""
+    dense = np.ascontiguousarray(array)
+    narrow = dense.dtype.name == "bfloat16"
+    return torch.as_tensor(dense.view(np.uint16)).view(torch.bfloat16) if narrow else torch.as_tensor(dense)
+
+
 def compare(got: Any, want: Any, tolerance: float = 1e-4, where: str = "") -> None:
     ours, theirs = pytree.tree_leaves(got), pytree.tree_leaves(want)
     assert len(ours) == len(theirs), f"{where}: {len(ours)} results, eager has {len(theirs)}"
@@ -52,7 +60,7 @@ def compare(got: Any, want: Any, tolerance: float = 1e-4, where: str = "") -> No
             assert mine == other, f"{place} is {mine}, eager has {other}"
             continue
         expected = other.detach().resolve_conj()
-        found = torch.as_tensor(np.ascontiguousarray(mine)) if isinstance(mine, np.ndarray) else mine
+        found = as_torch(mine) if isinstance(mine, np.ndarray) else mine
         assert str(found.dtype) == str(expected.dtype), f"{place} is {found.dtype}, not {expected.dtype}"
         finite = (
             expected.abs()[expected.isfinite()] if expected.is_floating_point() else expected.new_zeros(0)
