@@ -13,7 +13,7 @@ constexpr dim_t kPanelStep = 2, kPanelStepOfRow = 8;
 
 }  // namespace
 
-bool run_product(KernelContext& ctx, const Product& product) {
+bool run_product(KernelContext& ctx, const Product& product, ProductScratch* kept) {
   const dim_t rows = product.last_row, panels = product.last_panel;
   const double depth =
       static_cast<double>(product.geometry.taps_h * product.geometry.taps_w * product.channels);
@@ -35,8 +35,13 @@ bool run_product(KernelContext& ctx, const Product& product) {
   const bool by_groups = groups >= 2 * static_cast<dim_t>(ctx.threads());
   const dim_t steps = by_groups ? groups : by_rows || groups > 1 ? row_steps : panel_steps;
   const dim_t parts = parts_of(ctx, work * static_cast<double>(groups), steps);
-  PartMemory memory;
-  if (!allocate_parts(ctx, parts, routines().product_scratch(product), memory)) return false;
+  ProductScratch own;
+  ProductScratch& scratch = kept ? *kept : own;
+  const size_t size = routines().product_scratch(product);
+  if (parts > scratch.parts || size > scratch.memory.each) {
+    if (!allocate_parts(ctx, parts, size, scratch.memory)) return false;
+    scratch.parts = parts;
+  }
   const auto part = [&](size_t index) {
     Product mine = product;
     mine.rows = rows;
@@ -53,7 +58,7 @@ bool run_product(KernelContext& ctx, const Product& product) {
       mine.first_panel = range.first;
       mine.last_panel = range.last;
     }
-    mine.scratch = memory.of(index);
+    mine.scratch = scratch.memory.of(index);
     routines().product(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);

@@ -3,12 +3,20 @@
 
 #include <penlight/kernel.h>
 
+#include "parallel.h"
 #include "vector/routines.h"
 
 namespace penlight::optimized {
 
-// Computes all rows and panels of `product`, whose scratch it provides. What each element
-// is does not depend on the split. False, with the failure recorded, for want of memory.
-bool run_product(KernelContext& ctx, const Product& product);
+// Scratch that one product leaves to the next of its kernel.
+struct ProductScratch {
+  PartMemory memory = {nullptr, 0};
+  dim_t parts = 0;
+};
+
+// Computes all rows and panels of `product`, whose scratch it provides, or finds in `kept` and
+// leaves there. What each element is does not depend on the split. False, with the failure
+// recorded, for want of memory.
+bool run_product(KernelContext& ctx, const Product& product, ProductScratch* kept = nullptr);
 
 }  // namespace penlight::optimized

@@ -71,7 +71,7 @@ class Scratch {
   }
 
  private:
-  static constexpr int kParts = 8;
+  static constexpr int kParts = 32;
   Guarded parts_[kParts];
   int used_ = 0;
 };
@@ -150,8 +150,9 @@ class Call {
     return *this;
   }
   Call& list(Tensor* items, int count) {
-    tensors_ = {static_cast<size_t>(count), items, nullptr};
-    next(Tag::TensorList).as_tensor_list = &tensors_;
+    ListStorage<Tensor>& list = tensors_[tensors_used_++];
+    list = {static_cast<size_t>(count), items, nullptr};
+    next(Tag::TensorList).as_tensor_list = &list;
     return *this;
   }
 
@@ -191,7 +192,8 @@ class Call {
   int64_t numbers_[96];
   int numbers_used_ = 0;
   ListStorage<double> doubles_;
-  ListStorage<Tensor> tensors_;
+  ListStorage<Tensor> tensors_[2];
+  int tensors_used_ = 0;
   Message message_;
 };
 

@@ -5,6 +5,7 @@
 // A few queries, as when a language model writes one token after the other, are not
 // worth the panels: keys and values are read where they lie. What a query gives does not
 // depend on the others then, so that they may be split as one likes.
+#include "dots.h"
 #include "functions.h"
 #include "strip.h"
 
@@ -144,62 +145,6 @@ void scale_row(float* row, ptrdiff_t count, float factor) {
   for (; j < count; ++j) row[j] *= factor;
 }
 
-// {a0, b0, a1, b1, ...}: of the lower halves, and of the upper ones.
-#if defined(__AVX512F__)
-PENLIGHT_INLINE Floats lower(Floats a, Floats b) {
-  return PENLIGHT_SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-}
-PENLIGHT_INLINE Floats upper(Floats a, Floats b) {
-  return PENLIGHT_SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-}
-#elif defined(__AVX__)
-PENLIGHT_INLINE Floats lower(Floats a, Floats b) { return PENLIGHT_SHUFFLE(a, b, 0, 8, 1, 9, 2, 10, 3, 11); }
-PENLIGHT_INLINE Floats upper(Floats a, Floats b) {
-  return PENLIGHT_SHUFFLE(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-}
-#else
-PENLIGHT_INLINE Floats lower(Floats a, Floats b) { return PENLIGHT_SHUFFLE(a, b, 0, 4, 1, 5); }
-PENLIGHT_INLINE Floats upper(Floats a, Floats b) { return PENLIGHT_SHUFFLE(a, b, 2, 6, 3, 7); }
-#endif
-
-// Lane i: the sum of the lanes of sums[i], added as sum_lanes() does.
-template <int count>
-PENLIGHT_INLINE Floats sums_of(const Floats (&sums)[count]) {
-  if constexpr (count == 1) {
-    return sums[0];
-  } else {
-    Floats halves[count / 2];
-    repeat<count / 2>([&](auto i) __attribute__((always_inline)) {
-      const Floats a = sums[i], b = sums[i + count / 2];
-      halves[i] = lower(a, b) + upper(a, b);
-    });
-    return sums_of(halves);
-  }
-}
-
-// Products of a query with kLanes keys. Those past the last, of which there are `count`,
-// are read as the last.
-PENLIGHT_INLINE Floats score(const float* query, const float* keys, ptrdiff_t pitch, ptrdiff_t count,
-                             ptrdiff_t width) {
-  const float* rows[kLanes];
-  Floats sums[kLanes];
-  repeat<kLanes>([&](auto i) __attribute__((always_inline)) {
-    rows[i] = keys + min_of(i, count - 1) * pitch;
-    sums[i] = Floats{};
-  });
-  ptrdiff_t c = 0;
-  for (; c + kLanes <= width; c += kLanes) {
-    const Floats q = load(query + c);
-    repeat<kLanes>([&](auto i) __attribute__((always_inline)) { sums[i] += q * load(rows[i] + c); });
-  }
-  if (c < width) {
-    const Floats q = load_some(query + c, width - c);
-    repeat<kLanes>([&](auto i)
-                       __attribute__((always_inline)) { sums[i] += q * load_some(rows[i] + c, width - c); });
-  }
-  return sums_of(sums);
-}
-
 // Columns [first, first + vectors * kLanes) of the weighted values; `left` of them are there.
 template <int vectors>
 PENLIGHT_INLINE void weigh(const Attention& a, const float* weights, ptrdiff_t seen, ptrdiff_t first,
@@ -233,7 +178,7 @@ void attend_few(const Attention& a, float* scores, ptrdiff_t pitch) {
     const ptrdiff_t count = min_of(kLanes, a.keys - j);
     for (ptrdiff_t i = 0; i < a.queries; ++i) {
       store(scores + i * pitch + j,
-            score(a.query + i * a.query_pitch, keys, a.key_pitch, count, a.width) * scale);
+            dots(a.query + i * a.query_pitch, keys, a.key_pitch, count, a.width) * scale);
     }
   }
   for (ptrdiff_t i = 0; i < a.queries; ++i) {

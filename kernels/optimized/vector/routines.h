@@ -229,6 +229,31 @@ struct Rotary {
   ptrdiff_t input_step, output_step;  // elements from head to head
 };
 
+// Steps of an LSTM, or of a GRU where `cell` is null, for the units [first_unit, last_unit) of
+// some rows of a batch. What an element is depends on no other row or unit of the call.
+struct Recurrent {
+  const float* given;    // the input's part of the gates, of the first step: [row][gate][unit]
+  const float* packed;   // the state's part: pack_recurrent() of it, or null,
+  const float* weights;  // [gate][unit][hidden], and
+  const float* bias;     // [gate][unit]; may be null
+  const float* state;    // before the first step
+  float* cell;           // [row][unit], before and after
+  float* output;         // of the first step, and the state before the second
+  ptrdiff_t steps, rows, hidden;
+  ptrdiff_t given_step, given_row, state_row, output_step, output_row;  // pitches, in elements
+  ptrdiff_t first_unit, last_unit;                                      // the first a multiple of kPanel
+};
+
+// Weights of [gate][unit][hidden] as they are read by the step: blocks of a vector of units, with
+// all their gates.
+struct PackRecurrent {
+  const float* weights;
+  const float* bias;  // [gate][unit]; may be null
+  float* output;      // of unit 0; gates * round_up(hidden, kPanel) * (1 + hidden) elements in all
+  ptrdiff_t gates, hidden;
+  ptrdiff_t first_unit, last_unit;  // the first a multiple of kPanel
+};
+
 // Rows [first_row, last_row) of `count` elements: (x - mean) / sqrt(variance + eps) * weight + bias.
 struct NormRows {
   const float* input;
@@ -303,6 +328,8 @@ struct Routines {
   void (*norm_rows)(const NormRows&);
   void (*norm_groups)(const GroupNorm&);
   void (*rotary)(const Rotary&);
+  void (*pack_recurrent)(const PackRecurrent&);
+  void (*recurrent)(const Recurrent&);
   void (*softmax_rows)(const SoftmaxRows&);
   void (*elementwise)(const Elementwise&);
   const WinogradRoutines *winograd_4x4, *winograd_2x2;  // tiles of so many outputs

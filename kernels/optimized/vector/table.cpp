@@ -23,6 +23,8 @@ void norm_rows(const NormRows& rows);
 void norm_groups(const GroupNorm& groups);
 void softmax_rows(const SoftmaxRows& rows);
 void rotary(const Rotary& heads);
+void pack_recurrent(const PackRecurrent& weights);
+void recurrent(const Recurrent& steps);
 void elementwise(const Elementwise& elements);
 extern const WinogradRoutines winograd_4x4, winograd_2x2;
 
@@ -66,6 +68,10 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2;
 #if defined(PENLIGHT_WITHOUT_ROTARY)
 #define rotary nullptr
 #endif
+#if defined(PENLIGHT_WITHOUT_RECURRENT)
+#define pack_recurrent nullptr
+#define recurrent nullptr
+#endif
 #if defined(PENLIGHT_WITHOUT_ELEMENTWISE)
 #define elementwise nullptr
 #endif
@@ -98,6 +104,8 @@ const Routines routines = {
     norm_rows,
     norm_groups,
     rotary,
+    pack_recurrent,
+    recurrent,
     softmax_rows,
     elementwise,
     PENLIGHT_WINOGRAD(winograd_4x4),

@@ -11,13 +11,14 @@ from penlight.build.targets import Target
 
 # Routines of vector/NAME.cpp, and the kernel files that call them.
 _CALLERS = {
-    "product": {"linear", "convolution", "expansion", "transposed", "attention", "matmul"},
+    "product": {"linear", "convolution", "expansion", "transposed", "attention", "matmul", "recurrent"},
     "few_channels": {"convolution"},
     "depthwise": {"convolution", "expansion"},
     "depthwise_tiles": {"convolution", "expansion"},
     "attention": {"attention"},
     "rotary": {"rotary"},
-    "matrix": {"matmul"},
+    "recurrent": {"recurrent"},
+    "matrix": {"matmul", "recurrent"},
     "pool": {"pool"},
     "upsample": {"upsample"},
     "rows": {"rows"},

@@ -1,0 +1,96 @@
+#include "unpacked.h"
+
+#include "isa.h"
+#include "parallel.h"
+#include "product.h"
+
+namespace penlight::optimized {
+
+namespace {
+
+constexpr dim_t kFewRows = 4;
+constexpr dim_t kTiny = 8;
+constexpr dim_t kPanelsAtOnce = 8;
+
+void multiply_few(KernelContext& ctx, const Matrices& x) {
+  FewRows rows{x.a, x.b, x.bias, x.c, x.m, x.k, x.column_pitch, x.n, 0, 0};
+  // It is reading B that takes the time.
+  const double operations = 8.0 * static_cast<double>(x.n) * static_cast<double>(x.k);
+  const dim_t parts = parts_of(ctx, operations, (x.n + 15) / 16);
+  const auto part = [&](size_t index) {
+    FewRows mine = rows;
+    const Range columns = range_of(index, parts, x.n, 16);
+    mine.first = columns.first;
+    mine.last = columns.last;
+    routines().few_rows(mine);
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
+}
+
+// Some panels of B at a time, each part with memory of its own for them.
+void multiply_panels(KernelContext& ctx, const Matrices& x) {
+  const dim_t panels = (x.n + kPanel - 1) / kPanel, groups = (panels + kPanelsAtOnce - 1) / kPanelsAtOnce;
+  const double operations =
+      2.0 * static_cast<double>(x.m) * static_cast<double>(x.n) * static_cast<double>(x.k);
+  const dim_t parts = parts_of(ctx, operations, groups);
+  const size_t packed = static_cast<size_t>(kPanelsAtOnce * (1 + x.k) * kPanel) * sizeof(float);
+  const size_t scratch = routines().product_scratch(over_matrix(x.m, x.k, x.k, x.n, x.n));
+  PartMemory memory;
+  if (!allocate_parts(ctx, parts, packed + scratch, memory)) return;
+  const auto part = [&](size_t index) {
+    float* panel = static_cast<float*>(memory.of(index));
+    const Range range = range_of(index, parts, groups);
+    for (dim_t g = range.first; g < range.last; ++g) {
+      const dim_t first = g * kPanelsAtOnce * kPanel;
+      const dim_t last = first + kPanelsAtOnce * kPanel < x.n ? first + kPanelsAtOnce * kPanel : x.n;
+      routines().pack_matrix({x.b, x.bias, panel, x.row_pitch, x.column_pitch, x.k, first, last});
+      Product product = over_matrix(x.m, x.k, x.k, last - first, x.n);
+      product.input = x.a;
+      product.packed = panel;
+      product.output = x.c + first;
+      product.scratch = reinterpret_cast<char*>(panel) + packed;
+      routines().product(product);
+    }
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
+}
+
+// So few products that arranging them would take longer.
+void multiply_tiny(const Matrices& x) {
+  constexpr dim_t kAtOnce = 4;
+  for (dim_t i = 0; i < x.m; ++i) {
+    const float* a = x.a + i * x.k;
+    float* c = x.c + i * x.n;
+    dim_t j = 0;
+    for (; x.column_pitch == 1 && j + kAtOnce <= x.n; j += kAtOnce) {
+      float sums[kAtOnce] = {};
+      if (x.bias) memcpy(sums, x.bias + j, sizeof sums);
+      for (dim_t k = 0; k < x.k; ++k) {
+        const float* b = x.b + k * x.row_pitch + j;
+        for (int l = 0; l < kAtOnce; ++l) sums[l] += a[k] * b[l];
+      }
+      memcpy(c + j, sums, sizeof sums);
+    }
+    for (; j < x.n; ++j) {
+      const float* b = x.b + j * x.column_pitch;
+      float sum = x.bias ? x.bias[j] : 0.0f;
+      for (dim_t k = 0; k < x.k; ++k) sum += a[k] * b[k * x.row_pitch];
+      c[j] = sum;
+    }
+  }
+}
+
+}  // namespace
+
+bool multiply(KernelContext& ctx, const Matrices& x) {
+  if (x.m <= kTiny && x.n <= kTiny && x.k <= kTiny) {
+    multiply_tiny(x);
+  } else if (x.m < kFewRows && x.row_pitch == 1) {
+    multiply_few(ctx, x);
+  } else {
+    multiply_panels(ctx, x);
+  }
+  return ctx.ok();
+}
+
+}  // namespace penlight::optimized

@@ -1,0 +1,22 @@
+// Products of matrices as they lie, split between threads.
+#pragma once
+
+#include <penlight/kernel.h>
+
+namespace penlight::optimized {
+
+// C[m, n] = sum over k of A[m, k] * B[k, n] + bias[n]; A and C are dense.
+struct Matrices {
+  const float* a;
+  const float* b;
+  const float* bias;
+  float* c;
+  dim_t m, n, k;
+  dim_t row_pitch, column_pitch;  // of B: elements from k to k + 1, from n to n + 1
+};
+
+// What each element is does not depend on the number of threads. False, with the failure
+// recorded, for want of scratch memory.
+bool multiply(KernelContext& ctx, const Matrices& matrices);
+
+}  // namespace penlight::optimized
