@@ -1,4 +1,4 @@
-// Rows of a matrix where they lie: products of several with one vector, and their transposition.
+// Several rows of a matrix at once: their products with one vector, and their transposition.
 #pragma once
 
 #include "simd.h"
@@ -72,6 +72,22 @@ PENLIGHT_INLINE void transpose(Floats (&rows)[kLanes]) {
       next[2 * i + 1] = upper(rows[i], rows[i + kLanes / 2]);
     });
     repeat<kLanes>([&](auto i) __attribute__((always_inline)) { rows[i] = next[i]; });
+  }
+}
+
+// A vector for each column of kLanes rows of a matrix, `step` elements apart. Those past the last
+// row, of which there are `count`, are as the last.
+PENLIGHT_INLINE void lay_out(const float* matrix, ptrdiff_t pitch, ptrdiff_t count, ptrdiff_t width,
+                             float* to, ptrdiff_t step) {
+  for (ptrdiff_t c = 0; c < width; c += kLanes) {
+    Floats square[kLanes];
+    repeat<kLanes>([&](auto i) __attribute__((always_inline)) {
+      square[i] = load_part(matrix + min_of(i, count - 1) * pitch + c, width - c);
+    });
+    transpose(square);
+    repeat<kLanes>([&](auto i) __attribute__((always_inline)) {
+      if (i < width - c) store(to + (c + i) * step, square[i]);
+    });
   }
 }
 

@@ -1,7 +1,7 @@
 // Products with matrices that are not packed: laid out as panels a part at a time, or,
 // for a few rows, multiplied where they lie.
+#include "dots.h"
 #include "routines.h"
-#include "simd.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -43,6 +43,11 @@ void pack_matrix(const PackMatrix& p) {
       const float* from = p.matrix + first;
       for (ptrdiff_t k = 0; k < p.depth; ++k, from += p.row_pitch) {
         memcpy(to + (1 + k) * kPanel, from, static_cast<size_t>(count) * sizeof(float));
+      }
+    } else if (p.row_pitch == 1) {
+      for (ptrdiff_t j = 0; j < count; j += kLanes) {
+        lay_out(p.matrix + (first + j) * p.column_pitch, p.column_pitch, count - j, p.depth, to + kPanel + j,
+                kPanel);
       }
     } else {
       for (ptrdiff_t j = 0; j < count; ++j) {

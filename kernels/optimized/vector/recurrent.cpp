@@ -92,6 +92,11 @@ PENLIGHT_INLINE void compute_tile(const Step& s, ptrdiff_t row, ptrdiff_t unit) 
       repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[b][i][g] = bias; });
     });
   });
+  // What the gates are applied to comes closer meanwhile.
+  for (int i = 0; rows > 1 && i < rows; ++i) {
+    const float* given = s.given + (row + i) * s.all.given_row + unit;
+    for (int g = 0; g < gates; ++g) __builtin_prefetch(given + g * hidden);
+  }
   for (ptrdiff_t k = 0; k < hidden; ++k) {
     weights += kStep;
     // The fewer of both stay in registers for the step, one of the others at a time.
@@ -199,18 +204,7 @@ void pack_recurrent(const PackRecurrent& p) {
       const ptrdiff_t at = g * p.hidden + unit;
       float* to = block + g * kLanes;
       store(to, p.bias ? load_part(p.bias + at, left) : Floats{});
-      for (ptrdiff_t k = 0; k < p.hidden; k += kLanes) {
-        const float* from = p.weights + at * p.hidden + k;
-        const ptrdiff_t some = p.hidden - k;
-        Floats square[kLanes];
-        repeat<kLanes>([&](auto i) __attribute__((always_inline)) {
-          square[i] = load_part(from + min_of(i, left - 1) * p.hidden, some);
-        });
-        transpose(square);
-        repeat<kLanes>([&](auto i) __attribute__((always_inline)) {
-          if (i < some) store(to + (1 + k + i) * step, square[i]);
-        });
-      }
+      lay_out(p.weights + at * p.hidden, p.hidden, left, p.hidden, to + step, step);
     }
   }
 }
