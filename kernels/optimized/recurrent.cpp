@@ -66,14 +66,15 @@ bool fits(const Shape& shape, TensorList params) {
   return true;
 }
 
-// Null, with the failure recorded, where there is not so much memory.
+// From a line of the cache on. Null, with the failure recorded, where there is not so much memory.
 float* take(KernelContext& ctx, dim_t a, dim_t b, dim_t c = 1) {
   dim_t count = 0;
-  if (!multiply_sizes(a, b, count) || !multiply_sizes(count, c, count)) {
+  if (!multiply_sizes(a, b, count) || !multiply_sizes(count, c, count) ||
+      !multiply_sizes(count, static_cast<dim_t>(sizeof(float)), count)) {
     ctx.fail(Status::OutOfMemory, "scratch of {} times {} elements does not fit an address", a, b);
     return nullptr;
   }
-  return ctx.allocate_scratch_array<float>(static_cast<size_t>(count));
+  return static_cast<float*>(ctx.allocate_scratch(static_cast<size_t>(count), 64));
 }
 
 class Layers {

@@ -140,23 +140,24 @@ void compute_rest(const Step& s, ptrdiff_t row, ptrdiff_t unit) {
   }
 }
 
+// Backwards every second time: what was read last is still near.
 template <int gates>
-void step_packed(const Step& s) {
+void step_packed(const Step& s, bool backwards) {
   const Recurrent& r = s.all;
-  if (r.rows == 1) {
-    constexpr int kBlocks = (kLatency + gates - 1) / gates;
-    ptrdiff_t unit = r.first_unit;
-    for (; unit + (kBlocks - 1) * kLanes < r.last_unit; unit += kBlocks * kLanes) {
+  constexpr int kRows = kSums / gates, kBlocks = (kLatency + gates - 1) / gates;
+  const ptrdiff_t width = r.rows == 1 ? kBlocks * kLanes : kLanes;
+  const ptrdiff_t tiles = (r.last_unit - r.first_unit + width - 1) / width;
+  for (ptrdiff_t i = 0; i < tiles; ++i) {
+    const ptrdiff_t unit = r.first_unit + (backwards ? tiles - 1 - i : i) * width;
+    if (r.rows > 1) {
+      ptrdiff_t row = 0;
+      for (; row + kRows <= r.rows; row += kRows) compute_tile<gates, kRows, 1>(s, row, unit);
+      if (row < r.rows) compute_rest<gates, kRows - 1>(s, row, unit);
+    } else if (unit + width - kLanes < r.last_unit) {
       compute_tile<gates, 1, kBlocks>(s, 0, unit);
+    } else {
+      for (ptrdiff_t u = unit; u < r.last_unit; u += kLanes) compute_tile<gates, 1, 1>(s, 0, u);
     }
-    for (; unit < r.last_unit; unit += kLanes) compute_tile<gates, 1, 1>(s, 0, unit);
-    return;
-  }
-  constexpr int kRows = kSums / gates;
-  for (ptrdiff_t unit = r.first_unit; unit < r.last_unit; unit += kLanes) {
-    ptrdiff_t row = 0;
-    for (; row + kRows <= r.rows; row += kRows) compute_tile<gates, kRows, 1>(s, row, unit);
-    if (row < r.rows) compute_rest<gates, kRows - 1>(s, row, unit);
   }
 }
 
@@ -182,7 +183,7 @@ void run(const Recurrent& r) {
   Step step{r, r.given, r.state, r.state_row, r.output};
   for (ptrdiff_t t = 0; t < r.steps; ++t) {
     if (r.packed) {
-      step_packed<gates>(step);
+      step_packed<gates>(step, t % 2 != 0);
     } else {
       step_where_they_lie<gates>(step);
     }
