@@ -22,22 +22,24 @@ struct Window {
   dim_t taps[2], stride[2], padding[2], dilation[2];
 };
 
-// Reads and bounds what a program says of a window: one number for both directions or one
-// for each. A product of two of them then fits an address.
+// One number for both directions or one for each, from `least` on; bounded so that a product of
+// two of them fits an address.
+inline bool read_pair(ArrayRef<int64_t> from, int64_t least, dim_t (&to)[2]) {
+  constexpr int64_t most = 1 << 24;
+  if (from.size() != 1 && from.size() != 2) return false;
+  for (size_t d = 0; d < 2; ++d) {
+    const int64_t value = from[from.size() == 1 ? 0 : d];
+    if (value < least || value > most) return false;
+    to[d] = static_cast<dim_t>(value);
+  }
+  return true;
+}
+
+// What a program says of a window.
 inline bool read_window(ArrayRef<int64_t> taps, ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
                         ArrayRef<int64_t> dilation, Window& window) {
-  constexpr int64_t most = 1 << 24;
-  const auto read = [](ArrayRef<int64_t> from, int64_t least, dim_t(&to)[2]) {
-    if (from.size() != 1 && from.size() != 2) return false;
-    for (size_t d = 0; d < 2; ++d) {
-      const int64_t value = from[from.size() == 1 ? 0 : d];
-      if (value < least || value > most) return false;
-      to[d] = static_cast<dim_t>(value);
-    }
-    return true;
-  };
-  return read(taps, 1, window.taps) && read(stride, 1, window.stride) && read(padding, 0, window.padding) &&
-         read(dilation, 1, window.dilation);
+  return read_pair(taps, 1, window.taps) && read_pair(stride, 1, window.stride) &&
+         read_pair(padding, 0, window.padding) && read_pair(dilation, 1, window.dilation);
 }
 
 // How `window` passes over images of `input`'s sizes, to an output of `height` by `width`.

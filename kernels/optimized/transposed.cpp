@@ -145,19 +145,6 @@ void run_item(const Transposed& t, dim_t item, float* buffer, void* scratch) {
   }
 }
 
-// One number for both directions or one for each, from `least` on; bounded so that a product of
-// two of them fits an address.
-bool read_pair(ArrayRef<int64_t> from, int64_t least, dim_t (&to)[2]) {
-  constexpr int64_t most = 1 << 24;
-  if (from.size() != 1 && from.size() != 2) return false;
-  for (size_t d = 0; d < 2; ++d) {
-    const int64_t value = from[from.size() == 1 ? 0 : d];
-    if (value < least || value > most) return false;
-    to[d] = static_cast<dim_t>(value);
-  }
-  return true;
-}
-
 // What the arguments say, bounded; false where they do not fit.
 bool read_direction(int64_t size, int64_t taps, int64_t stride, int64_t padding, int64_t more,
                     Direction& to) {
