@@ -70,7 +70,8 @@ Attention sizes_of(dim_t queries, dim_t keys, dim_t width, dim_t value_width, co
   a.width = width;
   a.value_width = value_width;
   a.scale = static_cast<float>(scale.has_value() ? scale.value() : 1 / sqrt(static_cast<double>(width)));
-  a.hidden_score = hidden_score.has_value() ? static_cast<float>(hidden_score.value()) : -INFINITY;
+  a.fills = hidden_score.has_value();
+  if (a.fills) a.hidden_score = static_cast<float>(hidden_score.value());
   a.hidden = safe_softmax ? 0.0f : NAN;
   a.causal = causal;
   a.few = queries < kFewQueries;

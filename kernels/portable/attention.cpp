@@ -31,7 +31,7 @@ struct Attention {
   bool causal;
   double scale;
   bool safe_softmax;
-  double hidden_score;  // of a key that a bool mask hides
+  Optional<double> hidden_score;  // of a key that a bool mask hides; without it -inf is added
   dim_t queries, keys, width, value_width;
 };
 
@@ -145,8 +145,12 @@ class Pass {
     if (attention_.mask.has_value()) {
       const T* mask = load_mask(query, key_first, key_count, mask_at);
       if (attention_.mask.value().dtype() == ScalarType::Bool) {
-        const T hidden = static_cast<T>(attention_.hidden_score);
-        for (dim_t j = 0; j < key_count; ++j) row[j] = mask[j] != T(0) ? row[j] * scale : hidden;
+        const bool fills = attention_.hidden_score.has_value();
+        const T hidden = fills ? static_cast<T>(attention_.hidden_score.value()) : negative_infinity<T>();
+        for (dim_t j = 0; j < key_count; ++j) {
+          const T score = row[j] * scale;
+          row[j] = mask[j] != T(0) ? score : fills ? hidden : score + hidden;
+        }
       } else {
         for (dim_t j = 0; j < key_count; ++j) row[j] = row[j] * scale + mask[j];
       }
@@ -301,7 +305,7 @@ Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query
       query,          key,
       value,          attn_mask,
       is_causal,      scale.has_value() ? scale.value() : 1 / sqrt(static_cast<double>(query.size(-1))),
-      safe_softmax,   hidden_score.has_value() ? hidden_score.value() : negative_infinity<double>(),
+      safe_softmax,   hidden_score,
       query.size(-2), key.size(-2),
       query.size(-1), value.size(-1)};
   if (query.dtype() == ScalarType::Double) {

@@ -389,7 +389,10 @@ SIZES = [(1, 9), (3, 40), (5, 1), (50, 50), (7, 300)]
     "library, queries, keys",
     [*(("optimized", *sizes) for sizes in SIZES), *(("portable", *sizes) for sizes in [*SIZES, (4, 0)])],
 )
-@pytest.mark.parametrize("given, score", [("float", None), ("bool", None), ("bool", -3.0), ("bool", -3e38)])
+@pytest.mark.parametrize(
+    "given, score",
+    [("float", None), ("bool", None), ("bool", -math.inf), ("bool", -3.0), ("bool", -3e38)],
+)
 def test_attention_without_safe_softmax(
     isa: str, library: str, queries: int, keys: int, given: str, score: float | None
 ) -> None:
@@ -400,7 +403,7 @@ def test_attention_without_safe_softmax(
     mask = keep if given == "bool" else torch.zeros(keep.shape).masked_fill(~keep, -torch.inf)
     scores = (q.double() @ k.double().mT * 0.3).masked_fill(~keep, -torch.inf if score is None else score)
     want = scores.softmax(-1) @ v.double()
-    assert keys == 0 or bool(want.isnan().any()) == (score is None)
+    assert keys == 0 or bool(want.isnan().any()) == (score in (None, -math.inf))
     op, kwargs = (
         overload_of("penlight::scaled_dot_product_attention"),
         {"scale": 0.3, "safe_softmax": False, "hidden_score": score},
@@ -409,6 +412,26 @@ def test_attention_without_safe_softmax(
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=2e-6, equal_nan=True)
     eager = op(q, k, v, mask, **kwargs)
     torch.testing.assert_close(eager.double(), want, rtol=1e-5, atol=2e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("library", ["optimized", "portable"])
+@pytest.mark.parametrize("queries, keys", SIZES)
+def test_attention_over_keys_that_are_not_finite(isa: str, library: str, queries: int, keys: int) -> None:
+    """A mask adds -inf to their scores, which leaves NaN; a number that takes their place hides them."""
+    q, k, v = torch.randn(1, 2, queries, 20), torch.randn(1, 2, keys, 20), torch.randn(1, 2, keys, 12)
+    k[0, 0, 0], k[0, 1, keys // 2] = math.nan, math.inf
+    keep = torch.rand(queries, keys) > 0.2
+    keep[:, [0, keys // 2]] = False
+    op = overload_of("penlight::scaled_dot_product_attention")
+    added = functional.scaled_dot_product_attention(q, k, v, keep)
+    assert added[0, 0].isnan().all()
+    scores = (q @ k.mT / math.sqrt(20)).masked_fill(~keep, -2.0)
+    for want, kwargs in (
+        (added, {}),
+        (scores.softmax(-1) @ v, {"safe_softmax": False, "hidden_score": -2.0}),
+    ):
+        (got,) = run_op(op, [q, k, v, keep], kwargs, want, library)
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 @pytest.mark.parametrize("bias", [True, False])

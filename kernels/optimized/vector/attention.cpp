@@ -107,10 +107,12 @@ void add_mask(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t count) 
     ptrdiff_t j = 0;
     for (; a.mask_column == 1 && j + kLanes <= count; j += kLanes) {
       const Ints hidden = load_bytes(mask + j) == Ints{};
-      store(row + j, select(hidden, splat(a.hidden_score), load(row + j)));
+      const Floats score = load(row + j);
+      store(row + j,
+            select(hidden, a.fills ? splat(a.hidden_score) : score - splat(__builtin_inff()), score));
     }
     for (; j < count; ++j) {
-      if (!mask[j * a.mask_column]) row[j] = a.hidden_score;
+      if (!mask[j * a.mask_column]) row[j] = a.fills ? a.hidden_score : row[j] - __builtin_inff();
     }
   }
 }

@@ -210,12 +210,13 @@ struct Attention {
   ptrdiff_t first_query, last_query;  // that this call computes, from block to block of attention_block()
   ptrdiff_t query_pitch, key_pitch, value_pitch, output_pitch;
   float scale;
-  float hidden_score;  // of a key that the bool mask hides
+  float hidden_score;  // of a key that the bool mask hides, if it `fills`; else -inf is added
   float hidden;        // what a query gives all of whose scores are -inf
-  bool causal;         // query i sees keys 0 to i
-  bool few;            // keys and values are read where they lie, not laid out first
-  bool fresh;          // keys and values are others than at the last call with this scratch
-  void* scratch;       // attention_scratch() bytes, aligned for pointers
+  bool fills;
+  bool causal;    // query i sees keys 0 to i
+  bool few;       // keys and values are read where they lie, not laid out first
+  bool fresh;     // keys and values are others than at the last call with this scratch
+  void* scratch;  // attention_scratch() bytes, aligned for pointers
 };
 
 // Heads of one row, each turned by the row's angles: x * cosine + turned(x) * sine, where

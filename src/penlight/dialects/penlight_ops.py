@@ -69,7 +69,7 @@ def attention(
     """ATen's attention; or as it is written out, with softmax's NaN for a query whose scores are all -inf.
 
     Args:
-        hidden_score: what a score is that a bool mask hides, if not -inf.
+        hidden_score: takes the place of a score that a bool mask hides; without it -inf is added.
     """
     if safe_softmax and hidden_score is None:
         return functional.scaled_dot_product_attention(
@@ -81,7 +81,8 @@ def attention(
     if is_causal:
         attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
     if attn_mask is not None and attn_mask.dtype is torch.bool:
-        scores = torch.where(attn_mask, scores, -torch.inf if hidden_score is None else hidden_score)
+        hidden = scores - torch.inf if hidden_score is None else hidden_score
+        scores = torch.where(attn_mask, scores, hidden)
     elif attn_mask is not None:
         scores = scores + attn_mask
     weights = aten._safe_softmax(scores, -1) if safe_softmax else scores.softmax(-1)

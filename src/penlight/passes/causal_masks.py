@@ -5,12 +5,13 @@
 Keys that are hidden are then not computed at all.
 
 Needs:  edge dialect; as many queries as keys, a mask of conditions or of 0 and -inf.
-Keeps:  outputs, but that NaN and inf in values of hidden keys stay hidden.
+Keeps:  outputs, but that NaN and inf of hidden keys and their values stay hidden.
 Runs:   after attention written out is one operator.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +46,11 @@ def _is_causal(node: Node, constants: Constants) -> bool:
     args: Any = node.args
     mask = args[_MASK] if len(args) > _MASK else None
     like = constants.like(mask)
-    if like is None or node.kwargs.get("hidden_score") is not None or (len(args) > _CAUSAL and args[_CAUSAL]):
+    if (
+        like is None
+        or node.kwargs.get("hidden_score") not in (None, -math.inf)
+        or (len(args) > _CAUSAL and args[_CAUSAL])
+    ):
         return False
     queries, keys = (tensor_of(operand).shape[-2] for operand in args[:2])  # type: ignore[union-attr]
     if not isinstance(queries, int) or not isinstance(keys, int) or queries != keys:

@@ -212,7 +212,7 @@ def _replace(
         args = [_viewed(graph, part, (*heads, *part.meta["val"].shape[1:])) for part in operands]
         if scores.masks:
             args.append(_mask(graph, scores, sizes_of(value), constants))
-        number = None if fill is None or fill.number == -math.inf else fill.number
+        number = None if fill is None else fill.number
         kwargs = {"scale": scores.factor, "safe_softmax": False, "hidden_score": number}
         result = (*value.shape[:-1], node.meta["val"].shape[-1])
         new = add_node(graph, attention, tuple(args), result, node, kwargs=kwargs)

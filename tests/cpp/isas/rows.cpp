@@ -52,7 +52,7 @@ void attention(Random r, long round) {
     call.none();
   }
   const bool safe = r.one_in(2), filled = !safe && kind == 3 && r.one_in(2);
-  const double hidden = filled ? 4 * r.real() : -HUGE_VAL;
+  const double hidden = filled && !r.one_in(4) ? 4 * r.real() : -HUGE_VAL;
   call.flag(shared != heads).flag(safe);
   if (filled) {
     call.number(hidden);
@@ -75,7 +75,8 @@ void attention(Random r, long round) {
           }
           const dim_t at = mask.at(m[0] > 1 ? b : 0, m[1] > 1 ? h : 0, m[2] > 1 ? i : 0, m[3] > 1 ? j : 0);
           if (kind == 2) sum.add(static_cast<double>(mask.data()[at]));
-          row.scores[j] = kind == 3 && !mask.bytes()[at] ? hidden : sum.get().value;
+          row.scores[j] =
+              kind == 3 && !mask.bytes()[at] ? (filled ? hidden : sum.get().value + hidden) : sum.get().value;
           if (sum.get().bound < HUGE_VAL && sum.get().bound > error) error = sum.get().bound;
         }
         row.soften(seen, safe);
