@@ -80,15 +80,24 @@ def test_what_stays_says_why(name: str) -> None:
     check(model, x)
 
 
-def test_weights_in_two_directions() -> None:
-    """Layer and transposed layer of one weight lay it out in two ways: it stays as it is for both."""
+class Tied(nn.Module):
+    """A layer and a transposed one of the same weight, or two of those."""
 
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Conv2d(6, 8, 3, stride=2)
+    def __init__(self, first: bool, stride: int) -> None:
+        super().__init__()
+        self.layer, self.first, self.stride = nn.Conv2d(6, 6, 3, stride=2), first, stride
 
-        def forward(self, x: Tensor) -> Tensor:
-            return nn.functional.conv_transpose2d(self.layer(x), self.layer.weight, stride=2)
+    def forward(self, x: Tensor) -> Tensor:
+        weight, turn = self.layer.weight, nn.functional.conv_transpose2d
+        y = self.layer(x) if self.first else turn(x, weight, stride=2)
+        return turn(y, weight, stride=self.stride)
 
-    check(Tied(), torch.randn(1, 6, 11, 11))
+
+@pytest.mark.parametrize("first, stride, packed", [(True, 2, 0), (False, 1, 0), (False, 2, 2)])
+def test_a_weight_is_packed_in_one_order_only(first: bool, stride: int, packed: int) -> None:
+    """In two, it would be in the file twice."""
+    model, x = Tied(first, stride), torch.randn(1, 6, 11, 11)
+    found = operators(model, x)
+    assert found.count("conv_transpose2d_packed") == packed and found.count("convolution") == 2 - packed
+    assert "conv2d_packed" not in found
+    check(model, x)

@@ -73,7 +73,7 @@ def _linear_shape(x: Tensor, weight: Tensor, residual: Any, outputs: int, *args:
     return x.new_empty((*x.shape[:-1], outputs))
 
 
-def sides(padding: Sequence[int]) -> Sequence[int]:
+def _sides(padding: Sequence[int]) -> Sequence[int]:
     """Zeros above, left, below and right, of a padding of these four or of both sides alike."""
     return padding if len(padding) == 4 else (*padding, *padding)
 
@@ -92,7 +92,7 @@ def _convolution(
     high: float,
 ) -> Tensor:
     outputs, *taps = window
-    above, left, below, right = sides(padding)
+    above, left, below, right = _sides(padding)
     channels = x.shape[1] // groups
     if groups > 1 and channels == 1 and outputs == groups:
         rows = weight.reshape(-1, -(-outputs // PANEL) * PANEL)[:, :outputs].T
@@ -115,7 +115,7 @@ def _convolution_shape(
     dilation: Sequence[int],
     *args: Any,
 ) -> Tensor:
-    around = sides(padding)
+    around = _sides(padding)
     sizes = [
         (x.shape[2 + d] + around[d] + around[2 + d] - dilation[d] * (window[1 + d] - 1) - 1) // stride[d] + 1
         for d in (0, 1)

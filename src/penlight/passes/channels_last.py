@@ -215,7 +215,9 @@ def _move_down(graph: Graph, node: Node) -> int:
         args = torch.fx.map_arg(node.args, lambda arg: replaced.get(arg, arg))
         kwargs = torch.fx.map_arg(node.kwargs, lambda arg: replaced.get(arg, arg))
         new = graph.call_function(node.target, args, kwargs)  # type: ignore[arg-type]
-        new.meta = {**node.meta, "val": channels_last_like(node), IMAGE: True}
+        new.meta = {**node.meta, "val": channels_last_like(node)}
+        if node.target is aten.slice_copy.Tensor:
+            new.meta[IMAGE] = True
         back = from_channels_last(graph, new, node)
     node.replace_all_uses_with(back)
     graph.erase_node(node)

@@ -22,7 +22,7 @@ from penlight.passes.base import Leave, tensor_of
 aten = torch.ops.aten
 
 # Places of a convolution's arguments.
-_PADDING, _TRANSPOSED = 4, 6
+_PADDING, TRANSPOSED = 4, 6
 
 
 def fold_padding(graph: Graph, leave: Leave) -> int:
@@ -59,7 +59,7 @@ def zeros_around(node: Node) -> list[tuple[int, int]] | str:
     value = tensor_of(pad)
     numbers: Any = list(pad.args[1])  # type: ignore[arg-type]
     fill = pad.args[2] if len(pad.args) > 2 else pad.kwargs.get("value", 0)
-    if node.args[_TRANSPOSED]:
+    if node.args[TRANSPOSED]:
         return "what reads it is a transposed convolution"
     if isinstance(fill, Node) or fill != 0:
         return "it does not pad with zeros"

@@ -26,12 +26,10 @@ from torch.fx import Graph, Node
 from penlight.passes.base import Leave, tensor_of
 from penlight.passes.channels_last import channels_last_like, from_channels_last, to_channels_last
 from penlight.passes.constants import Constants
-from penlight.passes.fold_padding import zeros_around
+from penlight.passes.fold_padding import TRANSPOSED, zeros_around
 from penlight.passes.packing import pack_depthwise, pack_panels, pack_transposed
 
 aten = torch.ops.aten
-
-_TRANSPOSED = 6  # place of a convolution's argument
 
 
 def is_for_layer(user: Node, weight: Node) -> bool:
@@ -58,7 +56,7 @@ def pack_weights(
             elif node.target is aten.linear.default:
                 _pack_linear(graph, constants, node, linear)
                 packed += 1
-            elif node.args[_TRANSPOSED]:
+            elif node.args[TRANSPOSED]:
                 _pack_transposed(graph, constants, node, transposed)
                 packed += 1
             else:
@@ -96,15 +94,9 @@ def _pack_convolution(graph: Graph, constants: Constants, node: Node, op: OpOver
         around = [(0, 0)] * (2 - len(around)) + around
         padded = [own + around[d][side] for side in (0, 1) for d, own in enumerate(padded)]
         x = x.args[0]
-    with graph.inserting_before(node):
-        image = to_channels_last(graph, x)
-        window = [outputs, *_pair(like.shape[2:], 1, dims)]
-        lists = [_pair(stride, 1, dims), padded, _pair(dilation, 1, dims)]
-        new = graph.call_function(op, (image, name, None, window, *lists, groups, 0, 0.0, 0.0))
-        new.meta = {**node.meta, "val": channels_last_like(node)}
-        back = from_channels_last(graph, new, node)
-    node.replace_all_uses_with(back)
-    graph.erase_node(node)
+    window = [outputs, *_pair(like.shape[2:], 1, dims)]
+    lists = [_pair(stride, 1, dims), padded, _pair(dilation, 1, dims)]
+    _replace(graph, node, op, x, (name, None, window, *lists, groups))
 
 
 def _pack_transposed(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> None:
@@ -114,11 +106,15 @@ def _pack_transposed(graph: Graph, constants: Constants, node: Node, op: OpOverl
     dims = like.dim() - 2
     steps = _pair(stride, 1, dims)
     name = _add(constants, weight, bias, lambda w, b: pack_transposed(w, b, steps))
+    window = [like.shape[1], *_pair(like.shape[2:], 1, dims)]
+    lists = [steps, _pair(padding, 0, dims), _pair(output_padding, 0, dims)]
+    _replace(graph, node, op, x, (name, None, window, *lists))
+
+
+def _replace(graph: Graph, node: Node, op: OpOverload, x: Node, args: tuple[Any, ...]) -> None:
+    """Put `op`, without an activation, in place of `node`, between conversions of its image `x` and back."""
     with graph.inserting_before(node):
-        image = to_channels_last(graph, x)
-        window = [like.shape[1], *_pair(like.shape[2:], 1, dims)]
-        lists = [steps, _pair(padding, 0, dims), _pair(output_padding, 0, dims)]
-        new = graph.call_function(op, (image, name, None, window, *lists, 0, 0.0, 0.0))
+        new = graph.call_function(op, (to_channels_last(graph, x), *args, 0, 0.0, 0.0))
         new.meta = {**node.meta, "val": channels_last_like(node)}
         back = from_channels_last(graph, new, node)
     node.replace_all_uses_with(back)
@@ -141,8 +137,8 @@ def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | 
         return "it is not of float32"
     if bias is not None and (constants.like(bias) is None or constants.like(bias).dtype != like.dtype):  # type: ignore[union-attr]
         return "its bias is not a constant of float32"
-    if constants.names[weight] in kept or any(user.target is not node.target for user in weight.users):
-        return "something else reads the weight as it is"
+    if constants.names[weight] in kept or any(_order(user) != _order(node) for user in weight.users):
+        return "something else reads the weight as it is, or in another order"
     if 0 in like.shape:
         return "its weight is empty"
     if node.target is aten.linear.default:
@@ -157,6 +153,15 @@ def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | 
     if groups > 1 and not _is_depthwise(like, groups) and like.shape[0] == groups:
         return "its groups have one output each, of several channels"
     return None
+
+
+def _order(layer: Node) -> tuple[Any, ...]:
+    """Equal for layers whose weights are packed alike."""
+    if layer.target is not aten.convolution.default:
+        return (layer.target,)
+    transposed, groups = layer.args[TRANSPOSED], layer.args[-1]
+    phases: Any = layer.args[3] if transposed else ()
+    return layer.target, transposed, groups, tuple(phases)
 
 
 def _add(constants: Constants, weight: Any, bias: Any, pack: Callable[..., Any]) -> Node:
