@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "isa.h"
+#include "packed.h"
 #include "parallel.h"
+#include "parameters.h"
 #include "vector/elements.h"
 
 namespace penlight::optimized {
@@ -131,7 +133,7 @@ ElementRead reading_of(const Elementwise& work, const ElementOperand& operand) {
 dim_t cut(Elementwise& work) {
   const dim_t width = work.sizes[work.loops - 1], rows = work.count / width;
   work.tile = work.tiles <= 4 ? kTile : work.tiles <= 8 ? kTile / 2 : kTile / 4;
-  if (work.count < work.tile) work.tile = (work.count + kPanel - 1) / kPanel * kPanel;
+  if (work.count < work.tile) work.tile = round_to_panel(work.count);
   if (2 * width <= work.tile && rows > 1) {
     const dim_t some = work.tile / width;
     work.item = some * width;
@@ -139,7 +141,7 @@ dim_t cut(Elementwise& work) {
     return (rows + some - 1) / some;
   }
   work.row_items = (width + work.tile - 1) / work.tile;
-  work.item = ((width + work.row_items - 1) / work.row_items + kPanel - 1) / kPanel * kPanel;
+  work.item = round_to_panel((width + work.row_items - 1) / work.row_items);
   work.row_items = (width + work.item - 1) / work.item;
   return rows * work.row_items;
 }
@@ -231,8 +233,6 @@ bool read_program(KernelContext& ctx, ArrayRef<int64_t> program, Chain& chain) {
 }
 
 // --- single operators ----------------------------------------------------------------------------
-
-bool is_float(const Tensor& tensor) { return tensor.scalar_type() == ScalarType::Float; }
 
 bool lies_as(const TensorImpl& x, const TensorImpl& other) {
   dim_t different = x.dim ^ other.dim;

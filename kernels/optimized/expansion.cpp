@@ -136,7 +136,7 @@ Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, con
   // One part a thread: each expands the rows at its edges once more, into memory of its own.
   const dim_t most = static_cast<dim_t>(ctx.threads()), several = parts_of(ctx, operations, rows);
   const dim_t parts = several < most ? several : most;
-  buffer = (buffer + kPanel - 1) / kPanel * kPanel;  // pointers lie behind it
+  buffer = round_to_panel(buffer);  // pointers lie behind it
   const size_t between = static_cast<size_t>(buffer) * sizeof(float);
   PartMemory memory;
   if (!allocate_parts(ctx, parts, between + routines().product_scratch(e.row), memory)) return out;

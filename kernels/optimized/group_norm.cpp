@@ -9,8 +9,6 @@ namespace penlight::optimized {
 
 namespace {
 
-bool is_float(const Tensor& tensor) { return tensor.scalar_type() == ScalarType::Float; }
-
 struct Results {
   Tensor &out, &means, &rstds;
 };

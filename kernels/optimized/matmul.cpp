@@ -1,16 +1,9 @@
 // Matrix products of float32 whose second factor is known only when the program runs, or
 // is used elsewhere too and so lies in the file as it is.
+#include "parameters.h"
 #include "unpacked.h"
 
 namespace penlight::optimized {
-
-namespace {
-
-bool is_dense_float(const Tensor& tensor) {
-  return tensor.scalar_type() == ScalarType::Float && tensor.is_contiguous();
-}
-
-}  // namespace
 
 Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
                    const Optional<Tensor>& bias, Tensor& out) {

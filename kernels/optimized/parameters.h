@@ -1,13 +1,13 @@
-// Weights and biases of norms: rows of float32, or none.
+// Checks of float32 arguments; weights and biases of norms are rows, or none.
 #pragma once
 
 #include <penlight/kernel.h>
 
 namespace penlight::optimized {
 
-inline bool is_dense_float(const Tensor& tensor) {
-  return tensor.scalar_type() == ScalarType::Float && tensor.is_contiguous();
-}
+inline bool is_float(const Tensor& tensor) { return tensor.scalar_type() == ScalarType::Float; }
+
+inline bool is_dense_float(const Tensor& tensor) { return is_float(tensor) && tensor.is_contiguous(); }
 
 inline bool is_row(const Optional<Tensor>& parameter, dim_t count) {
   return !parameter.has_value() || (is_dense_float(parameter.value()) && parameter.value().numel() == count);

@@ -2,6 +2,7 @@
 // these and over planes.
 #include "image.h"
 #include "isa.h"
+#include "packed.h"
 #include "parallel.h"
 
 namespace penlight::optimized {
@@ -94,7 +95,7 @@ bool average(KernelContext& ctx, const Tensor& input, const Window& w, bool ceil
   const bool planar = input.is_contiguous() && out.is_contiguous();
   if (!planar && !(is_channels_last(input) && is_channels_last(out))) return false;
   const Geometry g = geometry_of(input, w, sizes[2], sizes[3]);
-  const dim_t columns = (g.out_width + kPanel - 1) / kPanel * kPanel;
+  const dim_t columns = round_to_panel(g.out_width);
   pool.geometry = g;
   pool.pixel = planar ? 1 : input.size(1);
   // Windows end in the padding, or with ceil_mode behind it; vectors read past the last pixel.

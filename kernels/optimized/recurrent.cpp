@@ -8,6 +8,7 @@
 #include "isa.h"
 #include "packed.h"
 #include "parallel.h"
+#include "parameters.h"
 #include "product.h"
 #include "unpacked.h"
 
@@ -39,16 +40,12 @@ struct Cell {
   const float *input_weights, *state_weights, *input_bias, *state_bias;  // the biases may be null
 };
 
-bool is_dense(const Tensor& tensor) {
-  return tensor.scalar_type() == ScalarType::Float && tensor.is_contiguous();
-}
-
 bool has_sizes(const Tensor& tensor, dim_t rows, dim_t columns) {
-  return is_dense(tensor) && tensor.dim() == 2 && tensor.size(0) == rows && tensor.size(1) == columns;
+  return is_dense_float(tensor) && tensor.dim() == 2 && tensor.size(0) == rows && tensor.size(1) == columns;
 }
 
 bool is_state(const Tensor& tensor, const Shape& shape) {
-  return is_dense(tensor) && tensor.dim() == 3 && tensor.size(0) == shape.layers * shape.directions &&
+  return is_dense_float(tensor) && tensor.dim() == 3 && tensor.size(0) == shape.layers * shape.directions &&
          tensor.size(1) == shape.batch && tensor.size(2) == shape.hidden;
 }
 
@@ -60,7 +57,8 @@ bool fits(const Shape& shape, TensorList params) {
     if (!has_sizes(params[i], gates, shape.width_of(layer)) || !has_sizes(params[i + 1], gates, shape.hidden))
       return false;
     for (size_t bias = i + 2; bias < i + each; ++bias) {
-      if (!is_dense(params[bias]) || params[bias].dim() != 1 || params[bias].size(0) != gates) return false;
+      if (!is_dense_float(params[bias]) || params[bias].dim() != 1 || params[bias].size(0) != gates)
+        return false;
     }
   }
   return true;
@@ -328,7 +326,7 @@ void run(KernelContext& ctx, const Shape& shape, const Tensor& input, const Tens
   const dim_t sizes[] = {input.size(0), input.size(1), shape.directions * shape.hidden};
   if (!ctx.resize(out, sizes) || !ctx.resize(h_n, h0.sizes()) || (c0 && !ctx.resize(*c_n, c0->sizes())))
     return;
-  if (!is_dense(out) || !is_dense(h_n) || (c_n && !is_dense(*c_n))) return ctx.decline();
+  if (!is_dense_float(out) || !is_dense_float(h_n) || (c_n && !is_dense_float(*c_n))) return ctx.decline();
   if (c0) memcpy(c_n->mutable_data_ptr(), c0->const_data_ptr(), c0->nbytes());
   if (shape.batch == 0) return;
   const bool first = shape.batch_first;

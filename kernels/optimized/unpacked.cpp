@@ -1,6 +1,9 @@
 #include "unpacked.h"
 
+#include <string.h>
+
 #include "isa.h"
+#include "packed.h"
 #include "parallel.h"
 #include "product.h"
 
@@ -29,7 +32,7 @@ void multiply_few(KernelContext& ctx, const Matrices& x) {
 
 // Some panels of B at a time, each part with memory of its own for them.
 void multiply_panels(KernelContext& ctx, const Matrices& x) {
-  const dim_t panels = (x.n + kPanel - 1) / kPanel, groups = (panels + kPanelsAtOnce - 1) / kPanelsAtOnce;
+  const dim_t panels = round_to_panel(x.n) / kPanel, groups = (panels + kPanelsAtOnce - 1) / kPanelsAtOnce;
   const double operations =
       2.0 * static_cast<double>(x.m) * static_cast<double>(x.n) * static_cast<double>(x.k);
   const dim_t parts = parts_of(ctx, operations, groups);

@@ -3,7 +3,9 @@
 #include "image.h"
 #include "isa.h"
 #include "kernels/common/resample_axis.h"
+#include "packed.h"
 #include "parallel.h"
+#include "parameters.h"
 
 namespace penlight::optimized {
 
@@ -12,11 +14,9 @@ namespace {
 constexpr int64_t kLargestSize = 1 << 30;
 constexpr dim_t kBlock = 2048;  // elements of a row; two of these fit the nearest cache
 
-dim_t rounded_up(dim_t count) { return (count + kPanel - 1) / kPanel * kPanel; }
-
 // False where there is no memory for it. Past the last output are some that may be read and computed.
 bool make_taps(KernelContext& ctx, const ResampleAxis& axis, bool blended, AxisBlend& taps) {
-  const dim_t count = rounded_up(axis.out);
+  const dim_t count = round_to_panel(axis.out);
   int32_t* places = ctx.allocate_scratch_array<int32_t>(static_cast<size_t>(blended ? 2 * count : count));
   float* rest = blended ? ctx.allocate_scratch_array<float>(static_cast<size_t>(count)) : nullptr;
   if (!places || (blended && !rest)) return false;
@@ -35,8 +35,6 @@ bool make_taps(KernelContext& ctx, const ResampleAxis& axis, bool blended, AxisB
   taps = {places, blended ? places + count : nullptr, rest};
   return true;
 }
-
-bool is_float(const Tensor& tensor) { return tensor.scalar_type() == ScalarType::Float; }
 
 // `scales` are 0 where there are none. False, with nothing written, if it is for the portable kernel.
 bool upsample(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> output_size, const double scales[2],
@@ -68,7 +66,7 @@ bool upsample(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> output_
   const dim_t rows = out.numel() / (job.out_width * job.pixel);
   const dim_t parts = parts_of(ctx, (blended ? 8.0 : 4.0) * static_cast<double>(out.numel()), rows);
   PartMemory memory = {};
-  const size_t run = static_cast<size_t>(rounded_up(job.block * job.pixel));
+  const size_t run = static_cast<size_t>(round_to_panel(job.block * job.pixel));
   if (blended && !allocate_parts(ctx, parts, 2 * run * sizeof(float), memory)) return true;
   const auto part = [&](size_t index) {
     Resample mine = job;
