@@ -169,7 +169,11 @@ Status register_operator(const pl_torch_operator& given, Message& message) {
   }
   slot.kernel_name = strdup(given.kernel);
   char* full = static_cast<char*>(malloc(name_size + key_size + 2));
-  if (!slot.kernel_name || !full) return Status::OutOfMemory;
+  if (!slot.kernel_name || !full) {
+    free(slot.kernel_name);
+    free(full);
+    return Status::OutOfMemory;
+  }
   memcpy(full, given.name, name_size);
   full[name_size] = '@';
   memcpy(full + name_size + 1, given.key, key_size + 1);

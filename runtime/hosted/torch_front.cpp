@@ -207,6 +207,10 @@ Status add_front(const pl_torch_front& given, Message& message) {
     front = static_cast<Front*>(calloc(1, sizeof(Front)));
     if (!front) return Status::OutOfMemory;
     front->name = strdup(given.name);
+    if (!front->name) {
+      free(front);
+      return Status::OutOfMemory;
+    }
     pthread_mutex_init(&front->lock, nullptr);
   }
   memcpy(&front->op, given.op, sizeof front->op);
