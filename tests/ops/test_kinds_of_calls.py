@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from benchmarks.operator_kinds import calls
+from owners import owners_after
 from test_dispatch import python_functions
 
 import penlight
@@ -269,15 +269,6 @@ def test_gradients_through_lists_and_numbers(tmp_path: Path) -> None:
     assert y.grad is not None and y.grad.tolist() == [3, 3]
     rows = torch.func.vmap(lambda row: ops.numbers(row, True))(TABLE)
     assert torch.equal(rows, torch.stack([ops.numbers(row, True) for row in TABLE]))
-
-
-def owners_after(use: Callable[[torch.Tensor], object], tensor: torch.Tensor) -> int:
-    """How many still hold the memory of `tensor` when it was used and forgotten."""
-    storage = tensor.untyped_storage()
-    result = use(tensor)
-    del tensor, result
-    gc.collect()
-    return torch._C._storage_Use_Count(storage._cdata)
 
 
 def test_nothing_is_leaked(both: tuple[Any, Any]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from tests.ops.owners import owners_after  # noqa: E402
 
 from penlight.errors import InvalidState  # noqa: E402
 from penlight.runtime.plugin import OperatorInfo  # noqa: E402
@@ -144,15 +145,6 @@ def test_executorch_kernels(load: Load, library: torch.library.Library) -> None:
     assert register_torch_operator("etop::min_max.out", "bridged::min_max", results=2)
     low, high = torch.ops.bridged.min_max(X)
     assert torch.equal(low, X.min()) and torch.equal(high, X.max())
-
-
-def owners_after(use: Callable[[torch.Tensor], object], tensor: torch.Tensor) -> int:
-    """How many still hold the memory of `tensor` when it was used and forgotten."""
-    storage = tensor.untyped_storage()
-    result = use(tensor)
-    del tensor, result
-    gc.collect()
-    return torch._C._storage_Use_Count(storage._cdata)
 
 
 def test_nothing_is_leaked(linear: Callable[..., torch.Tensor]) -> None:
