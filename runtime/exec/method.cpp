@@ -31,6 +31,7 @@ Method::Method()
       state_count_(0),
       plan_(0),
       ran_(false),
+      has_views_(false),
       limits_known_(false),
       context_({}, nullptr) {}
 
@@ -180,7 +181,21 @@ Status Method::set_output_data(size_t index, void* data, size_t size, Message* m
   refresh_layout(impl);
   impl.data = data;
   impl.capacity = size;
+  impl.flags |= kGivenTensor;
   return Status::Ok;
+}
+
+// A view may be of memory that was there for the last run only, as an input's. What reads it before
+// it is made again finds no elements.
+void Method::forget_views() {
+  for (size_t i = 0; i < value_count_; ++i) {
+    if (values_[i].tag != Tag::Tensor) continue;
+    TensorImpl& impl = *values_[i].as_tensor.unsafeGetTensorImpl();
+    if (!(impl.flags & kViewTensor)) continue;
+    impl.data = nullptr;
+    impl.capacity = 0;
+    impl.sizes[0] = impl.numel = 0;
+  }
 }
 
 bool Method::jump_condition(const Value& value) const {
@@ -198,6 +213,7 @@ Status Method::execute(Message* message, uint64_t max_jumps) {
     if (!input_set_[i])
       return fail(message, Status::InvalidState, "input {} was not set since the last run", i);
   }
+  if (has_views_) forget_views();
   ran_ = false;
   context_.set_message(message);
   Status status = Status::Ok;

@@ -76,6 +76,8 @@ bool operator_name(const flatbuffer::Table& op, char* buffer, size_t size);
 enum TensorFlag : uint8_t {
   kConstantTensor = 1,  // its bytes belong to the program
   kUnplacedTensor = 2,  // has no memory until set_output_data() or a view gives it some
+  kGivenTensor = 4,     // set_output_data() gave it some: a view of another is copied there
+  kViewTensor = 8,      // shares another's memory until the run is over
 };
 
 }  // namespace penlight

@@ -267,8 +267,10 @@ void view(KernelContext& ctx, Value** args) {
                     dtype_name(self.scalar_type()), known, dtype_name(out.scalar_type()));
   }
   TensorImpl& impl = *out.unsafeGetTensorImpl();
-  if ((impl.flags & kUnplacedTensor) != 0 && out.dim() == static_cast<dim_t>(wanted.size())) {
+  if ((impl.flags & (kUnplacedTensor | kGivenTensor)) == kUnplacedTensor && wanted.size() > 0 &&
+      out.dim() == static_cast<dim_t>(wanted.size())) {
     // It had no sizes to keep either.
+    impl.flags |= kViewTensor;
     impl.data = self.data_ptr();
     impl.capacity = self.unsafeGetTensorImpl()->capacity;
     for (size_t d = 0; d < wanted.size(); ++d) impl.sizes[d] = sizes[d];

@@ -229,3 +229,52 @@ def test_a_failed_run_leaves_the_program_usable() -> None:
     with pytest.raises((RuntimeFailure, PenlightError), match="index_select"):
         model(x, np.array([3, 9]))
     np.testing.assert_array_equal(model(x, np.array([1, 2])), [1, 2])
+
+
+def test_a_view_is_of_this_run() -> None:
+    """What an earlier run viewed, here its input, may be gone by now."""
+
+    def view_or_not(parts: Any) -> None:
+        _, method, made = parts
+        method.operators.append(made.Operator("executorch_prim::et_view", "default"))
+        for index in (0, 1):
+            method.values[index] = made.Tensor(made.DType.float32, (4,), (0,))
+        method.values[5] = type(method.values[5])((7,))
+        method.values.append(type(method.values[3])(4))
+        method.inputs[:] = [0, 4]
+        method.instructions[:] = [
+            made.JumpFalse(4, 2),
+            made.KernelCall(1, (0, 5, 1)),
+            made.KernelCall(0, (1, 1, 3, 2, 2)),
+        ]
+
+    model = penlight.load(damage(view_or_not))
+    x = np.arange(4, dtype=np.float32)
+    for _ in range(2):
+        np.testing.assert_array_equal(model(x, True), 2 * x)
+        with pytest.raises(PenlightError, match=r"the result is \[0\] but the output"):
+            model(x + 1, False)
+
+
+def test_a_view_is_written_to_the_memory_given_for_it() -> None:
+    """The caller's memory gets the result of every run, whether an instruction or a view made it."""
+
+    def view_or_sum(parts: Any) -> None:
+        _, method, made = parts
+        method.operators.append(made.Operator("executorch_prim::et_view", "default"))
+        for index in (0, 2):
+            method.values[index] = made.Tensor(made.DType.float32, (4,), (0,))
+        method.values[5] = type(method.values[5])((7,))
+        method.values.append(type(method.values[3])(4))
+        method.inputs[:] = [0, 4]
+        method.instructions[:] = [
+            made.KernelCall(1, (0, 5, 2)),
+            made.JumpFalse(4, 3),
+            made.KernelCall(0, (0, 0, 3, 2, 2)),
+        ]
+
+    model = penlight.load(damage(view_or_sum))
+    x = np.arange(4, dtype=np.float32)
+    for adds in (False, True, False, True):
+        np.testing.assert_array_equal(model(x, adds), x * (1 + adds))
+        np.testing.assert_array_equal(x, np.arange(4))

@@ -114,6 +114,7 @@ class Method {
   Status reset_state(size_t index, Message* message);
   Status explain(size_t index, Status status, Message* message) const;
   bool jump_condition(const Value& value) const;
+  void forget_views();
 
   const Program* program_;
   const char* name_;
@@ -130,6 +131,7 @@ class Method {
   size_t value_count_, input_count_, output_count_, instruction_count_, delegate_count_, state_count_;
   uint32_t plan_;
   bool ran_;
+  bool has_views_;
   bool limits_known_;
   ArrayRef<uint8_t> limits_;  // for check_inputs()
   KernelContext context_;
