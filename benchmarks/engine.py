@@ -33,8 +33,10 @@ class Engine:
 
     def __init__(self, interpreter: Path | str, module: str, *arguments: str) -> None:
         environment = as_installed() | {
-            "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": str(ROOT),
-        }  # fmt: skip
+            "OMP_NUM_THREADS": "1",
+            "MKL_NUM_THREADS": "1",
+            "PYTHONPATH": str(ROOT),
+        }
         # Where the models' weights are installed, for an engine whose environment has none.
         environment["PENLIGHT_PACKAGES"] = os.pathsep.join(site.getsitepackages())
         self._process = subprocess.Popen(

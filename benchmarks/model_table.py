@@ -55,8 +55,10 @@ def main() -> int:
     torch.set_num_threads(1)
     failed = 0
     if not given.json:
-        print(f"{'model':19} {'method':8} {'error':>8} {'compile s':>9} {'file MB':>8} {'program KB':>10} "
-              f"{'instr':>5} {'arena MB':>8} {'ms':>8}  answer")  # fmt: skip
+        print(
+            f"{'model':19} {'method':8} {'error':>8} {'compile s':>9} {'file MB':>8} {'program KB':>10} "
+            f"{'instr':>5} {'arena MB':>8} {'ms':>8}  answer"
+        )
     for name in given.names or NAMES:
         try:
             row = measure(name, given.target)

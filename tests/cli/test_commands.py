@@ -136,8 +136,12 @@ def test_compile_without_torch(folder: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run(
         [sys.executable, "-m", "penlight", "compile", "net.py:build"],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 1
     assert "needs PyTorch, which is not installed" in done.stderr
 
@@ -267,8 +271,11 @@ def test_view(folder: Path, tmp_path: Path) -> None:
 
     penlight("view", f"{folder}/net.pte", "-o", "memory.svg", cwd=tmp_path)
     drawn = ElementTree.parse(tmp_path / "memory.svg").getroot()
-    boxes = [[float(box.get(side, 0)) for side in ("x", "y", "width", "height")] for box in drawn.iter()
-             if len(box) and box.tag.endswith("rect")]  # fmt: skip
+    boxes = [
+        [float(box.get(side, 0)) for side in ("x", "y", "width", "height")]
+        for box in drawn.iter()
+        if len(box) and box.tag.endswith("rect")
+    ]
     assert len(boxes) == text.count("<title>%")
     width, height = float(drawn.get("width", 0)), float(drawn.get("height", 0))
     assert all(x + w <= width + 0.1 and y + h <= height + 0.1 for x, y, w, h in boxes)

@@ -82,8 +82,11 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("joined.out", ([TABLE, TABLE],), {"out": torch.empty(8, 6)[:, ::2]}),
     ("copies", ([],), {}),
     ("copies", ([X, TABLE.to(torch.int8), X[0], X[:0], TABLE.t()],), {}),
-    ("copies.out", ([X, TABLE.to(torch.int8)],),
-     {"out": [torch.empty(0), torch.empty(2, dtype=torch.int64)]}),
+    (
+        "copies.out",
+        ([X, TABLE.to(torch.int8)],),
+        {"out": [torch.empty(0), torch.empty(2, dtype=torch.int64)]},
+    ),
     ("copies.out", ([X, X],), {"out": [torch.empty(20), torch.empty(3, 3)]}),
     ("copies.out", ([X, X],), {"out": [torch.empty(20)]}),
     ("copies.out", ([X],), {"out": [torch.empty(20), torch.empty(20)]}),
@@ -118,7 +121,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("add_all_", ([TABLE, X],), {"value": 2}),
     ("add_all_", ([TABLE.t(), X[::3]],), {"value": 0.5}),
     ("add_all_", ([],), {"value": True}),
-]  # fmt: skip
+]
 
 
 def copied(value: Any) -> Any:

@@ -38,9 +38,12 @@ def apply(schema: str, rule: str, *values: Any) -> list[Any]:
         ("f(Tensor x, Tensor y) -> Tensor", "[...,n], _ -> same as y", (t(3), t(2, 2)), [(2, 2)]),
         ("f(Tensor[] xs) -> Tensor", "[_,c][] -> [total(xs, 0), c]", ([t(3, 1), t(4, 1)],), [(7, 1)]),
         ("f(Tensor?[] xs) -> Tensor", "[c]?[] -> [c]", ([None, t(4)],), [(4,)]),
-        ("f(Tensor x, int k, int[] s) -> (Tensor, Tensor)",
-         "[n] -> [2*n, k, s[0], *s], [n//2 if k > 2 else min(n, k), x[0] % 2]", (t(3), 2, [7, 8]),
-         [(6, 2, 7, 7, 8), (2, 1)]),
+        (
+            "f(Tensor x, int k, int[] s) -> (Tensor, Tensor)",
+            "[n] -> [2*n, k, s[0], *s], [n//2 if k > 2 else min(n, k), x[0] % 2]",
+            (t(3), 2, [7, 8]),
+            [(6, 2, 7, 7, 8), (2, 1)],
+        ),
         ("f(Tensor x, bool keep) -> Tensor", "[n,m] -> [n, m if keep else 1]", (t(3, 4), True), [(3, 4)]),
         (PAD, "[n] -> [n + l + (l if r is None else r)]", (t(3), 2, None, ""), [(7,)]),
         (PAD, "[n] -> [n + l + (r if r is not None else l)]", (t(3), 2, 5, ""), [(10,)]),
@@ -50,7 +53,7 @@ def apply(schema: str, rule: str, *values: Any) -> list[Any]:
         ("f(Tensor x) -> Tensor", "_ -> [ndim(x)]", (t(3, 4),), [(2,)]),
         ("f(Tensor x) -> Tensor", "[] -> []", (t(),), [()]),
     ],
-)  # fmt: skip
+)
 def test_sizes(schema: str, rule: str, values: Any, want: Any) -> None:
     assert [spec.sizes for spec in apply(schema, rule, *values)] == want
 

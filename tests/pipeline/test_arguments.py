@@ -53,11 +53,13 @@ def test_static_arguments_are_checked() -> None:
     args = (X, 2, 0.5, True, "times", None)
     model = run(Options(), args)
     compare(model(*args), Options()(*args))
-    others = [(1, 3, "input n was 2 when the model was exported"),
-              (2, 0.25, "input f was 0.5 when the model was exported"),
-              (3, False, "input flag was True when the model was exported"),
-              (4, "over", "input mode should be 'times', which the program was compiled for"),
-              (5, X, "input none should be None")]  # fmt: skip
+    others = [
+        (1, 3, "input n was 2 when the model was exported"),
+        (2, 0.25, "input f was 0.5 when the model was exported"),
+        (3, False, "input flag was True when the model was exported"),
+        (4, "over", "input mode should be 'times', which the program was compiled for"),
+        (5, X, "input none should be None"),
+    ]
     for place, other, message in others:
         with pytest.raises(InvalidInput, match=message):
             model(*args[:place], other, *args[place + 1 :])

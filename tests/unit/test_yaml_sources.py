@@ -394,8 +394,12 @@ def test_check_and_table_on_the_command_line(tmp_path: Path, monkeypatch: pytest
     assert done.exit_code == 0
     (served,) = json.loads(done.stdout)["served"]
     assert served == {
-        "op": "aten::relu.out", "key": None, "for": "any", "library": "mine", "kernel": "mine::relu_out",
-    }  # fmt: skip
+        "op": "aten::relu.out",
+        "key": None,
+        "for": "any",
+        "library": "mine",
+        "kernel": "mine::relu_out",
+    }
 
     done = run("table", "mine/functions.yaml", "-o", "out/table.cpp", "--json")
     printed = json.loads(done.stdout)

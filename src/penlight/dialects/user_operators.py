@@ -192,8 +192,10 @@ def twin_of(op: OpOverload) -> OpOverload:
     )
     places = written_arguments(op)
     text = re.sub(r"\(\w+!(?: -> \w+!?)?\)", "", str(schema)).split("(", 1)[1].rpartition(" -> ")[0]
-    lists = ["[]" in str(schema.arguments[place].type) or "List" in str(schema.arguments[place].type)
-             for place in places]  # fmt: skip
+    lists = [
+        "[]" in str(schema.arguments[place].type) or "List" in str(schema.arguments[place].type)
+        for place in places
+    ]
     returns = [str(returned.type).replace("List[Tensor]", "Tensor[]") for returned in schema.returns]
     returns = [] if _returns_itself(op) else returns
     returns += ["Tensor[]" if is_list else "Tensor" for is_list in lists]
@@ -233,8 +235,10 @@ def returning_written(
     results = function(*given, **named)
     if not op._schema.returns or _returns_itself(op):
         return tuple(copies)
-    return (*(results if isinstance(results, tuple | list) and len(op._schema.returns) > 1 else [results]),
-            *copies)  # fmt: skip
+    return (
+        *(results if isinstance(results, tuple | list) and len(op._schema.returns) > 1 else [results]),
+        *copies,
+    )
 
 
 # --- operators in Python ---------------------------------------------------------------------------

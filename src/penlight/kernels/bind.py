@@ -133,9 +133,11 @@ def _not_one(row: OpRow, found: list[Definition], definitions: Sequence[Definiti
         short = {definition.name: definition.qualified for definition in definitions}
         close = nearest(row.kernel.rsplit("::", 1)[-1], short)
         hint = close and f"; did you mean {short[close.split(chr(39))[1]]!r}?"
-    expected = row.signature.declaration(row.kernel.rsplit("::", 1)[-1]) if row.signature else (
-        f"Tensor& {row.kernel.rsplit('::', 1)[-1]}(KernelContext& ctx, ...)"
-    )  # fmt: skip
+    expected = (
+        row.signature.declaration(row.kernel.rsplit("::", 1)[-1])
+        if row.signature
+        else (f"Tensor& {row.kernel.rsplit('::', 1)[-1]}(KernelContext& ctx, ...)")
+    )
     return f"{row.op}: no kernel {row.kernel} in the sources{hint}\n  expected {expected}"
 
 

@@ -132,8 +132,12 @@ class Item:
     def texts(self, faults: Faults, what: str) -> list[Item]:
         """Of a list of names: its items. Anything else is a fault, and left out."""
         if self.kind != "list":
-            faults.add(self.place, f"{what} must be a list, such as [{self.text}]" if self.kind == "text"
-                       else f"{what} must be a list")  # fmt: skip
+            faults.add(
+                self.place,
+                f"{what} must be a list, such as [{self.text}]"
+                if self.kind == "text"
+                else f"{what} must be a list",
+            )
             return []
         items = []
         for item in self.items():

@@ -415,8 +415,9 @@ def _fill_tensor(value: Value, tensor: torch.Tensor, name: str) -> None:
         raise NotSupported(f"{name} was given a tensor of {tensor.dtype}, which kernels cannot have")
     dim = tensor.dim()
     if dim > library.MAX_DIM:
-        raise NotSupported(f"{name} was given a tensor of {dim} dimensions",
-                           got=f"at most {library.MAX_DIM} are possible")  # fmt: skip
+        raise NotSupported(
+            f"{name} was given a tensor of {dim} dimensions", got=f"at most {library.MAX_DIM} are possible"
+        )
     value.tag, value.dtype, value.dim = library.TENSOR, number, dim
     value.size, value.data = tensor.numel() * tensor.element_size(), tensor.data_ptr()
     value.sizes[:dim] = tensor.shape

@@ -137,12 +137,18 @@ class _Writer:
                 return [*self.codes(operand), _NEGATE if isinstance(op, ast.USub) else _NOT]
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
                 return [*self.codes(left), *self.codes(right), _BINARY[type(op)]]
-            case ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op],
-                             comparators=[ast.Constant(value=None)]):  # fmt: skip
+            case ast.Compare(
+                left=ast.Name(id=name),
+                ops=[ast.Is() | ast.IsNot() as op],
+                comparators=[ast.Constant(value=None)],
+            ):
                 if name in self.positions:
                     return [_IS_NONE, self.positions[name], *([_NOT] if isinstance(op, ast.IsNot) else [])]
-            case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq() | ast.NotEq() as op],
-                             comparators=[ast.Constant(value=str() as text)]):  # fmt: skip
+            case ast.Compare(
+                left=ast.Name(id=name),
+                ops=[ast.Eq() | ast.NotEq() as op],
+                comparators=[ast.Constant(value=str() as text)],
+            ):
                 if self.letters.get(name) == "Z":
                     letters = text.encode()
                     is_not = [_NOT] if isinstance(op, ast.NotEq) else []

@@ -158,8 +158,10 @@ class ShapeRule:
             )
         for pattern, argument in zip(self.patterns, tensors, strict=True):
             if pattern.sizes is not None and pattern.is_list != ("[]" in argument.type):
-                raise self.wrong(f"'{pattern.text}' stands for {argument.type} {argument.name}",
-                                 "[] behind the sizes marks a list of tensors")  # fmt: skip
+                raise self.wrong(
+                    f"'{pattern.text}' stands for {argument.type} {argument.name}",
+                    "[] behind the sizes marks a list of tensors",
+                )
         if len(self.results) != max(1, len(self.signature.outs)) and self.signature.outs:
             raise self.wrong(f"{len(self.results)} results, but the operator has {len(self.signature.outs)}")
 
@@ -173,8 +175,10 @@ class ShapeRule:
                 if name not in {argument.name for argument in self.signature.tensors}:
                     raise self.wrong(f"there is no tensor argument '{name}'")
             if result.dtype and not self._is_dtype(result.dtype):
-                raise self.wrong(f"'{result.dtype}' is neither a dtype nor an argument that has one",
-                                 f"use {', '.join(_DTYPES)}, bool, or the name of a tensor")  # fmt: skip
+                raise self.wrong(
+                    f"'{result.dtype}' is neither a dtype nor an argument that has one",
+                    f"use {', '.join(_DTYPES)}, bool, or the name of a tensor",
+                )
             for expression in (*result.sizes, *([result.count] if result.count is not None else [])):
                 for part in ast.walk(expression):
                     if isinstance(part, ast.Name) and part.id not in names:
@@ -231,8 +235,10 @@ class ShapeRule:
                 raise self.refused(name, pattern, _text(shape))
             end = len(shape) - after
             prefixes.setdefault(words[variable].lstrip("*.") or "...", []).append(shape[variable:end])
-            pairs = [*zip(words[:variable], shape[:variable], strict=True),
-                     *zip(words[variable + 1 :], shape[end:], strict=True)]  # fmt: skip
+            pairs = [
+                *zip(words[:variable], shape[:variable], strict=True),
+                *zip(words[variable + 1 :], shape[end:], strict=True),
+            ]
         for word, size in pairs:
             if word == "_":
                 continue
@@ -253,9 +259,11 @@ class ShapeRule:
             if pattern is None or pattern.sizes is None or argument.type not in ("Tensor", "Tensor?"):
                 continue
             optional = argument.type == "Tensor?"
-            lines += [f"if len(args) > {place} and args[{place}] is not None:",
-                      f"    if args[{place}].__class__ not in plain: return True",
-                      f"    s = args[{place}].shape"]  # fmt: skip
+            lines += [
+                f"if len(args) > {place} and args[{place}] is not None:",
+                f"    if args[{place}].__class__ not in plain: return True",
+                f"    s = args[{place}].shape",
+            ]
             words = pattern.sizes
             variable = next((i for i, word in enumerate(words) if word.startswith((".", "*"))), None)
             compare = "!=" if variable is None else "<"
@@ -386,11 +394,17 @@ class _Evaluator:
                 if isinstance(op, (ast.FloorDiv, ast.Mod)) and isinstance(b, int) and b == 0:
                     raise self.rule.wrong(f"'{ast.unparse(node)}' divides by zero")
                 return _OPERATIONS[type(op)](a, b)
-            case ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op],
-                             comparators=[ast.Constant(value=None)]):  # fmt: skip
+            case ast.Compare(
+                left=ast.Name(id=name),
+                ops=[ast.Is() | ast.IsNot() as op],
+                comparators=[ast.Constant(value=None)],
+            ):
                 return (self.arguments.get(name) is None) == isinstance(op, ast.Is)
-            case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq() | ast.NotEq() as op],
-                             comparators=[ast.Constant(value=str() as text)]):  # fmt: skip
+            case ast.Compare(
+                left=ast.Name(id=name),
+                ops=[ast.Eq() | ast.NotEq() as op],
+                comparators=[ast.Constant(value=str() as text)],
+            ):
                 return (self.arguments.get(name) == text) == isinstance(op, ast.Eq)
             case ast.BoolOp(op=op, values=values):
                 every = all if isinstance(op, ast.And) else any

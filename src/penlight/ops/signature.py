@@ -189,13 +189,17 @@ def parse(text: str, namespace: str = "") -> Signature:
 
 def _argument(given: kernels_schema.Argument, text: str) -> Argument:
     if given.aliased:
-        raise _wrong(f"argument '{given.name}': a result may not share the memory of an argument", text,
-                     "leave out the annotation; '(a!)' marks an argument that is changed")  # fmt: skip
+        raise _wrong(
+            f"argument '{given.name}': a result may not share the memory of an argument",
+            text,
+            "leave out the annotation; '(a!)' marks an argument that is changed",
+        )
     if (given.type if given.type in _TYPES else given.type.removesuffix("?")) not in _TYPES:
         raise _wrong(
-            f"the type '{given.type}' of argument '{given.name}' is not supported", text,
+            f"the type '{given.type}' of argument '{given.name}' is not supported",
+            text,
             f"use {', '.join(_TYPES)}, or one of them followed by ?",
-        )  # fmt: skip
+        )
     if given.written and not given.type.startswith("Tensor"):
         raise _wrong(f"argument '{given.name}' is {given.type}: only tensors can be changed", text)
     return Argument(given.name, given.type, given.default, given.written, given.keyword_only, given.length)
@@ -220,6 +224,8 @@ def _join(arguments: tuple[Argument, ...]) -> str:
 
 def _wrong(what: str, text: str, do: str | None = None) -> InvalidOperator:
     return InvalidOperator(
-        what, where="the operator's schema", got=text.strip(),
+        what,
+        where="the operator's schema",
+        got=text.strip(),
         do=do or "write it as name(Tensor x, Tensor? y, int n=1) -> Tensor",
-    )  # fmt: skip
+    )
