@@ -6,8 +6,12 @@ from collections.abc import Callable
 import torch
 
 
-def owners_after(use: Callable[[torch.Tensor], object], tensor: torch.Tensor) -> int:
-    """How many still hold the memory of `tensor` when it was used and forgotten."""
+def owners_after(use: Callable[[torch.Tensor], object], make: Callable[[], torch.Tensor]) -> int:
+    """How many hold a tensor's memory, this function among them, when it was used and forgotten.
+
+    It is made here: the frame of whoever passes one may hold it until the call is over.
+    """
+    tensor = make()
     storage = tensor.untyped_storage()
     result = use(tensor)
     del tensor, result

@@ -282,24 +282,28 @@ def test_nothing_is_leaked(both: tuple[Any, Any]) -> None:
             call()
 
     owners = {
-        "nothing": owners_after(lambda x: None, torch.ones(2, 3)),
-        "number": owners_after(lambda x: fast.numbers(x, 2), torch.ones(2)),
-        "complex": owners_after(lambda x: fails(lambda: fast.numbers(x, 2j)), torch.ones(2)),
-        "list": owners_after(lambda x: fast.joined([x, x]), torch.ones(2, 3)),
-        "list, refused": owners_after(lambda x: fails(lambda: fast.joined([x, x[0]])), torch.ones(2, 3)),
-        "results": owners_after(lambda x: x, fast.copies([TABLE])[0]),
-        "given": owners_after(lambda x: fast.copies.out([TABLE], out=[x]), torch.ones(2, 3)),
+        "nothing": owners_after(lambda x: None, lambda: torch.ones(2, 3)),
+        "number": owners_after(lambda x: fast.numbers(x, 2), lambda: torch.ones(2)),
+        "complex": owners_after(lambda x: fails(lambda: fast.numbers(x, 2j)), lambda: torch.ones(2)),
+        "list": owners_after(lambda x: fast.joined([x, x]), lambda: torch.ones(2, 3)),
+        "list, refused": owners_after(
+            lambda x: fails(lambda: fast.joined([x, x[0]])), lambda: torch.ones(2, 3)
+        ),
+        "results": owners_after(lambda x: x, lambda: fast.copies([TABLE])[0]),
+        "given": owners_after(lambda x: fast.copies.out([TABLE], out=[x]), lambda: torch.ones(2, 3)),
         "given, too many": owners_after(
-            lambda x: fails(lambda: fast.copies.out([TABLE], out=[x, x])), torch.ones(2, 3)
+            lambda x: fails(lambda: fast.copies.out([TABLE], out=[x, x])), lambda: torch.ones(2, 3)
         ),
         "given, refused": owners_after(
-            lambda x: fails(lambda: fast.joined.out([TABLE, X], out=x)), torch.ones(2, 3)
+            lambda x: fails(lambda: fast.joined.out([TABLE, X], out=x)), lambda: torch.ones(2, 3)
         ),
-        "faked": owners_after(lambda x: [fast.cut(x, 3, torch.int8) for _ in range(2)], torch.ones(4)),
+        "faked": owners_after(
+            lambda x: [fast.cut(x, 3, torch.int8) for _ in range(2)], lambda: torch.ones(4)
+        ),
         "faked, refused": owners_after(
-            lambda x: [fails(lambda: fast.cut(x, 13, torch.int8)) for _ in range(2)], torch.ones(20)
+            lambda x: [fails(lambda: fast.cut(x, 13, torch.int8)) for _ in range(2)], lambda: torch.ones(20)
         ),
-        "changed": owners_after(lambda x: fast.add_all_([x.t()], 1), torch.ones(2, 3)),
+        "changed": owners_after(lambda x: fast.add_all_([x.t()], 1), lambda: torch.ones(2, 3)),
     }
     assert owners == dict.fromkeys(owners, 1)
 

@@ -155,14 +155,14 @@ def test_nothing_is_leaked(linear: Callable[..., torch.Tensor]) -> None:
     out = torch.ops.bridged.linear.out
     # Not within assert, which would keep the tensors to show them.
     owners = {
-        "nothing": owners_after(lambda x: None, torch.ones(2, 4)),
-        "argument": owners_after(lambda x: linear(W, x, B), torch.ones(2, 4)),
-        "with gaps": owners_after(lambda x: linear(W, x.T.contiguous().T, B), torch.ones(2, 4)),
-        "optional": owners_after(lambda x: linear(W, X, x), torch.ones(3)),
-        "failure": owners_after(refuse, torch.ones(2, 5)),
-        "out": owners_after(lambda x: out(W, X, B, out=x), torch.ones(2, 3)),
-        "out with gaps": owners_after(lambda x: out(W, X, B, out=x.T), torch.ones(3, 2)),
-        "result": owners_after(lambda x: x, linear(W, X, B)),
+        "nothing": owners_after(lambda x: None, lambda: torch.ones(2, 4)),
+        "argument": owners_after(lambda x: linear(W, x, B), lambda: torch.ones(2, 4)),
+        "with gaps": owners_after(lambda x: linear(W, x.T.contiguous().T, B), lambda: torch.ones(2, 4)),
+        "optional": owners_after(lambda x: linear(W, X, x), lambda: torch.ones(3)),
+        "failure": owners_after(refuse, lambda: torch.ones(2, 5)),
+        "out": owners_after(lambda x: out(W, X, B, out=x), lambda: torch.ones(2, 3)),
+        "out with gaps": owners_after(lambda x: out(W, X, B, out=x.T), lambda: torch.ones(3, 2)),
+        "result": owners_after(lambda x: x, lambda: linear(W, X, B)),
     }
     assert owners == dict.fromkeys(owners, 1)
 
