@@ -23,17 +23,17 @@ def _torchvision() -> None:
             torch.library.define(f"torchvision::{schema.split('(')[0]}", schema[schema.index("(") :])
 
 
-def _classifier(make: Callable[[], nn.Module]) -> Model:
+def _classifier(make: Callable[[], nn.Module], *sizes: int) -> Model:
     _torchvision()
     torch.manual_seed(0)
     network = make()
-    return Model({"forward": network}, [("forward", (torch.randn(1, 3, 224, 224),))])
+    return Model({"forward": network}, [("forward", (torch.randn(sizes or (1, 3, 224, 224)),))])
 
 
 def _running_statistics(network: nn.Module) -> nn.Module:
     """Batch norm as training leaves it: no two channels alike, so that folding is really tested."""
     for part in network.modules():
-        if isinstance(part, nn.BatchNorm2d):
+        if isinstance(part, nn.BatchNorm2d | nn.BatchNorm3d):
             nn.init.uniform_(part.running_mean, -0.1, 0.1)
             nn.init.uniform_(part.running_var, 0.8, 1.2)
             nn.init.uniform_(part.weight, 0.8, 1.2)
@@ -42,14 +42,13 @@ def _running_statistics(network: nn.Module) -> nn.Module:
 
 
 def named(name: str) -> Model:
-    """A classification network of torchvision's."""
+    """A classification network of torchvision's, of images or of movies of 16 frames."""
+    _torchvision()
+    import torchvision
 
-    def make() -> nn.Module:
-        import torchvision
-
-        return _running_statistics(getattr(torchvision.models, name)())
-
-    return _classifier(make)
+    movies = name in torchvision.models.list_models(module=torchvision.models.video)
+    sizes = (1, 3, 16, 224, 224) if movies and name == "s3d" else (1, 3, 16, 112, 112) if movies else ()
+    return _classifier(lambda: _running_statistics(torchvision.models.get_model(name)), *sizes)
 
 
 def mobilenet_v2() -> Model:

@@ -26,7 +26,7 @@ from penlight.passes.image_views import image_of_pixels
 
 aten = torch.ops.aten
 
-_ELEMENTWISE = {
+ELEMENTWISE = {
     *(aten.relu.default, aten.hardtanh.default, aten.clamp.default, aten.sigmoid.default, aten.tanh.default),
     *(aten.hardswish.default, aten.hardsigmoid.default, aten.silu.default, aten.gelu.default),
     *(aten.leaky_relu.default, aten.elu.default, aten.mish.default, aten.softplus.default, aten.neg.default),
@@ -96,7 +96,7 @@ def keep_channels_last(max_pool: OpOverload) -> Callable[[Graph], int]:
                     changed += 1
             elif node.target is aten.max_pool2d_with_indices.default:
                 changed += _pool(graph, node, max_pool)
-            elif node.target in _ELEMENTWISE or node.target in _IMAGES:
+            elif node.target in ELEMENTWISE or node.target in _IMAGES:
                 changed += _move_down(graph, node)
             elif node.target in _SEVERAL:
                 changed += _move_down_results(graph, node)
@@ -195,7 +195,7 @@ def _move_down(graph: Graph, node: Node) -> int:
     value = node.meta["val"]
     if not isinstance(value, torch.Tensor) or value.dim() not in (3, 4):
         return 0
-    if value.dim() == 3 and node.target not in _ELEMENTWISE:
+    if value.dim() == 3 and node.target not in ELEMENTWISE:
         return 0
     replaced: dict[Node, Node] = {}
     has_image = any(_image_behind(source) is not None for source in node.all_input_nodes)

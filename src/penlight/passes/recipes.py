@@ -16,6 +16,7 @@ from penlight.passes.causal_masks import use_causal_masks
 from penlight.passes.channels_last import keep_channels_last, read_row_major
 from penlight.passes.constant_products import constant_products
 from penlight.passes.contiguous import resolve_layouts
+from penlight.passes.convolve_frames import convolve_frames
 from penlight.passes.drop_expansions import drop_expansions
 from penlight.passes.empties import replace_empty_results
 from penlight.passes.fold_batch_norm import fold_batch_norm
@@ -101,6 +102,7 @@ def packed(
     """
     return (
         constant_products(beside_products),
+        convolve_frames(beside_layers),
         fold_constants,
         pack_weights(linear, convolution, transposed, beside_layers),
         keep_channels_last(max_pool),
@@ -136,8 +138,9 @@ OPTIONAL = frozenset(
             "fuse_rms_norm",
             "fuse_rotary",
         ),
-        *("fuse_attention_views", "keep_batches_first", "constant_products", "pack_weights"),
-        *("keep_channels_last", "read_images_as_pixels", "read_row_major"),
+        *("fuse_attention_views", "keep_batches_first", "constant_products"),
+        *("convolve_frames", "pack_weights", "keep_channels_last"),
+        *("read_images_as_pixels", "read_row_major"),
         *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),
     )
 )

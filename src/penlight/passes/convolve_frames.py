@@ -1,0 +1,329 @@
+"""Convolutions and pools over time are computed on frames, as images are.
+
+A movie [N, C, T, H, W] is kept as an image of N * T frames, [N * T, C, H, W]. Then a
+convolution over kt frames is one of images, whose channels are those of the kt frames
+that each output needs, one behind the other:
+
+    conv3d(x, w [O, C, kt, kh, kw])  =  conv2d(kt frames side by side, w [O, kt * C, kh, kw])
+
+With groups it is a sum of kt convolutions, one for each place in the window. So 3-D
+networks have what there is for images: packed weights, fused activations and residuals,
+channels-last order. Elementwise operators between two convolutions move to the frames.
+
+Needs:  edge dialect, float32, sizes that are known.
+Keeps:  outputs up to rounding.
+Runs:   before weights are packed.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from penlight.passes.base import Leave, add_node, tensor_of
+from penlight.passes.channels_last import ELEMENTWISE
+from penlight.passes.constants import Constants
+from penlight.passes.fold_padding import TRANSPOSED
+
+aten = torch.ops.aten
+_max_pool3d = aten.max_pool3d_with_indices.default
+_max_pool2d = aten.max_pool2d_with_indices.default
+
+_SWAPPED = (0, 2, 1, 3, 4)  # channels and time
+
+
+def convolve_frames(kept: Collection[str] = ()) -> Callable[[Graph, Constants, Leave], int]:
+    """The pass that rewrites convolutions of movies, but for weights named `kept`."""
+
+    def convolve_frames(graph: Graph, constants: Constants, leave: Leave) -> int:
+        movies = _Movies(graph)
+        changed = 0
+        for node in list(graph.nodes):
+            value = tensor_of(node)
+            if node.target is aten.convolution.default and value is not None and value.dim() == 5:
+                reason = _obstacle(constants, node, kept)
+                if reason is None:
+                    convolved = _transposed if node.args[TRANSPOSED] else _convolution
+                    movies.replace([node], convolved(movies, node), node)
+                    changed += 1
+                else:
+                    leave(node, reason)
+            elif node.target in (*ELEMENTWISE, aten.cat.default):
+                changed += _move_to_frames(movies, node)
+            elif node.target is _max_pool3d:
+                changed += _pool(movies, node)
+        return changed
+
+    return convolve_frames
+
+
+@dataclass
+class _Movies:
+    """Which nodes are movies of which frames."""
+
+    graph: Graph
+
+    def __post_init__(self) -> None:
+        self.frames: dict[Node, Node] = {}
+
+    def frames_of(self, movie: Node) -> Node:
+        """The frames [N * T, C, H, W] of a movie [N, C, T, H, W]."""
+        if movie not in self.frames:
+            n, c, t, h, w = _sizes(movie)
+            turned = _turned(self.graph, movie, _SWAPPED)
+            self.frames[movie] = _viewed(self.graph, turned, (n * t, c, h, w))
+        return self.frames[movie]
+
+    def replace(self, nodes: Sequence[Node], frames: Node, before: Node) -> None:
+        """Use the movie of `frames`, made `before`, for `nodes`, which are all the same."""
+        n, c, t, h, w = _sizes(nodes[0])
+        with self.graph.inserting_before(before):
+            several = _viewed(self.graph, frames, (n, t, c, h, w))
+            movie = _turned(self.graph, several, _SWAPPED)
+        movie.meta = {**nodes[0].meta, "val": movie.meta["val"]}
+        for node in nodes:
+            node.replace_all_uses_with(movie)
+        self.frames[movie] = frames
+
+
+def _sizes(movie: Node) -> Any:
+    value: Any = tensor_of(movie)
+    return tuple(value.shape)
+
+
+def _viewed(graph: Graph, x: Node, sizes: tuple[Any, ...]) -> Node:
+    return add_node(graph, aten.view_copy.default, (x, list(sizes)), sizes, x)
+
+
+def _turned(graph: Graph, x: Node, dims: Sequence[int]) -> Node:
+    sizes = _sizes(x)
+    args = (x, list(dims))
+    return add_node(graph, aten.permute_copy.default, args, [sizes[dim] for dim in dims], x)
+
+
+def _arguments(node: Node) -> Any:
+    return node.args
+
+
+def _is_static(value: torch.Tensor) -> bool:
+    return all(isinstance(size, int) for size in value.shape)
+
+
+def _triple(given: Any) -> tuple[Any, ...]:
+    numbers = tuple(given)
+    return numbers * 3 if len(numbers) == 1 else numbers
+
+
+def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | None:
+    """Why a convolution of movies stays one."""
+    x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = node.args
+    like, value = constants.like(weight), tensor_of(x)
+    if like is None or value is None or not constants.can_add():
+        return "its weight is not a constant"
+    if like.dtype != torch.float32 or value.dtype != torch.float32:
+        return "it is not of float32"
+    if bias is not None and constants.like(bias) is None:
+        return "its bias is not a constant"
+    if transposed:
+        around = (*_triple(padding)[:1], *_triple(output_padding)[:1])
+        apart = like.shape[2] == _triple(stride)[0] and around == (0, 0)
+        if not apart or groups != 1 or any(step != 1 for step in _triple(dilation)):
+            return "it is a transposed convolution with groups, dilation, or frames that overlap in time"
+    if constants.names[weight] in kept or len(weight.users) > 1:  # type: ignore[index,union-attr]
+        return "something else reads the weight as it is"
+    if not _is_static(value) or not isinstance(groups, int):
+        return "its sizes are dynamic"
+    return "it is empty" if 0 in like.shape or 0 in value.shape or 0 in node.meta["val"].shape else None
+
+
+def _convolution(movies: _Movies, node: Node) -> Node:
+    """The frames of the result of a convolution."""
+    graph = movies.graph
+    x, weight, bias, stride, padding, dilation, _, _, groups = _arguments(node)
+    strides, pads, steps = _triple(stride), _triple(padding), _triple(dilation)
+    outputs, channels, taps, *window = _sizes(weight)
+    lists = [list(numbers[1:]) for numbers in (strides, pads, steps)]
+    n, _, length, *image = _sizes(node)
+    sizes = (n * length, outputs, *image)
+
+    def convolved(frames: Node, kernel: Node, bias: Any) -> Node:
+        args = (frames, kernel, bias, *lists, False, [0, 0], groups)
+        return add_node(graph, aten.convolution.default, args, sizes, node)
+
+    with graph.inserting_before(node):
+        times = _Times(taps, strides[0], pads[0], steps[0], length)
+        frames = movies.frames_of(x)
+        if taps == 1:
+            kernel = _viewed(graph, weight, (outputs, channels, *window))
+            return convolved(_side_by_side(graph, frames, n, times), kernel, bias)
+        if groups == 1:
+            turned = _turned(graph, weight, _SWAPPED)
+            kernel = _viewed(graph, turned, (outputs, taps * channels, *window))
+            return convolved(_side_by_side(graph, frames, n, times), kernel, bias)
+        result = None
+        for tap, part in enumerate(_apart(graph, frames, n, times, 0.0)):
+            place = (weight, 2, tap)
+            kernel = add_node(graph, aten.select_copy.int, place, (outputs, channels, *window), weight)
+            one = convolved(part, kernel, bias if tap == 0 else None)
+            result = one if result is None else add_node(graph, aten.add.Tensor, (result, one), sizes, node)
+        assert result is not None
+        return result
+
+
+def _transposed(movies: _Movies, node: Node) -> Node:
+    """The frames of the result of a transposed convolution: of each frame, the kt that it alone gives."""
+    graph = movies.graph
+    x, weight, bias, stride, padding, _, _, output_padding, _ = _arguments(node)
+    channels, outputs, taps, *window = _sizes(weight)
+    lists = [list(_triple(given)[1:]) for given in (stride, padding, output_padding)]
+    n, _, length, h, w = _sizes(node)
+    count = n * length // taps
+    with graph.inserting_before(node):
+        turned = _turned(graph, weight, _SWAPPED)
+        kernel = _viewed(graph, turned, (channels, taps * outputs, *window))
+        if bias is not None:
+            bias = add_node(graph, aten.repeat.default, (bias, [taps]), (taps * outputs,), bias)
+        args = (movies.frames_of(x), kernel, bias, lists[0], lists[1], [1, 1], True, lists[2], 1)
+        several = add_node(graph, aten.convolution.default, args, (count, taps * outputs, h, w), node)
+        pixels = _turned(graph, several, (0, 2, 3, 1))
+        placed = _turned(graph, _viewed(graph, pixels, (count, h, w, taps, outputs)), (0, 3, 1, 2, 4))
+        return _turned(graph, _viewed(graph, placed, (n * length, h, w, outputs)), (0, 3, 1, 2))
+
+
+@dataclass(frozen=True)
+class _Times:
+    """A window over time: its places, and how many results there are."""
+
+    taps: int
+    stride: int
+    padding: int
+    dilation: int
+    length: int
+
+    def is_one_frame(self) -> bool:
+        """Is each result of the frame at its own place?"""
+        return (self.taps, self.stride, self.padding) == (1, 1, 0)
+
+
+def _side_by_side(graph: Graph, frames: Node, movies: int, times: _Times) -> Node:
+    """For each result, the channels of all frames in its window, one behind the other."""
+    return frames if times.is_one_frame() else _Pixels(graph, frames, movies, times, 0.0).at(0, times.taps)
+
+
+def _apart(graph: Graph, frames: Node, movies: int, times: _Times, border: float) -> list[Node]:
+    """For each place of the window, the frames there, as many as there are results."""
+    if times.is_one_frame():
+        return [frames]
+    pixels = _Pixels(graph, frames, movies, times, border)
+    return [pixels.at(tap, 1) for tap in range(times.taps)]
+
+
+class _Pixels:
+    """The frames of so many movies as [N, T, H, W, C] with borders in time, which a window is read from.
+
+    That is where channels-last frames lie: reading them so copies nothing.
+    """
+
+    def __init__(self, graph: Graph, frames: Node, movies: int, times: _Times, border: float) -> None:
+        count, c, h, w = _sizes(frames)
+        self.graph, self.times, self.movies, self.image = graph, times, movies, (h, w, c)
+        self.length, around = count // movies, times.padding
+        self.node = _viewed(graph, _turned(graph, frames, (0, 2, 3, 1)), (movies, self.length, h, w, c))
+        if around:
+            self.length += 2 * around
+            args = (self.node, [0, 0, 0, 0, 0, 0, around, around], border)
+            sizes = (movies, self.length, h, w, c)
+            self.node = add_node(graph, aten.constant_pad_nd.default, args, sizes, frames)
+
+    def at(self, first: int, taps: int) -> Node:
+        """The frames at so many places of the window, from place `first` on."""
+        graph, times, (h, w, c) = self.graph, self.times, self.image
+        frame = h * w * c
+        sizes = (self.movies, times.length, h, w, taps, c)
+        strides = [self.length * frame, times.stride * frame, w * c, c, times.dilation * frame, 1]
+        args = (self.node, list(sizes), strides, first * times.dilation * frame)
+        read = add_node(graph, aten.as_strided_copy.default, args, sizes, self.node)
+        return _turned(
+            graph, _viewed(graph, read, (self.movies * times.length, h, w, taps * c)), (0, 3, 1, 2)
+        )
+
+
+def _move_to_frames(movies: _Movies, node: Node) -> int:
+    """op(movie, ...) becomes the movie of op(frames, ...)."""
+    value = tensor_of(node)
+    if value is None or value.dim() != 5 or not _is_static(value):
+        return 0
+    sources = node.all_input_nodes
+    if not any(source in movies.frames for source in sources):
+        return 0
+    joins = node.target is aten.cat.default
+    if joins and (len(node.args) < 2 or node.args[1] not in (1, -4)):
+        return 0
+    replaced: dict[Node, Node] = {}
+    with movies.graph.inserting_before(node):
+        for source in sources:
+            frames = _as_frames(movies, source, value, joins)
+            if frames is None:
+                return 0
+            replaced[source] = frames
+        args = torch.fx.map_arg(node.args, lambda arg: replaced[arg])
+        kwargs = torch.fx.map_arg(node.kwargs, lambda arg: replaced[arg])
+        n, c, t, h, w = value.shape
+        new = add_node(movies.graph, node.target, args, (n * t, c, h, w), node, kwargs=kwargs)  # type: ignore[arg-type]
+    movies.replace([node], new, node)
+    return 1
+
+
+def _as_frames(movies: _Movies, source: Node, result: torch.Tensor, joins: bool) -> Node | None:
+    """What stands for `source` beside frames: its own, a number, or a value for each channel."""
+    value: Any = tensor_of(source)
+    if value is None or value.dim() == 0:
+        return source
+    channels = result.shape[1]
+    if source in movies.frames and (joins or value.shape == result.shape):
+        return movies.frames[source]
+    if joins or not _is_static(value):
+        return None
+    sizes = (1,) * (5 - value.dim()) + tuple(value.shape)
+    if sizes[0] == 1 and sizes[1] in (1, channels) and sizes[2:] == (1, 1, 1):
+        return _viewed(movies.graph, source, (1, sizes[1], 1, 1))
+    return None
+
+
+def _pool(movies: _Movies, node: Node) -> int:
+    """A maximum over images, and of those over time, if nobody wants the indices."""
+    given: tuple[Any, ...] = node.args
+    x, window, *rest = given
+    users, before = list(node.users), tensor_of(x)
+    wanted = [user for user in users if user.target is not operator.getitem or user.args[1] != 0]
+    defaults: tuple[Any, ...] = ([], [0], [1], False)
+    stride, padding, dilation, ceil_mode = (*rest, *defaults[len(rest) :])
+    if x not in movies.frames or before is None or not _is_static(before) or wanted or not users:
+        return 0
+    if ceil_mode or not before.is_floating_point():
+        return 0
+    taps, strides = _triple(window), _triple(stride or window)
+    pads, steps = _triple(padding), _triple(dilation)
+    n, c, t, _, _ = _sizes(x)
+    _, _, length, *image = _sizes(users[0])
+    graph = movies.graph
+    with graph.inserting_before(node):
+        frames = movies.frames[x]
+        if (*taps[1:], *strides[1:], *pads[1:]) != (1, 1, 1, 1, 0, 0):
+            spatial = [list(numbers[1:]) for numbers in (taps, strides, pads, steps)]
+            both = graph.call_function(_max_pool2d, (frames, *spatial))
+            frames = add_node(graph, operator.getitem, (both, 0), (n * t, c, *image), x)
+            with before.fake_mode:  # type: ignore[attr-defined]
+                indices = torch.empty((n * t, c, *image), dtype=torch.int64)
+            both.meta = {**users[0].meta, "val": (frames.meta["val"], indices)}
+        times = _Times(taps[0], strides[0], pads[0], steps[0], length)
+        first, *others = _apart(graph, frames, n, times, -float("inf"))
+        for other in others:
+            first = add_node(graph, aten.maximum.default, (first, other), _sizes(first), x)
+    movies.replace(users, first, node)
+    return 1

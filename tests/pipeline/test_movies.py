@@ -1,0 +1,192 @@
+"""Networks over movies: convolutions and pools over time are computed on frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from fused import check, operators
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.nn import functional
+
+import penlight
+
+
+class Layers(nn.Module):
+    """A convolution over time and a norm, what is between, and a convolution of images."""
+
+    def __init__(self, first: nn.Module, between: Callable[[Tensor], Tensor], channels: int) -> None:
+        super().__init__()
+        self.first, self.between = first, between
+        self.norm = nn.BatchNorm3d(first.out_channels).eval()
+        self.last = nn.Conv3d(channels, 4, (1, 3, 3), padding=(0, 1, 1))
+        with torch.no_grad():
+            for value in (self.norm.running_mean, self.norm.weight, self.norm.bias):
+                assert value is not None
+                value.normal_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.between(self.norm(self.first(x))))
+
+
+# Arguments of nn.Conv3d.
+CONVOLUTIONS: dict[str, tuple[object, ...]] = {
+    "plain": (6, 8, 3),
+    "padded": (6, 8, 3, 1, 1),
+    "images only": (6, 8, (1, 3, 5), 1, (0, 1, 2)),
+    "time only": (6, 8, (3, 1, 1), 1, (1, 0, 0)),
+    "one frame at a time, every second": (6, 8, 1, (2, 1, 1)),
+    "strides": (6, 8, (3, 5, 4), (2, 3, 1), (1, 2, 0)),
+    "borders of more than the window": (6, 8, (2, 3, 3), 1, (3, 1, 1)),
+    "dilated": (6, 8, (3, 3, 2), 1, (2, 1, 1), (2, 1, 3)),
+    "groups": (6, 8, (3, 3, 3), 1, 1, 1, 2),
+    "depthwise": (6, 6, (3, 3, 3), (1, 2, 2), 1, 1, 6),
+    "depthwise with several outputs": (6, 12, (2, 3, 3), 1, (1, 1, 1), (2, 1, 1), 6),
+    "groups of images": (6, 8, (1, 3, 3), 1, 0, 1, 2),
+}
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("movies", [1, 3])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions(name: str, movies: int, bias: bool) -> None:
+    first = nn.Conv3d(*CONVOLUTIONS[name], bias=bias)  # type: ignore[arg-type]
+    model, x = Layers(first, torch.relu, first.out_channels), torch.randn(movies, 6, 7, 9, 8)
+    found = operators(model, x)
+    assert "convolution" not in found and "elementwise" not in found and "relu" not in found
+    check(model, x)
+
+
+# Arguments of nn.ConvTranspose3d, whose frames are of one frame each.
+TRANSPOSED: dict[str, tuple[object, ...]] = {
+    "twice of all": (6, 8, 2, 2),
+    "three frames of one": (6, 8, (3, 3, 2), (3, 2, 1), (0, 1, 0), (0, 1, 0)),
+    "images only": (6, 8, (1, 3, 3), (1, 2, 2), (0, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("movies", [1, 2])
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_transposed_convolutions(name: str, movies: int, bias: bool) -> None:
+    first = nn.ConvTranspose3d(*TRANSPOSED[name], bias=bias)  # type: ignore[arg-type]
+    model, x = Layers(first, torch.relu, first.out_channels), torch.randn(movies, 6, 3, 5, 4)
+    found = operators(model, x)
+    assert "convolution" not in found and "conv_transpose2d_packed" in found
+    check(model, x)
+
+
+BETWEEN: dict[str, Callable[[Tensor], Tensor]] = {
+    "activation": lambda x: functional.silu(x) * 0.5,
+    "residual": lambda x: torch.relu(x + x.tanh()),
+    "a number for each channel": lambda x: x * torch.arange(8.0).view(8, 1, 1, 1) - torch.ones(1, 8, 1, 1, 1),
+    "gates of the movie": lambda x: x * torch.sigmoid(x.mean((2, 3, 4), keepdim=True)),
+    "gates of each frame": lambda x: x * torch.sigmoid(x.mean((3, 4), keepdim=True)),
+    "two of the channels": lambda x: torch.cat([x, x.relu()], 1)[:, 4:12],
+    "pool of images": lambda x: functional.max_pool3d(x, (1, 3, 2), (1, 2, 1), (0, 1, 0)),
+    "pool over time": lambda x: functional.max_pool3d(x, (3, 1, 1), (2, 1, 1), (1, 0, 0)),
+    "pool over both": lambda x: functional.max_pool3d(x, 3, 2, 1),
+    "dilated pool": lambda x: functional.max_pool3d(x, (2, 2, 3), 1, 0, (2, 1, 2)),
+    "pool with a ceiling": lambda x: functional.max_pool3d(x, 2, 2, ceil_mode=True),
+    "places of the maxima": lambda x: functional.max_pool3d(x, 2, return_indices=True)[1].float(),
+    "averages": lambda x: functional.avg_pool3d(x, 2),
+    "time turned around": lambda x: x.flip(2),
+    "frames left out": lambda x: x[:, :, 1:, 2:],
+}
+
+
+@pytest.mark.parametrize("movies", [1, 2])
+@pytest.mark.parametrize("name", BETWEEN)
+def test_between_convolutions(name: str, movies: int) -> None:
+    model = Layers(nn.Conv3d(3, 8, 3, padding=1), BETWEEN[name], 8)
+    check(model, torch.randn(movies, 3, 6, 10, 9))
+
+
+@pytest.mark.parametrize("name", ["activation", "residual", "a number for each channel", "pool over both"])
+def test_frames_stay_channels_last(name: str) -> None:
+    """They are turned once at the beginning and once at the end."""
+    model, x = Layers(nn.Conv3d(40, 8, 3, padding=1), BETWEEN[name], 8), torch.randn(1, 40, 6, 10, 9)
+    assert operators(model, x).count("clone") <= 1
+
+
+def test_what_is_not_finite_stays_in_its_windows() -> None:
+    model, x = Layers(nn.Conv3d(2, 8, 3, padding=1), BETWEEN["pool over both"], 8), torch.randn(2, 2, 9, 9, 9)
+    x[0, 1, 2, 3, 4], x[1, 0, 8, 8, 8] = torch.nan, torch.inf
+    check(model, x)
+
+
+def test_two_networks_share_a_movie() -> None:
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ModuleList(
+                nn.Sequential(nn.Conv3d(3, 4, (k, 3, 3), padding=(k // 2, 1, 1)), nn.ReLU())
+                for k in (1, 3, 5)
+            )
+            self.last = nn.Conv3d(12, 2, 1)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            joined = torch.cat([part(x) for part in self.parts], 1)
+            return self.last(joined), joined
+
+    check(Branches(), torch.randn(2, 3, 5, 8, 8))
+
+
+class Fixed(nn.Module):
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.layer = nn.Conv3d(3, 4, 3, padding=1, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+class Twice(Fixed):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return self.layer(x), self.layer.weight
+
+
+class Turned(Fixed):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.ConvTranspose3d(3, 4, 3, 2)  # type: ignore[assignment]
+
+
+class Given(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.conv3d(x, x[:, :, :2, :2, :2])
+
+
+LEFT: dict[str, tuple[nn.Module, Tensor, str]] = {
+    "double": (Fixed(torch.float64), torch.randn(1, 3, 4, 5, 6, dtype=torch.float64), "not of float32"),
+    "read twice": (Twice(), torch.randn(1, 3, 4, 5, 6), "something else reads the weight"),
+    "transposed": (Turned(), torch.randn(1, 3, 4, 5, 6), "frames that overlap in time"),
+    "weight given": (Given(), torch.randn(2, 3, 4, 5, 6), "its weight is not a constant"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_stays_says_why(name: str) -> None:
+    model, x, reason = LEFT[name]
+    left = [str(one.reason) for one in penlight.compile(model.eval(), (x,)).report.left]
+    assert any(reason in one for one in left), left
+    check(model, x)
+
+
+def test_dynamic_sizes_stay() -> None:
+    model, x = Layers(nn.Conv3d(3, 8, 3, padding=1), torch.relu, 8).eval(), torch.randn(2, 3, 4, 6, 6)
+    shapes = ({0: Dim("movies", min=1, max=4), 2: Dim("time", min=2, max=9)},)
+    program = penlight.compile(model, (x,), dynamic_shapes=shapes)
+    assert any("sizes are dynamic" in one.reason for one in program.report.left)
+    loaded = penlight.load(program.to_bytes())
+    for movies, time in ((1, 9), (4, 2)):
+        x = torch.randn(movies, 3, time, 6, 6)
+        torch.testing.assert_close(loaded(x), model(x), rtol=1e-5, atol=1e-5)
+
+
+def test_without() -> None:
+    model, x = Fixed(), torch.randn(1, 3, 4, 5, 6)
+    assert "convolution" in operators(model, x, without=["convolve_frames"])
+    check(model, x, without=["convolve_frames"])
