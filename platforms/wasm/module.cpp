@@ -13,6 +13,9 @@
 #include <string.h>
 
 extern "C" uint8_t __heap_base;
+// Of operators and of the user's own variables. Where nothing called it, the linker would have every
+// exported function do so, each time.
+extern "C" void __wasm_call_ctors();
 
 namespace penlight {
 
@@ -74,7 +77,9 @@ uintptr_t scratch_start = 0;
 void scratch_release(void*) { heap_end = scratch_start; }
 
 Status load(const void* data, size_t size) {
-  static bool registered = false;
+  static bool constructed = false, registered = false;
+  if (!constructed) __wasm_call_ctors();
+  constructed = true;
   Status status = Status::Ok;
   if (!registered) {
     for (size_t i = 0; i < embedded::library_count && status == Status::Ok; ++i)

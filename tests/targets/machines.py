@@ -11,6 +11,7 @@ import re
 import shutil
 import struct
 import subprocess
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -99,12 +100,24 @@ def run_board(target: Target, program: Path, inputs: Sequence[Array], folder: Pa
     return text
 
 
+def interrupted(wasmtime: Any, seconds: float = 300) -> tuple[Any, Any]:
+    """An engine and a store whose programs trap when they take longer."""
+    config = wasmtime.Config()
+    config.epoch_interruption = True
+    engine = wasmtime.Engine(config)
+    store = wasmtime.Store(engine)
+    store.set_epoch_deadline(1)
+    timer = threading.Timer(seconds, engine.increment_epoch)
+    timer.daemon = True
+    timer.start()
+    return engine, store
+
+
 def run_wasi(program: Path, words: list[str], folder: Path) -> None:
     wasmtime = pytest.importorskip("wasmtime")
-    engine = wasmtime.Engine()
+    engine, store = interrupted(wasmtime)
     linker = wasmtime.Linker(engine)
     linker.define_wasi()
-    store = wasmtime.Store(engine)
     wasi = wasmtime.WasiConfig()
     wasi.argv = words
     wasi.preopen_dir(str(folder), ".")
@@ -121,8 +134,7 @@ def run_wasi(program: Path, words: list[str], folder: Path) -> None:
 def run_module(program: Path, inputs: Sequence[Array], file: bytes | None = None) -> list[Array]:
     """As a page does: through exported functions and the module's memory."""
     wasmtime = pytest.importorskip("wasmtime")
-    engine = wasmtime.Engine()
-    store = wasmtime.Store(engine)
+    engine, store = interrupted(wasmtime)
     module = wasmtime.Module.from_file(engine, str(program))
     assert not module.imports
     exports = wasmtime.Instance(store, module, []).exports(store)
