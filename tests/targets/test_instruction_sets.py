@@ -112,13 +112,21 @@ def test_kernels_of(name: str, program: Callable[[Target], Path], tmp_path: Path
     assert done.returncode == 0
 
 
+def faults_of_qemu() -> list[str]:
+    """Up to 7.2 it reads 16 bytes where a fused multiply-add of one float asks for 4, and gathers
+    whose places are in ymm4 read one element for all."""
+    version = run([machines.need("qemu-x86_64")], "--version").stdout
+    found = re.search(r"version (\d+)", version)
+    assert found, version
+    return ["--guards", "0", "--gathers", "0"] if int(found[1]) < 8 else []
+
+
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_one_program_for_old_and_new_processors(name: str, program: Callable[[Target], Path]) -> None:
     """The widest set that the processor has is chosen; others, and what it has not, are never run."""
     command = [machines.need("qemu-x86_64"), "-cpu", name, str(program(X86))]
     widest = PROCESSORS[name]
-    # qemu up to 7.2 reads 16 bytes where a fused multiply-add of one float asks for 4.
-    done = run(command, "--rounds", ROUNDS, "--guards", "0")
+    done = run(command, "--rounds", ROUNDS, *faults_of_qemu())
     passed(done.stdout)
     assert ("avx2: here" in done.stdout) == (widest == "avx2")
     assert "avx512: not here" in done.stdout

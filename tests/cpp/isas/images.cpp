@@ -165,6 +165,7 @@ void averages(Random r, long round) {
     g.dilation[d] = 1;
     g.pad[d] = r.in(0, g.taps[d] / 2);
   }
+  if (!options().gathers) g.stride[1] = 1;
   if (!pool(g, ceil_mode, sizes)) return;
   const bool front = r.one_in(2);
   out.shape(sizes, 4, order, ScalarType::Float, front);

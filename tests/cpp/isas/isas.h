@@ -15,6 +15,7 @@ using namespace penlight;
 struct Options {
   long rounds = 60;
   const char* only = nullptr;
+  bool gathers = true;  // may windows over a row begin apart?
   uint64_t first_seed = 1;
 };
 

@@ -1,7 +1,7 @@
 // Every routine of the optimized kernels, with every instruction set of this processor,
 // against sums in double (reference.h), over random sizes.
 //
-//   cpp_isas [--isa NAME] [--rounds N] [--seed N] [--guards 0]
+//   cpp_isas [--isa NAME] [--rounds N] [--seed N] [--guards 0] [--gathers 0]
 //
 // Shapes are as odd as they come, memory is guarded (call.h), and what two or more threads
 // would do must give the same bits. Needs no other file, so that it can be carried to a
@@ -46,12 +46,14 @@ int main(int argc, char** argv) {
       options().first_seed = strtoull(value, nullptr, 10);
     } else if (strcmp(option, "--guards") == 0) {
       has_guard_pages() = atol(value) != 0;
+    } else if (strcmp(option, "--gathers") == 0) {
+      options().gathers = atol(value) != 0;
     } else {
       break;
     }
   }
   if (i != argc || options().rounds < 1) {
-    printf("usage: %s [--isa NAME] [--rounds N] [--seed N] [--guards 0]\n", argv[0]);
+    printf("usage: %s [--isa NAME] [--rounds N] [--seed N] [--guards 0] [--gathers 0]\n", argv[0]);
     return 2;
   }
   widest = optimized_isa();
