@@ -271,7 +271,8 @@ def _move_to_frames(movies: _Movies, node: Node) -> int:
             if frames is None:
                 return 0
             replaced[source] = frames
-        args = torch.fx.map_arg(node.args, lambda arg: replaced[arg])
+        args: Any = torch.fx.map_arg(node.args, lambda arg: replaced[arg])
+        args = (args[0], 1) if joins else args
         kwargs = torch.fx.map_arg(node.kwargs, lambda arg: replaced[arg])
         n, c, t, h, w = value.shape
         new = add_node(movies.graph, node.target, args, (n * t, c, h, w), node, kwargs=kwargs)  # type: ignore[arg-type]
