@@ -42,12 +42,12 @@ def _running_statistics(network: nn.Module) -> nn.Module:
 
 
 def named(name: str) -> Model:
-    """A classification network of torchvision's, of images or of movies of 16 frames."""
+    """A classification network of torchvision's, of images or of videos of 16 frames."""
     _torchvision()
     import torchvision
 
-    movies = name in torchvision.models.list_models(module=torchvision.models.video)
-    sizes = (1, 3, 16, 224, 224) if movies and name == "s3d" else (1, 3, 16, 112, 112) if movies else ()
+    videos = name in torchvision.models.list_models(module=torchvision.models.video)
+    sizes = (1, 3, 16, 224, 224) if videos and name == "s3d" else (1, 3, 16, 112, 112) if videos else ()
     return _classifier(lambda: _running_statistics(torchvision.models.get_model(name)), *sizes)
 
 

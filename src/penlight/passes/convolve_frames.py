@@ -1,6 +1,6 @@
 """Convolutions and pools over time are computed on frames, as images are.
 
-A movie [N, C, T, H, W] is kept as an image of N * T frames, [N * T, C, H, W]. Then a
+A video [N, C, T, H, W] is kept as an image of N * T frames, [N * T, C, H, W]. Then a
 convolution over kt frames is one of images, whose channels are those of the kt frames
 that each output needs, one behind the other:
 
@@ -38,10 +38,10 @@ _SWAPPED = (0, 2, 1, 3, 4)  # channels and time
 
 
 def convolve_frames(kept: Collection[str] = ()) -> Callable[[Graph, Constants, Leave], int]:
-    """The pass that rewrites convolutions of movies, but for weights named `kept`."""
+    """The pass that rewrites convolutions of videos, but for weights named `kept`."""
 
     def convolve_frames(graph: Graph, constants: Constants, leave: Leave) -> int:
-        movies = _Movies(graph)
+        videos = _Videos(graph)
         changed = 0
         for node in list(graph.nodes):
             value = tensor_of(node)
@@ -49,50 +49,50 @@ def convolve_frames(kept: Collection[str] = ()) -> Callable[[Graph, Constants, L
                 reason = _obstacle(constants, node, kept)
                 if reason is None:
                     convolved = _transposed if node.args[TRANSPOSED] else _convolution
-                    movies.replace([node], convolved(movies, node), node)
+                    videos.replace([node], convolved(videos, node), node)
                     changed += 1
                 else:
                     leave(node, reason)
             elif node.target in (*ELEMENTWISE, aten.cat.default):
-                changed += _move_to_frames(movies, node)
+                changed += _move_to_frames(videos, node)
             elif node.target is _max_pool3d:
-                changed += _pool(movies, node)
+                changed += _pool(videos, node)
         return changed
 
     return convolve_frames
 
 
 @dataclass
-class _Movies:
-    """Which nodes are movies of which frames."""
+class _Videos:
+    """Which nodes are videos of which frames."""
 
     graph: Graph
 
     def __post_init__(self) -> None:
         self.frames: dict[Node, Node] = {}
 
-    def frames_of(self, movie: Node) -> Node:
-        """The frames [N * T, C, H, W] of a movie [N, C, T, H, W]."""
-        if movie not in self.frames:
-            n, c, t, h, w = _sizes(movie)
-            turned = _turned(self.graph, movie, _SWAPPED)
-            self.frames[movie] = _viewed(self.graph, turned, (n * t, c, h, w))
-        return self.frames[movie]
+    def frames_of(self, video: Node) -> Node:
+        """The frames [N * T, C, H, W] of a video [N, C, T, H, W]."""
+        if video not in self.frames:
+            n, c, t, h, w = _sizes(video)
+            turned = _turned(self.graph, video, _SWAPPED)
+            self.frames[video] = _viewed(self.graph, turned, (n * t, c, h, w))
+        return self.frames[video]
 
     def replace(self, nodes: Sequence[Node], frames: Node, before: Node) -> None:
-        """Use the movie of `frames`, made `before`, for `nodes`, which are all the same."""
+        """Use the video of `frames`, made `before`, for `nodes`, which are all the same."""
         n, c, t, h, w = _sizes(nodes[0])
         with self.graph.inserting_before(before):
             several = _viewed(self.graph, frames, (n, t, c, h, w))
-            movie = _turned(self.graph, several, _SWAPPED)
-        movie.meta = {**nodes[0].meta, "val": movie.meta["val"]}
+            video = _turned(self.graph, several, _SWAPPED)
+        video.meta = {**nodes[0].meta, "val": video.meta["val"]}
         for node in nodes:
-            node.replace_all_uses_with(movie)
-        self.frames[movie] = frames
+            node.replace_all_uses_with(video)
+        self.frames[video] = frames
 
 
-def _sizes(movie: Node) -> Any:
-    value: Any = tensor_of(movie)
+def _sizes(video: Node) -> Any:
+    value: Any = tensor_of(video)
     return tuple(value.shape)
 
 
@@ -120,7 +120,7 @@ def _triple(given: Any) -> tuple[Any, ...]:
 
 
 def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | None:
-    """Why a convolution of movies stays one."""
+    """Why a convolution of videos stays one."""
     x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = node.args
     like, value = constants.like(weight), tensor_of(x)
     if like is None or value is None or not constants.can_add():
@@ -141,9 +141,9 @@ def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | 
     return "it is empty" if 0 in like.shape or 0 in value.shape or 0 in node.meta["val"].shape else None
 
 
-def _convolution(movies: _Movies, node: Node) -> Node:
+def _convolution(videos: _Videos, node: Node) -> Node:
     """The frames of the result of a convolution."""
-    graph = movies.graph
+    graph = videos.graph
     x, weight, bias, stride, padding, dilation, _, _, groups = _arguments(node)
     strides, pads, steps = _triple(stride), _triple(padding), _triple(dilation)
     outputs, channels, taps, *window = _sizes(weight)
@@ -157,7 +157,7 @@ def _convolution(movies: _Movies, node: Node) -> Node:
 
     with graph.inserting_before(node):
         times = _Times(taps, strides[0], pads[0], steps[0], length)
-        frames = movies.frames_of(x)
+        frames = videos.frames_of(x)
         if taps == 1:
             kernel = _viewed(graph, weight, (outputs, channels, *window))
             return convolved(_side_by_side(graph, frames, n, times), kernel, bias)
@@ -175,9 +175,9 @@ def _convolution(movies: _Movies, node: Node) -> Node:
         return result
 
 
-def _transposed(movies: _Movies, node: Node) -> Node:
+def _transposed(videos: _Videos, node: Node) -> Node:
     """The frames of the result of a transposed convolution: of each frame, the kt that it alone gives."""
-    graph = movies.graph
+    graph = videos.graph
     x, weight, bias, stride, padding, _, _, output_padding, _ = _arguments(node)
     channels, outputs, taps, *window = _sizes(weight)
     lists = [list(_triple(given)[1:]) for given in (stride, padding, output_padding)]
@@ -188,7 +188,7 @@ def _transposed(movies: _Movies, node: Node) -> Node:
         kernel = _viewed(graph, turned, (channels, taps * outputs, *window))
         if bias is not None:
             bias = add_node(graph, aten.repeat.default, (bias, [taps]), (taps * outputs,), bias)
-        args = (movies.frames_of(x), kernel, bias, lists[0], lists[1], [1, 1], True, lists[2], 1)
+        args = (videos.frames_of(x), kernel, bias, lists[0], lists[1], [1, 1], True, lists[2], 1)
         several = add_node(graph, aten.convolution.default, args, (count, taps * outputs, h, w), node)
         pixels = _turned(graph, several, (0, 2, 3, 1))
         placed = _turned(graph, _viewed(graph, pixels, (count, h, w, taps, outputs)), (0, 3, 1, 2, 4))
@@ -210,64 +210,64 @@ class _Times:
         return (self.taps, self.stride, self.padding) == (1, 1, 0)
 
 
-def _side_by_side(graph: Graph, frames: Node, movies: int, times: _Times) -> Node:
+def _side_by_side(graph: Graph, frames: Node, videos: int, times: _Times) -> Node:
     """For each result, the channels of all frames in its window, one behind the other."""
-    return frames if times.is_one_frame() else _Pixels(graph, frames, movies, times, 0.0).at(0, times.taps)
+    return frames if times.is_one_frame() else _Pixels(graph, frames, videos, times, 0.0).at(0, times.taps)
 
 
-def _apart(graph: Graph, frames: Node, movies: int, times: _Times, border: float) -> list[Node]:
+def _apart(graph: Graph, frames: Node, videos: int, times: _Times, border: float) -> list[Node]:
     """For each place of the window, the frames there, as many as there are results."""
     if times.is_one_frame():
         return [frames]
-    pixels = _Pixels(graph, frames, movies, times, border)
+    pixels = _Pixels(graph, frames, videos, times, border)
     return [pixels.at(tap, 1) for tap in range(times.taps)]
 
 
 class _Pixels:
-    """The frames of so many movies as [N, T, H, W, C] with borders in time, which a window is read from.
+    """The frames of so many videos as [N, T, H, W, C] with borders in time, which a window is read from.
 
     That is where channels-last frames lie: reading them so copies nothing.
     """
 
-    def __init__(self, graph: Graph, frames: Node, movies: int, times: _Times, border: float) -> None:
+    def __init__(self, graph: Graph, frames: Node, videos: int, times: _Times, border: float) -> None:
         count, c, h, w = _sizes(frames)
-        self.graph, self.times, self.movies, self.image = graph, times, movies, (h, w, c)
-        self.length, around = count // movies, times.padding
-        self.node = _viewed(graph, _turned(graph, frames, (0, 2, 3, 1)), (movies, self.length, h, w, c))
+        self.graph, self.times, self.videos, self.image = graph, times, videos, (h, w, c)
+        self.length, around = count // videos, times.padding
+        self.node = _viewed(graph, _turned(graph, frames, (0, 2, 3, 1)), (videos, self.length, h, w, c))
         if around:
             self.length += 2 * around
             args = (self.node, [0, 0, 0, 0, 0, 0, around, around], border)
-            sizes = (movies, self.length, h, w, c)
+            sizes = (videos, self.length, h, w, c)
             self.node = add_node(graph, aten.constant_pad_nd.default, args, sizes, frames)
 
     def at(self, first: int, taps: int) -> Node:
         """The frames at so many places of the window, from place `first` on."""
         graph, times, (h, w, c) = self.graph, self.times, self.image
         frame = h * w * c
-        sizes = (self.movies, times.length, h, w, taps, c)
+        sizes = (self.videos, times.length, h, w, taps, c)
         strides = [self.length * frame, times.stride * frame, w * c, c, times.dilation * frame, 1]
         args = (self.node, list(sizes), strides, first * times.dilation * frame)
         read = add_node(graph, aten.as_strided_copy.default, args, sizes, self.node)
         return _turned(
-            graph, _viewed(graph, read, (self.movies * times.length, h, w, taps * c)), (0, 3, 1, 2)
+            graph, _viewed(graph, read, (self.videos * times.length, h, w, taps * c)), (0, 3, 1, 2)
         )
 
 
-def _move_to_frames(movies: _Movies, node: Node) -> int:
-    """op(movie, ...) becomes the movie of op(frames, ...)."""
+def _move_to_frames(videos: _Videos, node: Node) -> int:
+    """op(video, ...) becomes the video of op(frames, ...)."""
     value = tensor_of(node)
     if value is None or value.dim() != 5 or not _is_static(value):
         return 0
     sources = node.all_input_nodes
-    if not any(source in movies.frames for source in sources):
+    if not any(source in videos.frames for source in sources):
         return 0
     joins = node.target is aten.cat.default
     if joins and (len(node.args) < 2 or node.args[1] not in (1, -4)):
         return 0
     replaced: dict[Node, Node] = {}
-    with movies.graph.inserting_before(node):
+    with videos.graph.inserting_before(node):
         for source in sources:
-            frames = _as_frames(movies, source, value, joins)
+            frames = _as_frames(videos, source, value, joins)
             if frames is None:
                 return 0
             replaced[source] = frames
@@ -275,28 +275,28 @@ def _move_to_frames(movies: _Movies, node: Node) -> int:
         args = (args[0], 1) if joins else args
         kwargs = torch.fx.map_arg(node.kwargs, lambda arg: replaced[arg])
         n, c, t, h, w = value.shape
-        new = add_node(movies.graph, node.target, args, (n * t, c, h, w), node, kwargs=kwargs)  # type: ignore[arg-type]
-    movies.replace([node], new, node)
+        new = add_node(videos.graph, node.target, args, (n * t, c, h, w), node, kwargs=kwargs)  # type: ignore[arg-type]
+    videos.replace([node], new, node)
     return 1
 
 
-def _as_frames(movies: _Movies, source: Node, result: torch.Tensor, joins: bool) -> Node | None:
+def _as_frames(videos: _Videos, source: Node, result: torch.Tensor, joins: bool) -> Node | None:
     """What stands for `source` beside frames: its own, a number, or a value for each channel."""
     value: Any = tensor_of(source)
     if value is None or value.dim() == 0:
         return source
     channels = result.shape[1]
-    if source in movies.frames and (joins or value.shape == result.shape):
-        return movies.frames[source]
+    if source in videos.frames and (joins or value.shape == result.shape):
+        return videos.frames[source]
     if joins or not _is_static(value):
         return None
     sizes = (1,) * (5 - value.dim()) + tuple(value.shape)
     if sizes[0] == 1 and sizes[1] in (1, channels) and sizes[2:] == (1, 1, 1):
-        return _viewed(movies.graph, source, (1, sizes[1], 1, 1))
+        return _viewed(videos.graph, source, (1, sizes[1], 1, 1))
     return None
 
 
-def _pool(movies: _Movies, node: Node) -> int:
+def _pool(videos: _Videos, node: Node) -> int:
     """A maximum over images, and of those over time, if nobody wants the indices."""
     given: tuple[Any, ...] = node.args
     x, window, *rest = given
@@ -304,7 +304,7 @@ def _pool(movies: _Movies, node: Node) -> int:
     wanted = [user for user in users if user.target is not operator.getitem or user.args[1] != 0]
     defaults: tuple[Any, ...] = ([], [0], [1], False)
     stride, padding, dilation, ceil_mode = (*rest, *defaults[len(rest) :])
-    if x not in movies.frames or before is None or not _is_static(before) or wanted or not users:
+    if x not in videos.frames or before is None or not _is_static(before) or wanted or not users:
         return 0
     if ceil_mode or not before.is_floating_point():
         return 0
@@ -312,9 +312,9 @@ def _pool(movies: _Movies, node: Node) -> int:
     pads, steps = _triple(padding), _triple(dilation)
     n, c, t, _, _ = _sizes(x)
     _, _, length, *image = _sizes(users[0])
-    graph = movies.graph
+    graph = videos.graph
     with graph.inserting_before(node):
-        frames = movies.frames[x]
+        frames = videos.frames[x]
         if (*taps[1:], *strides[1:], *pads[1:]) != (1, 1, 1, 1, 0, 0):
             spatial = [list(numbers[1:]) for numbers in (taps, strides, pads, steps)]
             both = graph.call_function(_max_pool2d, (frames, *spatial))
@@ -326,5 +326,5 @@ def _pool(movies: _Movies, node: Node) -> int:
         first, *others = _apart(graph, frames, n, times, -float("inf"))
         for other in others:
             first = add_node(graph, aten.maximum.default, (first, other), _sizes(first), x)
-    movies.replace(users, first, node)
+    videos.replace(users, first, node)
     return 1

@@ -1,4 +1,4 @@
-"""Networks over movies: convolutions and pools over time are computed on frames."""
+"""Networks over videos: convolutions and pools over time are computed on frames."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ CONVOLUTIONS: dict[str, tuple[object, ...]] = {
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("movies", [1, 3])
+@pytest.mark.parametrize("videos", [1, 3])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_convolutions(name: str, movies: int, bias: bool) -> None:
+def test_convolutions(name: str, videos: int, bias: bool) -> None:
     first = nn.Conv3d(*CONVOLUTIONS[name], bias=bias)  # type: ignore[arg-type]
-    model, x = Layers(first, torch.relu, first.out_channels), torch.randn(movies, 6, 7, 9, 8)
+    model, x = Layers(first, torch.relu, first.out_channels), torch.randn(videos, 6, 7, 9, 8)
     found = operators(model, x)
     assert "convolution" not in found and "elementwise" not in found and "relu" not in found
     check(model, x)
@@ -68,11 +68,11 @@ TRANSPOSED: dict[str, tuple[object, ...]] = {
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("movies", [1, 2])
+@pytest.mark.parametrize("videos", [1, 2])
 @pytest.mark.parametrize("name", TRANSPOSED)
-def test_transposed_convolutions(name: str, movies: int, bias: bool) -> None:
+def test_transposed_convolutions(name: str, videos: int, bias: bool) -> None:
     first = nn.ConvTranspose3d(*TRANSPOSED[name], bias=bias)  # type: ignore[arg-type]
-    model, x = Layers(first, torch.relu, first.out_channels), torch.randn(movies, 6, 3, 5, 4)
+    model, x = Layers(first, torch.relu, first.out_channels), torch.randn(videos, 6, 3, 5, 4)
     found = operators(model, x)
     assert "convolution" not in found and "conv_transpose2d_packed" in found
     check(model, x)
@@ -82,11 +82,11 @@ BETWEEN: dict[str, Callable[[Tensor], Tensor]] = {
     "activation": lambda x: functional.silu(x) * 0.5,
     "residual": lambda x: torch.relu(x + x.tanh()),
     "a number for each channel": lambda x: x * torch.arange(8.0).view(8, 1, 1, 1) - torch.ones(1, 8, 1, 1, 1),
-    "gates of the movie": lambda x: x * torch.sigmoid(x.mean((2, 3, 4), keepdim=True)),
+    "gates of the video": lambda x: x * torch.sigmoid(x.mean((2, 3, 4), keepdim=True)),
     "gates of each frame": lambda x: x * torch.sigmoid(x.mean((3, 4), keepdim=True)),
     "two of the channels": lambda x: torch.cat([x, x.relu()], 1)[:, 4:12],
     "channels counted from the end": lambda x: torch.cat([x.tanh(), x], -4)[:, 2:10],
-    "movies joined": lambda x: torch.cat([x.tanh(), x], 0),
+    "videos joined": lambda x: torch.cat([x.tanh(), x], 0),
     "frames joined": lambda x: torch.cat([x, x.tanh()], -3),
     "a slope for each channel": lambda x: functional.prelu(x, torch.linspace(-1, 1, 8)),
     "where": lambda x: torch.where(x > 0.1, x, x * 0.5),
@@ -102,11 +102,11 @@ BETWEEN: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("movies", [1, 2])
+@pytest.mark.parametrize("videos", [1, 2])
 @pytest.mark.parametrize("name", BETWEEN)
-def test_between_convolutions(name: str, movies: int) -> None:
+def test_between_convolutions(name: str, videos: int) -> None:
     model = Layers(nn.Conv3d(3, 8, 3, padding=1), BETWEEN[name], 8)
-    check(model, torch.randn(movies, 3, 6, 10, 9))
+    check(model, torch.randn(videos, 3, 6, 10, 9))
 
 
 @pytest.mark.parametrize("name", ["activation", "residual", "a number for each channel", "pool over both"])
@@ -122,7 +122,7 @@ def test_what_is_not_finite_stays_in_its_windows() -> None:
     check(model, x)
 
 
-def test_two_networks_share_a_movie() -> None:
+def test_two_networks_share_a_video() -> None:
     class Branches(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -182,12 +182,12 @@ def test_what_stays_says_why(name: str) -> None:
 
 def test_dynamic_sizes_stay() -> None:
     model, x = Layers(nn.Conv3d(3, 8, 3, padding=1), torch.relu, 8).eval(), torch.randn(2, 3, 4, 6, 6)
-    shapes = ({0: Dim("movies", min=1, max=4), 2: Dim("time", min=2, max=9)},)
+    shapes = ({0: Dim("videos", min=1, max=4), 2: Dim("time", min=2, max=9)},)
     program = penlight.compile(model, (x,), dynamic_shapes=shapes)
     assert any("sizes are dynamic" in one.reason for one in program.report.left)
     loaded = penlight.load(program.to_bytes())
-    for movies, time in ((1, 9), (4, 2)):
-        x = torch.randn(movies, 3, time, 6, 6)
+    for videos, time in ((1, 9), (4, 2)):
+        x = torch.randn(videos, 3, time, 6, 6)
         torch.testing.assert_close(loaded(x), model(x), rtol=1e-5, atol=1e-5)
 
 
