@@ -90,6 +90,7 @@ Status MethodLoader::load_kernel(size_t index, const Table& content, Instruction
                 name);
   }
   instruction.call = kernel->call;
+  if (kernel->call == view) method_->has_views_ = true;
   return check_arguments(index, *kernel, instruction);
 }
 

@@ -86,10 +86,7 @@ Status MethodLoader::load_tensor(size_t index, const Table& table) {
     sizes[d] = placed ? info.sizes[d] : 0;
     order[d] = info.dim_order[d];
   }
-  if (!placed) {
-    impl->flags = kUnplacedTensor;
-    method_->has_views_ |= info.dim > 0;  // it may become one
-  }
+  if (!placed) impl->flags = kUnplacedTensor;
   refresh_layout(*impl);
   values_[index].as_tensor = Tensor(impl);
   return placed ? place_tensor(index, *impl, info, place) : Status::Ok;

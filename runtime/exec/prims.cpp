@@ -236,8 +236,8 @@ void element_of(KernelContext& ctx, Value** args) {
   }
 }
 
-// The same elements under other sizes, of which one may be -1. A tensor without
-// memory of its own becomes a view.
+}  // namespace
+
 void view(KernelContext& ctx, Value** args) {
   const Tensor& self = args[0]->as_tensor;
   const ArrayRef<int64_t> wanted = args[1]->to_int_list();
@@ -279,6 +279,8 @@ void view(KernelContext& ctx, Value** args) {
   if (!ctx.resize(out, {sizes, wanted.size()}) || self.nbytes() == 0) return;
   if (impl.data != self.data_ptr()) memmove(impl.data, self.const_data_ptr(), self.nbytes());
 }
+
+namespace {
 
 // Writes row `index` of a tensor that grows row by row, as a loop gives them.
 void copy_row(KernelContext& ctx, Value** args) {

@@ -10,4 +10,8 @@ namespace penlight {
 // boxing.h: `n` a number that is read, `N` one that is written.
 bool find_prim(const char* name, Kernel& kernel);
 
+// The one for views: the same elements under other sizes, of which one may be -1. A tensor
+// without memory of its own shares the memory of the one it views.
+void view(KernelContext& ctx, Value** args);
+
 }  // namespace penlight
