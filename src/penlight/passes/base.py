@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -219,6 +219,34 @@ def add_node(
     node.meta = {**like.meta, "val": made}
     node.meta.pop(IMAGE, None)  # that is of `like` alone
     return node
+
+
+def add_view(graph: Graph, x: Node, sizes: Iterable[Any], like: Node | None = None) -> Node:
+    """`x` under other sizes, of which one may be symbolic; itself where they are its own."""
+    sizes = tuple(sizes)
+    wanted = [size if isinstance(size, int) else -1 for size in sizes]
+    if is_static(x) and list(tensor_of(x).shape) == wanted:  # type: ignore[union-attr]
+        return x
+    return add_node(graph, torch.ops.aten.view_copy.default, (x, wanted), sizes, like or x)
+
+
+def add_permute(
+    graph: Graph,
+    x: Node,
+    dims: Sequence[int],
+    like: Node | None = None,
+    order: torch.memory_format = torch.contiguous_format,
+) -> Node:
+    """`x` with its dimensions in the order of `dims`."""
+    sizes = tensor_of(x).shape  # type: ignore[union-attr]
+    args = (x, list(dims))
+    shape = [sizes[dim] for dim in dims]
+    return add_node(graph, torch.ops.aten.permute_copy.default, args, shape, like or x, order=order)
+
+
+def is_static(*nodes: Node) -> bool:
+    """Are all sizes of these tensors known?"""
+    return all(isinstance(size, int) for node in nodes for size in tensor_of(node).shape)  # type: ignore[union-attr]
 
 
 def is_control_flow(node: Node) -> bool:

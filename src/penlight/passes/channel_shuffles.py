@@ -13,7 +13,7 @@ import torch
 from torch.fx import Graph, Node
 
 from penlight.ir.edge import IMAGE
-from penlight.passes.base import add_node, tensor_of
+from penlight.passes.base import add_permute, add_view, tensor_of
 from penlight.passes.image_views import views_of_image
 from penlight.passes.layouts import Layout
 
@@ -32,14 +32,11 @@ def shuffled_image(graph: Graph, node: Node) -> Node | None:
     n, c, h, w = value.shape
     lengths, places = order
     with graph.inserting_before(node):
-        pixels = add_node(graph, aten.permute_copy.default, (image, [0, 2, 3, 1]), (n, h, w, c), node)
-        sizes = [n, h, w, *lengths]
-        parts = add_node(graph, aten.view_copy.default, (pixels, sizes), sizes, node)
-        dims = [0, 1, 2, *(3 + place for place in places)]
-        turned = add_node(graph, aten.permute_copy.default, (parts, dims), [sizes[dim] for dim in dims], node)
-        again = add_node(graph, aten.view_copy.default, (turned, [n, h, w, c]), (n, h, w, c), node)
-        last = (aten.permute_copy.default, (again, [0, 3, 1, 2]), value.shape, node)
-        shuffled = add_node(graph, *last, order=torch.channels_last)
+        pixels = add_permute(graph, image, (0, 2, 3, 1), node)
+        parts = add_view(graph, pixels, (n, h, w, *lengths), node)
+        turned = add_permute(graph, parts, (0, 1, 2, *(3 + place for place in places)), node)
+        again = add_view(graph, turned, (n, h, w, c), node)
+        shuffled = add_permute(graph, again, (0, 3, 1, 2), node, torch.channels_last)
     shuffled.meta[IMAGE] = True
     return shuffled
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from penlight.passes.base import Leave, add_node, tensor_of
+from penlight.passes.base import Leave, add_permute, tensor_of
 from penlight.passes.constants import Constants
 
 aten = torch.ops.aten
@@ -45,7 +45,7 @@ def constant_products(kept: Collection[str]) -> Callable[[Graph, Constants, Leav
                 continue
             with graph.inserting_before(node):
                 if weight not in turned:
-                    turned[weight] = _turned(graph, weight)
+                    turned[weight] = add_permute(graph, weight, (1, 0))
                 args = (x, turned[weight]) if bias is None else (x, turned[weight], bias)
                 new = graph.call_function(aten.linear.default, args)
             new.meta = dict(node.meta)
@@ -63,11 +63,6 @@ def _parts(node: Node) -> tuple[Node, Node, Node | None] | None:
     if node.target is aten.mm.default:
         return args[0], args[1], None
     return (args[1], args[2], args[0]) if node.target is aten.addmm.default else None
-
-
-def _turned(graph: Graph, weight: Node) -> Node:
-    value: Any = tensor_of(weight)
-    return add_node(graph, aten.permute_copy.default, (weight, [1, 0]), value.shape[::-1], weight)
 
 
 def _obstacle(

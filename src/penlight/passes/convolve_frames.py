@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from penlight.passes.base import Leave, add_node, tensor_of
+from penlight.passes.base import Leave, add_node, add_permute, add_view, is_static, tensor_of
 from penlight.passes.channels_last import ELEMENTWISE
 from penlight.passes.constants import Constants
 from penlight.passes.fold_padding import TRANSPOSED
@@ -62,29 +62,27 @@ def convolve_frames(kept: Collection[str] = ()) -> Callable[[Graph, Constants, L
     return convolve_frames
 
 
-@dataclass
 class _Videos:
     """Which nodes are videos of which frames."""
 
-    graph: Graph
-
-    def __post_init__(self) -> None:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
         self.frames: dict[Node, Node] = {}
 
     def frames_of(self, video: Node) -> Node:
         """The frames [N * T, C, H, W] of a video [N, C, T, H, W]."""
         if video not in self.frames:
             n, c, t, h, w = _sizes(video)
-            turned = _turned(self.graph, video, _SWAPPED)
-            self.frames[video] = _viewed(self.graph, turned, (n * t, c, h, w))
+            turned = add_permute(self.graph, video, _SWAPPED)
+            self.frames[video] = add_view(self.graph, turned, (n * t, c, h, w))
         return self.frames[video]
 
     def replace(self, nodes: Sequence[Node], frames: Node, before: Node) -> None:
         """Use the video of `frames`, made `before`, for `nodes`, which are all the same."""
         n, c, t, h, w = _sizes(nodes[0])
         with self.graph.inserting_before(before):
-            several = _viewed(self.graph, frames, (n, t, c, h, w))
-            video = _turned(self.graph, several, _SWAPPED)
+            several = add_view(self.graph, frames, (n, t, c, h, w))
+            video = add_permute(self.graph, several, _SWAPPED)
         video.meta = {**nodes[0].meta, "val": video.meta["val"]}
         for node in nodes:
             node.replace_all_uses_with(video)
@@ -94,24 +92,6 @@ class _Videos:
 def _sizes(video: Node) -> Any:
     value: Any = tensor_of(video)
     return tuple(value.shape)
-
-
-def _viewed(graph: Graph, x: Node, sizes: tuple[Any, ...]) -> Node:
-    return add_node(graph, aten.view_copy.default, (x, list(sizes)), sizes, x)
-
-
-def _turned(graph: Graph, x: Node, dims: Sequence[int]) -> Node:
-    sizes = _sizes(x)
-    args = (x, list(dims))
-    return add_node(graph, aten.permute_copy.default, args, [sizes[dim] for dim in dims], x)
-
-
-def _arguments(node: Node) -> Any:
-    return node.args
-
-
-def _is_static(value: torch.Tensor) -> bool:
-    return all(isinstance(size, int) for size in value.shape)
 
 
 def _triple(given: Any) -> tuple[Any, ...]:
@@ -136,7 +116,7 @@ def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | 
             return "it is a transposed convolution with groups, dilation, or frames that overlap in time"
     if constants.names[weight] in kept or len(weight.users) > 1:  # type: ignore[index,union-attr]
         return "something else reads the weight as it is"
-    if not _is_static(value) or not isinstance(groups, int):
+    if not is_static(x) or not isinstance(groups, int):  # type: ignore[arg-type]
         return "its sizes are dynamic"
     return "it is empty" if 0 in like.shape or 0 in value.shape or 0 in node.meta["val"].shape else None
 
@@ -144,7 +124,8 @@ def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | 
 def _convolution(videos: _Videos, node: Node) -> Node:
     """The frames of the result of a convolution."""
     graph = videos.graph
-    x, weight, bias, stride, padding, dilation, _, _, groups = _arguments(node)
+    given: Any = node.args
+    x, weight, bias, stride, padding, dilation, _, _, groups = given
     strides, pads, steps = _triple(stride), _triple(padding), _triple(dilation)
     outputs, channels, taps, *window = _sizes(weight)
     lists = [list(numbers[1:]) for numbers in (strides, pads, steps)]
@@ -159,11 +140,11 @@ def _convolution(videos: _Videos, node: Node) -> Node:
         times = _Times(taps, strides[0], pads[0], steps[0], length)
         frames = videos.frames_of(x)
         if taps == 1:
-            kernel = _viewed(graph, weight, (outputs, channels, *window))
+            kernel = add_view(graph, weight, (outputs, channels, *window))
             return convolved(_side_by_side(graph, frames, n, times), kernel, bias)
         if groups == 1:
-            turned = _turned(graph, weight, _SWAPPED)
-            kernel = _viewed(graph, turned, (outputs, taps * channels, *window))
+            turned = add_permute(graph, weight, _SWAPPED)
+            kernel = add_view(graph, turned, (outputs, taps * channels, *window))
             return convolved(_side_by_side(graph, frames, n, times), kernel, bias)
         result = None
         for tap, part in enumerate(_apart(graph, frames, n, times, 0.0)):
@@ -178,21 +159,22 @@ def _convolution(videos: _Videos, node: Node) -> Node:
 def _transposed(videos: _Videos, node: Node) -> Node:
     """The frames of the result of a transposed convolution: of each frame, the kt that it alone gives."""
     graph = videos.graph
-    x, weight, bias, stride, padding, _, _, output_padding, _ = _arguments(node)
+    given: Any = node.args
+    x, weight, bias, stride, padding, _, _, output_padding, _ = given
     channels, outputs, taps, *window = _sizes(weight)
-    lists = [list(_triple(given)[1:]) for given in (stride, padding, output_padding)]
+    lists = [list(_triple(numbers)[1:]) for numbers in (stride, padding, output_padding)]
     n, _, length, h, w = _sizes(node)
     count = n * length // taps
     with graph.inserting_before(node):
-        turned = _turned(graph, weight, _SWAPPED)
-        kernel = _viewed(graph, turned, (channels, taps * outputs, *window))
+        turned = add_permute(graph, weight, _SWAPPED)
+        kernel = add_view(graph, turned, (channels, taps * outputs, *window))
         if bias is not None:
             bias = add_node(graph, aten.repeat.default, (bias, [taps]), (taps * outputs,), bias)
         args = (videos.frames_of(x), kernel, bias, lists[0], lists[1], [1, 1], True, lists[2], 1)
         several = add_node(graph, aten.convolution.default, args, (count, taps * outputs, h, w), node)
-        pixels = _turned(graph, several, (0, 2, 3, 1))
-        placed = _turned(graph, _viewed(graph, pixels, (count, h, w, taps, outputs)), (0, 3, 1, 2, 4))
-        return _turned(graph, _viewed(graph, placed, (n * length, h, w, outputs)), (0, 3, 1, 2))
+        pixels = add_permute(graph, several, (0, 2, 3, 1))
+        placed = add_permute(graph, add_view(graph, pixels, (count, h, w, taps, outputs)), (0, 3, 1, 2, 4))
+        return add_permute(graph, add_view(graph, placed, (n * length, h, w, outputs)), (0, 3, 1, 2))
 
 
 @dataclass(frozen=True)
@@ -233,7 +215,7 @@ class _Pixels:
         count, c, h, w = _sizes(frames)
         self.graph, self.times, self.videos, self.image = graph, times, videos, (h, w, c)
         self.length, around = count // videos, times.padding
-        self.node = _viewed(graph, _turned(graph, frames, (0, 2, 3, 1)), (videos, self.length, h, w, c))
+        self.node = add_view(graph, add_permute(graph, frames, (0, 2, 3, 1)), (videos, self.length, h, w, c))
         if around:
             self.length += 2 * around
             args = (self.node, [0, 0, 0, 0, 0, 0, around, around], border)
@@ -248,15 +230,15 @@ class _Pixels:
         strides = [self.length * frame, times.stride * frame, w * c, c, times.dilation * frame, 1]
         args = (self.node, list(sizes), strides, first * times.dilation * frame)
         read = add_node(graph, aten.as_strided_copy.default, args, sizes, self.node)
-        return _turned(
-            graph, _viewed(graph, read, (self.videos * times.length, h, w, taps * c)), (0, 3, 1, 2)
+        return add_permute(
+            graph, add_view(graph, read, (self.videos * times.length, h, w, taps * c)), (0, 3, 1, 2)
         )
 
 
 def _move_to_frames(videos: _Videos, node: Node) -> int:
     """op(video, ...) becomes the video of op(frames, ...)."""
     value = tensor_of(node)
-    if value is None or value.dim() != 5 or not _is_static(value):
+    if value is None or value.dim() != 5 or not is_static(node):
         return 0
     sources = node.all_input_nodes
     if not any(source in videos.frames for source in sources):
@@ -288,11 +270,11 @@ def _as_frames(videos: _Videos, source: Node, result: torch.Tensor, joins: bool)
     channels = result.shape[1]
     if source in videos.frames and (joins or value.shape == result.shape):
         return videos.frames[source]
-    if joins or not _is_static(value):
+    if joins or not is_static(source):
         return None
     sizes = (1,) * (5 - value.dim()) + tuple(value.shape)
     if sizes[0] == 1 and sizes[1] in (1, channels) and sizes[2:] == (1, 1, 1):
-        return _viewed(videos.graph, source, (1, sizes[1], 1, 1))
+        return add_view(videos.graph, source, (1, sizes[1], 1, 1))
     return None
 
 
@@ -304,7 +286,7 @@ def _pool(videos: _Videos, node: Node) -> int:
     wanted = [user for user in users if user.target is not operator.getitem or user.args[1] != 0]
     defaults: tuple[Any, ...] = ([], [0], [1], False)
     stride, padding, dilation, ceil_mode = (*rest, *defaults[len(rest) :])
-    if x not in videos.frames or before is None or not _is_static(before) or wanted or not users:
+    if x not in videos.frames or before is None or not is_static(x) or wanted or not users:
         return 0
     if ceil_mode or not before.is_floating_point():
         return 0

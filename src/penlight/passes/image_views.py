@@ -16,7 +16,7 @@ import torch
 from torch.fx import Graph, Node
 
 from penlight.ir.edge import IMAGE
-from penlight.passes.base import add_node, tensor_of
+from penlight.passes.base import add_permute, add_view, is_static, tensor_of
 from penlight.passes.layouts import Layout, layout_of, sizes_of, step_of
 
 aten = torch.ops.aten
@@ -28,7 +28,7 @@ def image_of_pixels(graph: Graph, node: Node) -> Node | None:
     if found is None or value is None or value.dim() not in (3, 4) or found[0] is node:
         return None
     base, layout = found
-    if not _is_static(node, base) or not _is_whole(node, base) or layout.is_dense():
+    if not is_static(node, base) or not _is_whole(node, base) or layout.is_dense():
         return None
     sizes = image_sizes(value)
     placed = layout.viewed(sizes)
@@ -36,9 +36,8 @@ def image_of_pixels(graph: Graph, node: Node) -> Node | None:
         return None
     n, c, h, w = sizes
     with graph.inserting_before(node):
-        rows = _view(graph, base, (n, h, w, c), node)
-        turned = (aten.permute_copy.default, (rows, [0, 3, 1, 2]), sizes, node)
-        image = add_node(graph, *turned, order=torch.channels_last)
+        rows = add_view(graph, base, (n, h, w, c), node)
+        image = add_permute(graph, rows, (0, 3, 1, 2), node, torch.channels_last)
     image.meta[IMAGE] = True
     return image
 
@@ -56,13 +55,12 @@ def read_images_as_pixels(graph: Graph) -> int:
         if found is None:
             continue
         image, layout = found
-        if not _is_static(node, image) or not _is_whole(node, image) or not layout.is_dense():
+        if not is_static(node, image) or not _is_whole(node, image) or not layout.is_dense():
             continue
-        n, c, h, w = tensor_of(image).shape  # type: ignore[union-attr]
         with graph.inserting_before(node):
-            rows = add_node(graph, aten.permute_copy.default, (image, [0, 2, 3, 1]), (n, h, w, c), node)
+            rows = add_permute(graph, image, (0, 2, 3, 1), node)
             value: Any = tensor_of(node)
-            new = _view(graph, rows, tuple(value.shape), node)
+            new = add_view(graph, rows, tuple(value.shape), node)
         node.replace_all_uses_with(new)
         graph.erase_node(node)
         changed += 1
@@ -97,17 +95,6 @@ def _is_channels_last(layout: Layout) -> bool:
     return layout.offset == 0 and all(size == 1 or step == want for size, step, want in pairs)
 
 
-def _is_static(*nodes: Node) -> bool:
-    return all(isinstance(size, int) for node in nodes for size in tensor_of(node).shape)  # type: ignore[union-attr]
-
-
 def _is_whole(node: Node, base: Node) -> bool:
     count = [math.prod(tensor_of(one).shape) for one in (node, base)]  # type: ignore[union-attr]
     return count[0] == count[1] > 0
-
-
-def _view(graph: Graph, x: Node, sizes: tuple[int, ...], like: Node) -> Node:
-    value: Any = tensor_of(x)
-    if tuple(value.shape) == sizes:
-        return x
-    return add_node(graph, aten.view_copy.default, (x, list(sizes)), sizes, like)

@@ -24,7 +24,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from penlight.passes.base import Leave, add_node, tensor_of
+from penlight.passes.base import Leave, add_node, add_permute, add_view, tensor_of
 from penlight.passes.constants import Constants
 from penlight.passes.layouts import equal, same_sizes, sizes_of
 from penlight.passes.merge_views import RESHAPES
@@ -205,24 +205,17 @@ def _replace(
     query, turned_key, values = (*scores.product.args[:2], node.args[1])
     heads, fill = value.shape[:-2], scores.fill
     with graph.inserting_before(node):
-        batch, width, keys = turned_key.meta["val"].shape  # type: ignore[union-attr]
-        turned = (aten.permute_copy.default, (turned_key, [0, 2, 1]), (batch, keys, width), node)
-        key = add_node(graph, *turned)
+        key = add_permute(graph, turned_key, (0, 2, 1), node)  # type: ignore[arg-type]
         operands: list[Any] = [query, key, values]
-        args = [_viewed(graph, part, (*heads, *part.meta["val"].shape[1:])) for part in operands]
+        args = [add_view(graph, part, (*heads, *part.meta["val"].shape[1:])) for part in operands]
         if scores.masks:
             args.append(_mask(graph, scores, sizes_of(value), constants))
         number = None if fill is None else fill.number
         kwargs = {"scale": scores.factor, "safe_softmax": False, "hidden_score": number}
         result = (*value.shape[:-1], node.meta["val"].shape[-1])
         new = add_node(graph, attention, tuple(args), result, node, kwargs=kwargs)
-        back = _viewed(graph, new, node.meta["val"].shape)
+        back = add_view(graph, new, node.meta["val"].shape)
     node.replace_all_uses_with(back)
-
-
-def _viewed(graph: Graph, x: Node, shape: Any) -> Node:
-    sizes = [size if isinstance(size, int) else -1 for size in shape]
-    return add_node(graph, aten.view_copy.default, (x, sizes), shape, x)
 
 
 def _mask(graph: Graph, scores: Scores, wanted: Sizes, constants: Constants) -> Node:
@@ -230,7 +223,7 @@ def _mask(graph: Graph, scores: Scores, wanted: Sizes, constants: Constants) -> 
     parts = []
     for one, sizes in scores.masks:
         count, shape = len(_mask_sizes(one, sizes, wanted) or ()), one.meta["val"].shape
-        parts.append(_viewed(graph, one, shape[len(shape) - count :]) if len(shape) > len(wanted) else one)
+        parts.append(add_view(graph, one, shape[len(shape) - count :]) if len(shape) > len(wanted) else one)
     mask = parts[0]
     for one in parts[1:]:
         shape = torch.broadcast_shapes(one.meta["val"].shape, mask.meta["val"].shape)
