@@ -23,11 +23,11 @@ def _torchvision() -> None:
             torch.library.define(f"torchvision::{schema.split('(')[0]}", schema[schema.index("(") :])
 
 
-def _classifier(make: Callable[[], nn.Module], *sizes: int) -> Model:
+def _classifier(make: Callable[[], nn.Module], sizes: tuple[int, ...] = (1, 3, 224, 224)) -> Model:
     _torchvision()
     torch.manual_seed(0)
     network = make()
-    return Model({"forward": network}, [("forward", (torch.randn(sizes or (1, 3, 224, 224)),))])
+    return Model({"forward": network}, [("forward", (torch.randn(sizes),))])
 
 
 def _running_statistics(network: nn.Module) -> nn.Module:
@@ -47,8 +47,9 @@ def named(name: str) -> Model:
     import torchvision
 
     videos = name in torchvision.models.list_models(module=torchvision.models.video)
-    sizes = (1, 3, 16, 224, 224) if videos and name == "s3d" else (1, 3, 16, 112, 112) if videos else ()
-    return _classifier(lambda: _running_statistics(torchvision.models.get_model(name)), *sizes)
+    side = 112 if name.endswith("_18") else 224  # the ResNets of videos were made for less
+    sizes = (1, 3, 16, side, side) if videos else (1, 3, 224, 224)
+    return _classifier(lambda: _running_statistics(torchvision.models.get_model(name)), sizes)
 
 
 def mobilenet_v2() -> Model:
