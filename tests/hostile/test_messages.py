@@ -12,6 +12,7 @@ import pytest
 
 import penlight
 from penlight.errors import InvalidProgram, NotSupported, PenlightError, RuntimeFailure
+from penlight.runtime.program import LoadedProgram
 
 SEEDS = Path(__file__).parent / "seeds"
 GOOD = (SEEDS / "dynamic_length_attention.pte").read_bytes()
@@ -231,24 +232,30 @@ def test_a_failed_run_leaves_the_program_usable() -> None:
     np.testing.assert_array_equal(model(x, np.array([1, 2])), [1, 2])
 
 
-def test_a_view_is_of_this_run() -> None:
-    """What an earlier run viewed, here its input, may be gone by now."""
+def view_and_add(instructions: Callable[[Any], list[Any]], *unplaced: int) -> LoadedProgram:
+    """Values 0 and 4 are the inputs, x and a bool, 2 the output; operator 0 adds, operator 1 views."""
 
-    def view_or_not(parts: Any) -> None:
+    def change(parts: Any) -> None:
         _, method, made = parts
         method.operators.append(made.Operator("executorch_prim::et_view", "default"))
-        for index in (0, 1):
+        for index in unplaced:
             method.values[index] = made.Tensor(made.DType.float32, (4,), (0,))
         method.values[5] = type(method.values[5])((7,))
         method.values.append(type(method.values[3])(4))
         method.inputs[:] = [0, 4]
-        method.instructions[:] = [
-            made.JumpFalse(4, 2),
-            made.KernelCall(1, (0, 5, 1)),
-            made.KernelCall(0, (1, 1, 3, 2, 2)),
-        ]
+        method.instructions[:] = instructions(made)
 
-    model = penlight.load(damage(view_or_not))
+    return penlight.load(damage(change))
+
+
+def test_a_view_is_of_this_run() -> None:
+    """What an earlier run viewed, here its input, may be gone by now."""
+
+    def view_or_not(made: Any) -> list[Any]:
+        view, add = made.KernelCall(1, (0, 5, 1)), made.KernelCall(0, (1, 1, 3, 2, 2))
+        return [made.JumpFalse(4, 2), view, add]
+
+    model = view_and_add(view_or_not, 0, 1)
     x = np.arange(4, dtype=np.float32)
     for _ in range(2):
         np.testing.assert_array_equal(model(x, True), 2 * x)
@@ -259,21 +266,11 @@ def test_a_view_is_of_this_run() -> None:
 def test_a_view_is_written_to_the_memory_given_for_it() -> None:
     """The caller's memory gets the result of every run, whether an instruction or a view made it."""
 
-    def view_or_sum(parts: Any) -> None:
-        _, method, made = parts
-        method.operators.append(made.Operator("executorch_prim::et_view", "default"))
-        for index in (0, 2):
-            method.values[index] = made.Tensor(made.DType.float32, (4,), (0,))
-        method.values[5] = type(method.values[5])((7,))
-        method.values.append(type(method.values[3])(4))
-        method.inputs[:] = [0, 4]
-        method.instructions[:] = [
-            made.KernelCall(1, (0, 5, 2)),
-            made.JumpFalse(4, 3),
-            made.KernelCall(0, (0, 0, 3, 2, 2)),
-        ]
+    def view_or_sum(made: Any) -> list[Any]:
+        view, add = made.KernelCall(1, (0, 5, 2)), made.KernelCall(0, (0, 0, 3, 2, 2))
+        return [view, made.JumpFalse(4, 3), add]
 
-    model = penlight.load(damage(view_or_sum))
+    model = view_and_add(view_or_sum, 0, 2)
     x = np.arange(4, dtype=np.float32)
     for adds in (False, True, False, True):
         np.testing.assert_array_equal(model(x, adds), x * (1 + adds))

@@ -31,6 +31,13 @@ class Layers(nn.Module):
         return self.last(self.between(self.norm(self.first(x))))
 
 
+def operators_with(first: nn.Module, x: Tensor) -> list[str]:
+    """What runs `first`, an activation and a norm, after the answers were compared."""
+    model = Layers(first, torch.relu, first.out_channels)
+    check(model, x)
+    return operators(model, x)
+
+
 # Arguments of nn.Conv3d.
 CONVOLUTIONS: dict[str, tuple[object, ...]] = {
     "plain": (6, 8, 3),
@@ -53,10 +60,8 @@ CONVOLUTIONS: dict[str, tuple[object, ...]] = {
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions(name: str, videos: int, bias: bool) -> None:
     first = nn.Conv3d(*CONVOLUTIONS[name], bias=bias)  # type: ignore[arg-type]
-    model, x = Layers(first, torch.relu, first.out_channels), torch.randn(videos, 6, 7, 9, 8)
-    found = operators(model, x)
+    found = operators_with(first, torch.randn(videos, 6, 7, 9, 8))
     assert "convolution" not in found and "elementwise" not in found and "relu" not in found
-    check(model, x)
 
 
 # Arguments of nn.ConvTranspose3d, whose frames are of one frame each.
@@ -72,10 +77,8 @@ TRANSPOSED: dict[str, tuple[object, ...]] = {
 @pytest.mark.parametrize("name", TRANSPOSED)
 def test_transposed_convolutions(name: str, videos: int, bias: bool) -> None:
     first = nn.ConvTranspose3d(*TRANSPOSED[name], bias=bias)  # type: ignore[arg-type]
-    model, x = Layers(first, torch.relu, first.out_channels), torch.randn(videos, 6, 3, 5, 4)
-    found = operators(model, x)
+    found = operators_with(first, torch.randn(videos, 6, 3, 5, 4))
     assert "convolution" not in found and "conv_transpose2d_packed" in found
-    check(model, x)
 
 
 BETWEEN: dict[str, Callable[[Tensor], Tensor]] = {
