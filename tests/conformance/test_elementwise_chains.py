@@ -86,7 +86,8 @@ def test_special_values(isa: str, op: ElementOp) -> None:
     if op is ElementOp.WHERE:
         grids = (grids[0] > 0, *grids[1:])
     inputs = [grid.contiguous() for grid in grids]
-    want = MEANING[op](*inputs)
+    # ATen's AVX-512 kernel makes infinity of 2e38 and NaN of infinity.
+    want = MEANING[op](*(x.double() if op is ElementOp.GELU else x for x in inputs))
     if want.dtype is torch.bool:
         program = [*step(op, 0, *range(REGISTERS, REGISTERS + count)), *step(ElementOp.WHERE, 0, 0, 10, 11)]
         got = run(inputs, program, [1.0, 0.0], torch.empty(want.shape))

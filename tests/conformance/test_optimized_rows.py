@@ -93,7 +93,9 @@ def test_activations(name: str, kwargs: dict[str, str]) -> None:
         want = op(x.double(), **kwargs)
         close(run(f"aten::{name}", [x], want.float(), **kwargs)[0], want)
     x = torch.cat([WILD, torch.tensor([torch.nan])])
-    close(run(f"aten::{name}", [x], op(x, **kwargs), **kwargs)[0], op(x, **kwargs))
+    # ATen's AVX-512 kernel makes infinity of 2e38 and NaN of infinity.
+    want = op(x.double() if name == "gelu" and not kwargs else x, **kwargs).float()
+    close(run(f"aten::{name}", [x], want, **kwargs)[0], want)
 
 
 def test_small_arguments_keep_their_digits() -> None:

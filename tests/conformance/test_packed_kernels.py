@@ -32,7 +32,7 @@ ACTIVATIONS = [
     torch.sigmoid,
     torch.tanh,
     functional.silu,
-    functional.gelu,
+    lambda x: functional.gelu(x.double()).to(x.dtype),  # ATen's AVX-512 kernel makes NaN of infinity
     lambda x: functional.gelu(x, approximate="tanh"),
     functional.hardsigmoid,
     functional.hardswish,
