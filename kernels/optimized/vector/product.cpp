@@ -6,8 +6,9 @@
 // convolution builds no matrix of patches.
 //
 // Rows, taps and channels are walked in blocks, so that a block of a panel stays in
-// the first cache while a block of rows, in the second, passes over it. Sums run
-// over k in the same order for every split of rows and panels between threads.
+// the first cache while a block of rows, in the second, passes over it, and the block
+// after it is fetched. Sums run over k in the same order for every split of rows and
+// panels between threads.
 #include "epilogue.h"
 #include "strip.h"
 
@@ -27,7 +28,10 @@ constexpr int kWide = 0;  // of a binary that is to be small: each tile is code 
 #else
 constexpr int kWide = 4;
 #endif
-constexpr ptrdiff_t kRowBlock = 96;
+constexpr ptrdiff_t kRowBlock = 192;
+// Elements of a block of rows that stay in the second cache: their sums are made strip by
+// strip. Larger ones are read a part of k at a time, and their sums wait in the output.
+constexpr ptrdiff_t kResident = 1 << 18;
 constexpr ptrdiff_t kPointers = 4096;  // most row pointers of a block
 
 // Rows [row, row + stored) of a strip; a tile may have more rows than are stored.
@@ -59,8 +63,10 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
       sums[0][i][v] = load_part(before + i * f.pitch + v * kLanes, f.columns - v * kLanes);
     });
   }
-  const char* ahead =
-      reinterpret_cast<const char*>(s.ahead) + row / kRows * s.taps * s.channels * s.ahead_step;
+  // The tiles take the panels of a strip in turns.
+  const ptrdiff_t tile = row / kRows;
+  const char* ahead = reinterpret_cast<const char*>(s.ahead + tile % kStripPanels * s.weights_panel) +
+                      tile / kStripPanels * s.taps * s.channels * s.ahead_step;
   for (ptrdiff_t t = 0; t < s.taps; ++t) {
     const float* a[rows];
     repeat<rows>([&](auto i)
@@ -194,6 +200,11 @@ Steps steps_of(const Product& p) {
   return {1, (p.channels + parts - 1) / parts};
 }
 
+// Where the walk is: which part of k, and which columns.
+struct Place {
+  ptrdiff_t step, column;
+};
+
 }  // namespace
 
 void multiply_strip(const Strip& s) {
@@ -226,42 +237,58 @@ void product(const Product& p) {
   const Steps steps = steps_of(p);
   const ptrdiff_t last_column = min_of(p.last_panel * kPanel, p.outputs);
 
-  const ptrdiff_t strip_size = max_of(kStripColumns / kPanel, 1) * panel_size;
-
   Strip strip{};
   strip.tile_step = kRows * taps;
   strip.weights_tap = p.channels * kPanel;
   strip.weights_panel = panel_size;
   strip.finish = {nullptr, p.output_pitch, 0, p.epilogue};
+  const ptrdiff_t channel_steps = max_of((p.channels + steps.channels - 1) / steps.channels, 1);
+  const ptrdiff_t all_steps = (taps + steps.taps - 1) / steps.taps * channel_steps;
+  const bool by_strips = block * taps * p.channels <= kResident;
+  const auto after = [&](ptrdiff_t column) {
+    const bool wide = kWide > 0 && p.rows == 1 && last_column - column >= kWide * kStripColumns;
+    return column + (wide ? kWide * kStripColumns : kStripColumns);
+  };
+  const auto following = [&](Place at) -> Place {
+    if (by_strips)
+      return at.step + 1 < all_steps ? Place{at.step + 1, at.column} : Place{0, after(at.column)};
+    const ptrdiff_t column = after(at.column);
+    return column < last_column ? Place{at.step, column} : Place{at.step + 1, p.first_panel * kPanel};
+  };
+  const auto is_last = [&](Place at) { return at.step == all_steps || at.column >= last_column; };
+
   const auto multiply_block = [&](ptrdiff_t row, ptrdiff_t group) {
     const float* packed = p.packed + group * (round_up(p.outputs, kPanel) / kPanel * panel_size);
-    for (ptrdiff_t tap = 0; tap < taps; tap += steps.taps) {
-      // Once where there is no channel: the biases are the sums.
-      for (ptrdiff_t channel = 0; channel == 0 || channel < p.channels; channel += steps.channels) {
-        strip.rows = pointers + tap * kRows;
-        strip.taps = min_of(steps.taps, taps - tap);
-        strip.first_channel = group * p.channels + channel;
-        strip.channels = min_of(steps.channels, p.channels - channel);
-        strip.last = tap + strip.taps == taps && channel + strip.channels == p.channels;
-        // Having closer what is read next, while a block is multiplied, hides how far away it is.
-        const ptrdiff_t tiles = (strip.count + kRows - 1) / kRows;
-        const ptrdiff_t bytes = max_of(kStripColumns, kPanel) * static_cast<ptrdiff_t>(sizeof(float));
-        for (ptrdiff_t column = p.first_panel * kPanel, next; column < last_column; column = next) {
-          const bool wide = kWide > 0 && p.rows == 1 && last_column - column >= kWide * kStripColumns;
-          next = column + (wide ? kWide * kStripColumns : kStripColumns);
-          const ptrdiff_t panel = column / kPanel * panel_size + column % kPanel;
-          const bool ahead = tiles > 1 && next < last_column;
-          strip.weights = packed + panel + (1 + tap * p.channels + channel) * kPanel;
-          strip.ahead = strip.weights + (ahead ? strip_size : 0);
-          strip.ahead_step = ahead ? (bytes + tiles - 1) / tiles : 0;
-          strip.start = tap == 0 && channel == 0 ? packed + panel : nullptr;
-          strip.finish.columns = min_of(next, last_column) - column;
-          const ptrdiff_t at = row * p.output_pitch + group * p.outputs + column;
-          strip.finish.output = p.output + at;
-          strip.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + at : nullptr;
-          multiply_strip(strip);
-        }
-      }
+    const auto start_of = [&](Place at) {
+      return packed + at.column / kPanel * panel_size + at.column % kPanel;
+    };
+    const auto weights_of = [&](Place at) {
+      const ptrdiff_t taps_before = at.step / channel_steps * steps.taps;
+      return start_of(at) +
+             (1 + taps_before * p.channels + at.step % channel_steps * steps.channels) * kPanel;
+    };
+    for (Place at{0, p.first_panel * kPanel}, next; !is_last(at); at = next) {
+      next = following(at);
+      const ptrdiff_t tap = at.step / channel_steps * steps.taps;
+      const ptrdiff_t channel = at.step % channel_steps * steps.channels;
+      strip.rows = pointers + tap * kRows;
+      strip.taps = min_of(steps.taps, taps - tap);
+      strip.first_channel = group * p.channels + channel;
+      strip.channels = min_of(steps.channels, p.channels - channel);
+      strip.last = at.step + 1 == all_steps;
+      // Having closer what is read next, while a block is multiplied, hides how far away it is.
+      const ptrdiff_t tiles = (strip.count + kRows - 1) / kRows / kStripPanels;
+      const bool ahead = tiles > 0 && !is_last(next);
+      constexpr ptrdiff_t kBytes = kPanel * sizeof(float);
+      strip.weights = weights_of(at);
+      strip.ahead = ahead ? weights_of(next) : strip.weights;
+      strip.ahead_step = ahead ? (kBytes + tiles - 1) / tiles : 0;
+      strip.start = at.step == 0 ? start_of(at) : nullptr;
+      strip.finish.columns = min_of(after(at.column), last_column) - at.column;
+      const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + at.column;
+      strip.finish.output = p.output + offset;
+      strip.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + offset : nullptr;
+      multiply_strip(strip);
     }
   };
   for (ptrdiff_t row = p.first_row; row < p.last_row; row += block) {

@@ -7,6 +7,7 @@ namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
 constexpr ptrdiff_t kStripColumns = kTileVectors * kLanes;
+constexpr ptrdiff_t kStripPanels = kStripColumns > kPanel ? kStripColumns / kPanel : 1;
 
 // A block of rows, by the columns of one tile, for one block of k.
 struct Strip {
