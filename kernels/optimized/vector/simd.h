@@ -56,12 +56,18 @@ PENLIGHT_INLINE Ints load_ints(const int32_t* from) {
   return value;
 }
 
-// One byte to a lane.
+// One byte to a lane. GCC 12 takes a general conversion apart, byte by byte.
 PENLIGHT_INLINE Ints load_bytes(const uint8_t* from) {
+#if defined(__AVX512F__)
+  return (Ints)_mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif defined(__AVX2__)
+  return (Ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+#else
   typedef uint8_t Bytes __attribute__((vector_size(kLanes)));
   Bytes bytes;
   memcpy(&bytes, from, sizeof bytes);
   return __builtin_convertvector(bytes, Ints);
+#endif
 }
 
 // Subtracting zero, not adding it, keeps the sign of -0.
@@ -142,22 +148,33 @@ PENLIGHT_INLINE void store_part(float* to, Floats value, ptrdiff_t left) {
 // Lane by lane where `mask` is set (all bits), from `yes`, else from `no`.
 PENLIGHT_INLINE Floats select(Ints mask, Floats yes, Floats no) { return mask ? yes : no; }
 
-PENLIGHT_INLINE float sum_lanes(Floats value) {
-  float lanes[kLanes];
-  store(lanes, value);
-  // Pairwise, so that the error does not grow with the width.
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+// Every lane in the place of the one `width` further, and the other way round.
+template <int width>
+PENLIGHT_INLINE Floats swap_lanes(Floats x) {
+  constexpr int w = width;
+  if constexpr (kLanes == 16) {
+    return PENLIGHT_SHUFFLE(x, x, 0 ^ w, 1 ^ w, 2 ^ w, 3 ^ w, 4 ^ w, 5 ^ w, 6 ^ w, 7 ^ w, 8 ^ w, 9 ^ w,
+                            10 ^ w, 11 ^ w, 12 ^ w, 13 ^ w, 14 ^ w, 15 ^ w);
+  } else if constexpr (kLanes == 8) {
+    return PENLIGHT_SHUFFLE(x, x, 0 ^ w, 1 ^ w, 2 ^ w, 3 ^ w, 4 ^ w, 5 ^ w, 6 ^ w, 7 ^ w);
+  } else {
+    return PENLIGHT_SHUFFLE(x, x, 0 ^ w, 1 ^ w, 2 ^ w, 3 ^ w);
   }
-  return lanes[0];
 }
 
+// Pairwise, so that the error does not grow with the width.
+template <int width = kLanes / 2>
+PENLIGHT_INLINE float sum_lanes(Floats value) {
+  const Floats sums = value + swap_lanes<width>(value);
+  if constexpr (width == 1) return sums[0];
+  return sum_lanes<width / 2>(sums);
+}
+
+template <int width = kLanes / 2>
 PENLIGHT_INLINE float max_lanes(Floats value) {
-  float lanes[kLanes];
-  store(lanes, value);
-  float most = lanes[0];
-  for (int i = 1; i < kLanes; ++i) most = lanes[i] > most ? lanes[i] : most;
-  return most;
+  const Floats other = swap_lanes<width>(value), most = select(other > value, other, value);
+  if constexpr (width == 1) return most[0];
+  return max_lanes<width / 2>(most);
 }
 
 // Is any bit of a mask set?
