@@ -22,11 +22,12 @@ constexpr int kRows = kTileRows, kVectors = kTileVectors;
 constexpr ptrdiff_t kDepth = kLanes == 16 ? 256 : 384;
 // What few rows, or few columns, are left for.
 constexpr int kHalfVectors = kVectors / 2;
-// Strips that one row is multiplied with at once: memory gives more to several streams.
+// Strips that one row is multiplied with at once: memory gives more to several streams, most to
+// those of four panels.
 #ifdef PENLIGHT_FEW_TILES
 constexpr int kWide = 0;  // of a binary that is to be small: each tile is code of its own
 #else
-constexpr int kWide = 4;
+constexpr int kWide = 4 / kStripPanels;
 #endif
 constexpr ptrdiff_t kRowBlock = 192;
 // Elements of a block of rows that stay in the second cache: their sums are made strip by
@@ -257,8 +258,9 @@ void product(const Product& p) {
   };
   const auto is_last = [&](Place at) { return at.step == all_steps || at.column >= last_column; };
 
-  const auto multiply_block = [&](ptrdiff_t row, ptrdiff_t group) {
-    const float* packed = p.packed + group * (round_up(p.outputs, kPanel) / kPanel * panel_size);
+  const ptrdiff_t group_size = round_up(p.outputs, kPanel) / kPanel * panel_size;
+  const auto multiply_block = [&](ptrdiff_t row, ptrdiff_t group, const float* following_block) {
+    const float* packed = p.packed + group * group_size;
     const auto start_of = [&](Place at) {
       return packed + at.column / kPanel * panel_size + at.column % kPanel;
     };
@@ -278,10 +280,10 @@ void product(const Product& p) {
       strip.last = at.step + 1 == all_steps;
       // Having closer what is read next, while a block is multiplied, hides how far away it is.
       const ptrdiff_t tiles = (strip.count + kRows - 1) / kRows / kStripPanels;
-      const bool ahead = tiles > 0 && !is_last(next);
+      const bool ahead = tiles > 0;
       constexpr ptrdiff_t kBytes = kPanel * sizeof(float);
       strip.weights = weights_of(at);
-      strip.ahead = ahead ? weights_of(next) : strip.weights;
+      strip.ahead = is_last(next) ? following_block : weights_of(next);
       strip.ahead_step = ahead ? (kBytes + tiles - 1) / tiles : 0;
       strip.start = at.step == 0 ? start_of(at) : nullptr;
       strip.finish.columns = min_of(after(at.column), last_column) - at.column;
@@ -294,7 +296,13 @@ void product(const Product& p) {
   for (ptrdiff_t row = p.first_row; row < p.last_row; row += block) {
     strip.count = min_of(block, p.last_row - row);
     rows.locate(row, strip.count);
-    for (ptrdiff_t group = p.first_group; group < p.last_group; ++group) multiply_block(row, group);
+    for (ptrdiff_t group = p.first_group; group < p.last_group; ++group) {
+      // After the last one of this layer lie, in most files, the weights of the next.
+      const ptrdiff_t next = group + 1 < p.last_group   ? group + 1
+                             : row + block < p.last_row ? p.first_group
+                                                        : p.last_group;
+      multiply_block(row, group, p.packed + next * group_size + kPanel);
+    }
   }
 }
 
