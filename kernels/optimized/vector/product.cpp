@@ -66,7 +66,7 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
   }
   // The tiles take the panels of a strip in turns.
   const ptrdiff_t tile = row / kRows;
-  const char* ahead = reinterpret_cast<const char*>(s.ahead + tile % kStripPanels * s.weights_panel) +
+  const char* ahead = reinterpret_cast<const char*>(s.ahead + tile % kStripPanels * s.ahead_panel) +
                       tile / kStripPanels * s.taps * s.channels * s.ahead_step;
   for (ptrdiff_t t = 0; t < s.taps; ++t) {
     const float* a[rows];
@@ -241,7 +241,7 @@ void product(const Product& p) {
   Strip strip{};
   strip.tile_step = kRows * taps;
   strip.weights_tap = p.channels * kPanel;
-  strip.weights_panel = panel_size;
+  strip.weights_panel = strip.ahead_panel = panel_size;
   strip.finish = {nullptr, p.output_pitch, 0, p.epilogue};
   const ptrdiff_t channel_steps = max_of((p.channels + steps.channels - 1) / steps.channels, 1);
   const ptrdiff_t all_steps = (taps + steps.taps - 1) / steps.taps * channel_steps;

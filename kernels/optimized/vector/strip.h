@@ -21,6 +21,7 @@ struct Strip {
   ptrdiff_t weights_panel;  // elements from panel to panel, where a tile spans two
   const float* start;       // biases, or null: the sums so far lie in the output
   const float* ahead;       // weights that are read after these
+  ptrdiff_t ahead_panel;    // elements from panel to panel of them
   ptrdiff_t ahead_step;     // bytes of them to have closer at each step of the sum
   bool last;                // the sums are complete
   Finish finish;

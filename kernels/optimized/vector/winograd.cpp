@@ -268,7 +268,10 @@ struct Tiles {
     strip.count = count;
     strip.taps = 1;
     strip.finish.pitch = kGroup * kPanel;
+    strip.ahead_panel = (1 + 9 * w.channels) * kPanel;
     const ptrdiff_t most = w.weights ? w.channels : kChannels;
+    const ptrdiff_t tiles = max_of((count + kTileRows - 1) / kTileRows / kStripPanels, 1);
+    constexpr ptrdiff_t kBytes = kPanel * sizeof(float);
     bool tame = true;
     for (ptrdiff_t panel = w.first_panel; panel < w.last_panel; panel += kGroup) {
       const ptrdiff_t panels = min_of(kGroup, w.last_panel - panel);
@@ -284,7 +287,18 @@ struct Tiles {
         } else {
           transform_panels(w, {panel, panel + panels}, {channel, channel + strip.channels}, made, plane);
         }
+        // The next weights to be transformed, as they lie in the file, a tap at a time.
+        const ptrdiff_t after = channel + most < w.channels ? channel + most : 0;
+        const float* next =
+            w.packed + (after ? panel : panel + panels) * strip.ahead_panel + (1 + after) * kPanel;
         for (int point = 0; point < kPoints; ++point) {
+          if (w.weights) {
+            strip.ahead = weights + (point + 1) * plane + kPanel;
+            strip.ahead_panel = strip.weights_panel;
+          } else {
+            strip.ahead = next + point * w.channels * kPanel;
+          }
+          strip.ahead_step = !w.weights && point >= 9 ? 0 : (kBytes + tiles - 1) / tiles;
           strip.first_channel = point * input_plane(w) + channel;
           // Whole panels, so that no tile has an edge.
           for (ptrdiff_t column = 0; column < panels * kPanel; column += kStripColumns) {
