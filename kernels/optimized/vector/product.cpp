@@ -29,7 +29,7 @@ constexpr int kWide = 0;  // of a binary that is to be small: each tile is code 
 #else
 constexpr int kWide = 4 / kStripPanels;
 #endif
-constexpr ptrdiff_t kRowBlock = 192;
+constexpr ptrdiff_t kRowBlock = 216;
 // Elements of a block of rows that stay in the second cache: their sums are made strip by
 // strip. Larger ones are read a part of k at a time, and their sums wait in the output.
 constexpr ptrdiff_t kResident = 1 << 18;
