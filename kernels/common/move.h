@@ -55,12 +55,27 @@ void move_row(dim_t count, const char* __restrict src, dim_t src_stride, char* _
   }
 }
 
+// Of a few rows: the groups of channels that are shuffled, the colours of an image.
+template <class Item, int rows>
+void interleave(dim_t columns, const char* __restrict src, dim_t src_row, char* __restrict dst,
+                dim_t dst_column) {
+  constexpr dim_t kSize = sizeof(Item);
+  for (dim_t c = 0; c < columns; ++c) {
+    for (int i = 0; i < rows; ++i) {
+      store_item(dst + c * dst_column + i * kSize, load_item<Item>(src + i * src_row + c * kSize));
+    }
+  }
+}
+
 // Transposes rows x columns: rows are contiguous in the source, columns in the
 // destination.
 template <class Item>
 void move_tiled(dim_t rows, dim_t columns, const char* __restrict src, dim_t src_row, char* __restrict dst,
                 dim_t dst_column) {
   constexpr dim_t kSize = sizeof(Item);
+  if (rows == 2) return interleave<Item, 2>(columns, src, src_row, dst, dst_column);
+  if (rows == 3) return interleave<Item, 3>(columns, src, src_row, dst, dst_column);
+  if (rows == 4) return interleave<Item, 4>(columns, src, src_row, dst, dst_column);
   constexpr dim_t kTile = 8;
   constexpr dim_t kBand = 64;  // columns that are finished for all rows before the next ones begin
   for (dim_t band = 0; band < columns; band += kBand) {
