@@ -9,7 +9,7 @@ namespace {
 
 // Panels that stay in one part: as many as the widest tile has, and for one row as many
 // as are multiplied at once, so that no split changes the order of a sum.
-constexpr dim_t kPanelStep = 2, kPanelStepOfRow = 8;
+constexpr dim_t kPanelStep = 2, kPanelStepOfRow = 4;
 
 }  // namespace
 

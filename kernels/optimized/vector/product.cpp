@@ -252,9 +252,8 @@ void product(const Product& p) {
     return column + (wide ? kWide * kStripColumns : kStripColumns);
   };
   const auto following = [&](Place at) -> Place {
-    if (by_strips)
-      return at.step + 1 < all_steps ? Place{at.step + 1, at.column} : Place{0, after(at.column)};
     const ptrdiff_t column = after(at.column);
+    if (by_strips) return at.step + 1 < all_steps ? Place{at.step + 1, at.column} : Place{0, column};
     return column < last_column ? Place{at.step, column} : Place{at.step + 1, p.first_panel * kPanel};
   };
   const auto is_last = [&](Place at) { return at.step == all_steps || at.column >= last_column; };
@@ -281,11 +280,10 @@ void product(const Product& p) {
       strip.last = at.step + 1 == all_steps;
       // Having closer what is read next, while a block is multiplied, hides how far away it is.
       const ptrdiff_t tiles = (strip.count + kRows - 1) / kRows / kStripPanels;
-      const bool ahead = tiles > 0;
       constexpr ptrdiff_t kBytes = kPanel * sizeof(float);
       strip.weights = weights_of(at);
       strip.ahead = is_last(next) ? following_block : weights_of(next);
-      strip.ahead_step = ahead ? (kBytes + tiles - 1) / tiles : 0;
+      strip.ahead_step = tiles > 0 ? (kBytes + tiles - 1) / tiles : 0;
       strip.start = at.step == 0 ? start_of(at) : nullptr;
       strip.finish.columns = min_of(after(at.column), last_column) - at.column;
       const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + at.column;

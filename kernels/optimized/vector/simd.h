@@ -166,15 +166,21 @@ PENLIGHT_INLINE Floats swap_lanes(Floats x) {
 template <int width = kLanes / 2>
 PENLIGHT_INLINE float sum_lanes(Floats value) {
   const Floats sums = value + swap_lanes<width>(value);
-  if constexpr (width == 1) return sums[0];
-  return sum_lanes<width / 2>(sums);
+  if constexpr (width == 1) {
+    return sums[0];
+  } else {
+    return sum_lanes<width / 2>(sums);
+  }
 }
 
 template <int width = kLanes / 2>
 PENLIGHT_INLINE float max_lanes(Floats value) {
   const Floats other = swap_lanes<width>(value), most = select(other > value, other, value);
-  if constexpr (width == 1) return most[0];
-  return max_lanes<width / 2>(most);
+  if constexpr (width == 1) {
+    return most[0];
+  } else {
+    return max_lanes<width / 2>(most);
+  }
 }
 
 // Is any bit of a mask set?
