@@ -149,8 +149,8 @@ PENLIGHT_INLINE void store_part(float* to, Floats value, ptrdiff_t left) {
 PENLIGHT_INLINE Floats select(Ints mask, Floats yes, Floats no) { return mask ? yes : no; }
 
 // Every lane in the place of the one `width` further, and the other way round.
-template <int width>
-PENLIGHT_INLINE Floats swap_lanes(Floats x) {
+template <int width, class Vector>
+PENLIGHT_INLINE Vector swap_lanes(Vector x) {
   constexpr int w = width;
   if constexpr (kLanes == 16) {
     return PENLIGHT_SHUFFLE(x, x, 0 ^ w, 1 ^ w, 2 ^ w, 3 ^ w, 4 ^ w, 5 ^ w, 6 ^ w, 7 ^ w, 8 ^ w, 9 ^ w,
