@@ -124,9 +124,17 @@ float soften(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t used, pt
   const ptrdiff_t seen = a.causal ? min_of(a.keys, query + 1) : a.keys;
   const ptrdiff_t end = min_of(round_up(seen, kLanes), pitch);
   for (ptrdiff_t j = seen; j < end; ++j) row[j] = -__builtin_inff();
-  Floats most = load(row);
-  for (ptrdiff_t j = kLanes; j < end; j += kLanes) most = at_least(load(row + j), most);
-  const float largest = max_lanes(most);
+  // Several, as each waits for the one before it.
+  Floats most[4];
+  repeat<4>([&](auto k) __attribute__((always_inline)) { most[k] = load(row); });
+  ptrdiff_t at = kLanes;
+  for (; at + 4 * kLanes <= end; at += 4 * kLanes) {
+    repeat<4>([&](auto k) __attribute__((always_inline)) {
+      most[k] = at_least(load(row + at + k * kLanes), most[k]);
+    });
+  }
+  for (; at < end; at += kLanes) most[0] = at_least(load(row + at), most[0]);
+  const float largest = max_lanes(at_least(at_least(most[0], most[1]), at_least(most[2], most[3])));
   // Nothing but masked scores: any finite shift makes them zeros.
   const Floats shift = splat(largest == -__builtin_inff() ? 0.0f : largest);
   Floats total{};
