@@ -278,12 +278,11 @@ void product(const Product& p) {
       strip.first_channel = group * p.channels + channel;
       strip.channels = min_of(steps.channels, p.channels - channel);
       strip.last = at.step + 1 == all_steps;
-      // Having closer what is read next, while a block is multiplied, hides how far away it is.
-      const ptrdiff_t tiles = (strip.count + kRows - 1) / kRows / kStripPanels;
-      constexpr ptrdiff_t kBytes = kPanel * sizeof(float);
       strip.weights = weights_of(at);
+      // Having closer what is read next, while a block is multiplied, hides how far away it is. What
+      // one tile reads once, one panel after the other, the machine fetches ahead itself.
       strip.ahead = is_last(next) ? following_block : weights_of(next);
-      strip.ahead_step = tiles > 0 ? (kBytes + tiles - 1) / tiles : 0;
+      strip.ahead_step = strip.count > kRows ? ahead_step(strip.count) : 0;
       strip.start = at.step == 0 ? start_of(at) : nullptr;
       strip.finish.columns = min_of(after(at.column), last_column) - at.column;
       const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + at.column;

@@ -27,6 +27,14 @@ struct Strip {
   Finish finish;
 };
 
+// Bytes of `ahead` to fetch at each step, so that the tiles of so many rows fetch as much as they
+// read. One tile fetches the first panel alone.
+PENLIGHT_INLINE ptrdiff_t ahead_step(ptrdiff_t rows) {
+  constexpr ptrdiff_t kBytes = kPanel * sizeof(float);
+  const ptrdiff_t tiles = max_of((rows + kTileRows - 1) / kTileRows / kStripPanels, 1);
+  return (kBytes + tiles - 1) / tiles;
+}
+
 // Every row and column of it. Of one row, it may be as wide as several tiles.
 void multiply_strip(const Strip& strip);
 

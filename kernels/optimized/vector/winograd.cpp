@@ -268,10 +268,8 @@ struct Tiles {
     strip.count = count;
     strip.taps = 1;
     strip.finish.pitch = kGroup * kPanel;
-    strip.ahead_panel = (1 + 9 * w.channels) * kPanel;
+    const ptrdiff_t panel_size = (1 + 9 * w.channels) * kPanel;
     const ptrdiff_t most = w.weights ? w.channels : kChannels;
-    const ptrdiff_t tiles = max_of((count + kTileRows - 1) / kTileRows / kStripPanels, 1);
-    constexpr ptrdiff_t kBytes = kPanel * sizeof(float);
     bool tame = true;
     for (ptrdiff_t panel = w.first_panel; panel < w.last_panel; panel += kGroup) {
       const ptrdiff_t panels = min_of(kGroup, w.last_panel - panel);
@@ -287,18 +285,15 @@ struct Tiles {
         } else {
           transform_panels(w, {panel, panel + panels}, {channel, channel + strip.channels}, made, plane);
         }
-        // The next weights to be transformed, as they lie in the file, a tap at a time.
+        // Fetched ahead are, of those transformed before, the weights of the next point; else those to
+        // be transformed next, as they lie in the file, a tap at a point.
         const ptrdiff_t after = channel + most < w.channels ? channel + most : 0;
-        const float* next =
-            w.packed + (after ? panel : panel + panels) * strip.ahead_panel + (1 + after) * kPanel;
+        const float* next = w.packed + (after ? panel : panel + panels) * panel_size + (1 + after) * kPanel;
+        strip.ahead_panel = w.weights ? strip.weights_panel : panel_size;
         for (int point = 0; point < kPoints; ++point) {
-          if (w.weights) {
-            strip.ahead = weights + (point + 1) * plane + kPanel;
-            strip.ahead_panel = strip.weights_panel;
-          } else {
-            strip.ahead = next + point * w.channels * kPanel;
-          }
-          strip.ahead_step = !w.weights && point >= 9 ? 0 : (kBytes + tiles - 1) / tiles;
+          strip.ahead =
+              w.weights ? weights + (point + 1) * plane + kPanel : next + point * w.channels * kPanel;
+          strip.ahead_step = w.weights || point < 9 ? ahead_step(count) : 0;
           strip.first_channel = point * input_plane(w) + channel;
           // Whole panels, so that no tile has an edge.
           for (ptrdiff_t column = 0; column < panels * kPanel; column += kStripColumns) {
