@@ -20,7 +20,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from penlight.passes.base import Leave, add_node, tensor_of
+from penlight.passes.base import Leave, add_node, add_view, tensor_of
 from penlight.passes.layouts import Layout, equal, layout_of, same_sizes, sizes_of, step_of
 
 aten = torch.ops.aten
@@ -179,7 +179,7 @@ def heads_in_place(graph: Graph, node: Node) -> tuple[Node, list[int]]:
         if not same_sizes(sizes_of(value), shape):
             if not all(isinstance(size, int) for size in shape):
                 continue
-            base = add_node(graph, aten.view_copy.default, (base, list(shape)), shape, base)
+            base = add_view(graph, base, shape)
         return base, [*numbers, int(rows_first)]
     return node, []
 
