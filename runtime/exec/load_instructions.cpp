@@ -91,7 +91,32 @@ Status MethodLoader::load_kernel(size_t index, const Table& content, Instruction
   }
   instruction.call = kernel->call;
   if (kernel->call == view) method_->has_views_ = true;
-  return check_arguments(index, *kernel, instruction);
+  const Status status = check_arguments(index, *kernel, instruction);
+  if (status == Status::Ok) announce_constants(instruction);
+  return status;
+}
+
+// Tells the loader of the constants that the instruction reads whole. One that is given
+// integers too may look up a few rows by them.
+void MethodLoader::announce_constants(const Instruction& instruction) {
+  DataLoader& loader = *program_.loader_;
+  if (!loader.will_read) return;
+  const auto tensor_at = [&](uint32_t k) -> const Tensor* {
+    const Value& value = *instruction.args[k];
+    return value.tag == Tag::Tensor ? &value.as_tensor : nullptr;
+  };
+  for (uint32_t k = 0; k < instruction.arg_count; ++k) {
+    const Tensor* tensor = tensor_at(k);
+    if (tensor && (tensor->scalar_type() == ScalarType::Int || tensor->scalar_type() == ScalarType::Long)) {
+      return;
+    }
+  }
+  for (uint32_t k = 0; k < instruction.arg_count; ++k) {
+    const Tensor* tensor = tensor_at(k);
+    if (tensor && (tensor->unsafeGetTensorImpl()->flags & kConstantTensor)) {
+      loader.will_read(&loader, tensor->const_data_ptr(), tensor->nbytes());
+    }
+  }
 }
 
 namespace {

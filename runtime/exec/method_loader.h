@@ -34,6 +34,7 @@ class MethodLoader {
   Status load_delegate(const flatbuffer::Table& table, Delegate& delegate);
   Status load_instructions();
   Status load_kernel(size_t index, const flatbuffer::Table& content, Instruction& instruction);
+  void announce_constants(const Instruction& instruction);
   Status load_move(size_t index, const flatbuffer::Table& content, Instruction& instruction);
   Status load_jump(size_t index, const flatbuffer::Table& content, Instruction& instruction, size_t count);
   Status check_arguments(size_t index, const Kernel& kernel, const Instruction& instruction);

@@ -31,6 +31,8 @@ int open_regular(const char* path, uint64_t* size, Message* message) {
   return file;
 }
 
+constexpr uint64_t kLargePage = 2u << 20;
+
 bool in_file(const DataLoader* self, uint64_t offset, size_t size) {
   return offset <= self->size && size <= self->size - offset;
 }
@@ -42,7 +44,8 @@ const void* map_part(DataLoader* self, uint64_t offset, size_t size) {
 
 }  // namespace
 
-MappedFile::MappedFile() : DataLoader{0, map_part, nullptr}, data_(nullptr) {}
+MappedFile::MappedFile()
+    : DataLoader{0, map_part, nullptr, map_large}, data_(nullptr), large_first_(0), large_last_(0) {}
 
 MappedFile::~MappedFile() {
   if (data_ && size) munmap(data_, size);
@@ -72,9 +75,30 @@ Status MappedFile::open(const char* path, Message* message) {
     if (message) message->set("cannot map {}: {}", path, strerror(reason));
     return Status::AccessFailed;
   }
+#ifdef MADV_NOHUGEPAGE
+  // An embedding's few rows are not to make all of it resident.
+  if (bytes >= kLargePage) madvise(mapped, bytes, MADV_NOHUGEPAGE);
+#endif
   data_ = mapped;
   size = bytes;
   return Status::Ok;
+}
+
+// Advice only: what the system makes of it shows in its speed alone.
+void MappedFile::map_large(DataLoader* self, const void* data, size_t bytes) {
+#ifdef MADV_HUGEPAGE
+  MappedFile* file = static_cast<MappedFile*>(self);
+  const uint64_t offset = reinterpret_cast<uintptr_t>(data) - reinterpret_cast<uintptr_t>(file->data_);
+  if (offset >= file->size || bytes == 0) return;  // of another loader
+  const uint64_t first = offset / kLargePage * kLargePage;
+  uint64_t last = (offset + bytes + kLargePage - 1) / kLargePage * kLargePage;
+  if (last > file->size) last = file->size;
+  if (last - first < kLargePage || (first >= file->large_first_ && last <= file->large_last_)) return;
+  madvise(static_cast<uint8_t*>(file->data_) + first, last - first, MADV_HUGEPAGE);
+  file->large_first_ = first, file->large_last_ = last;
+#else
+  (void)self, (void)data, (void)bytes;
+#endif
 }
 
 // What was read lies behind this header, shifted so that addresses keep the

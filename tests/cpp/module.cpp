@@ -62,6 +62,51 @@ TEST(reads_in_parts_and_from_memory) {
   CHECK(memory.open(file.data(), file.size) == Status::InvalidState);
 }
 
+namespace {
+
+struct Announced : BufferLoader {
+  Announced(const void* bytes, size_t count) : BufferLoader(bytes, count) {
+    will_read = [](DataLoader* self, const void* address, size_t bytes) {
+      Announced& loader = *static_cast<Announced*>(self);
+      const uint8_t* first = static_cast<const uint8_t*>(loader.data);
+      loader.inside &= address >= first && static_cast<const uint8_t*>(address) + bytes <= first + loader.size;
+      loader.total += bytes;
+    };
+  }
+  bool inside = true;
+  size_t total = 0;
+};
+
+}  // namespace
+
+TEST(tells_its_loader_what_runs_read) {
+  Kernels kernels;
+  MappedFile file;
+  Message message;
+  CHECK(file.open(seed("constants_of_every_dtype"), &message) == Status::Ok);
+  Announced loader(file.data(), file.size);
+  Program program;
+  MethodMeta meta;
+  CHECK(program.load(loader, &message) == Status::Ok);
+  CHECK(program.method_meta("forward", meta, &message) == Status::Ok);
+  alignas(16) static uint8_t method_memory[1 << 16], planned[1 << 10];
+  ArenaAllocator allocator(method_memory, sizeof method_memory);
+  Arena arena{planned, meta.arena_size(0), false};
+  MemoryManager memory{};
+  memory.method_allocator = &allocator;
+  memory.arenas = &arena;
+  memory.arena_count = 1;
+  Method method;
+  CHECK(method.load(program, "forward", memory, &message, kernels.options.registry) == Status::Ok);
+  // Three elements of each: not of int32 and int64, by which rows may be looked up.
+  const ScalarType dtypes[] = {ScalarType::Byte,     ScalarType::Char,  ScalarType::Short,  ScalarType::Half,
+                               ScalarType::BFloat16, ScalarType::Float, ScalarType::Double, ScalarType::Bool};
+  size_t expected = 0;
+  for (const ScalarType dtype : dtypes) expected += 3 * element_size(dtype);
+  CHECK_EQ(loader.total, expected);
+  CHECK(loader.inside);
+}
+
 TEST(loops_and_resizes) {
   Kernels kernels;
   Module model(seed("control_scan"), kernels.options);

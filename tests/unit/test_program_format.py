@@ -7,6 +7,7 @@ import random
 import re
 import struct
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -254,6 +255,26 @@ def test_save_and_read(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["model.pte"]
     assert bytes_of(read(path).constants) == bytes_of(sample().constants)
     assert Program.read(path).methods.keys() == {"a_constant", "forward"}
+
+
+def test_save_in_large_and_small_parts(tmp_path: Path) -> None:
+    # The second is looked up by the integers of the last, the others are read whole.
+    generator = random.Random(0)
+    sizes = [0, 5_000_000, 300_001, 16, 2 << 20]
+    tensor = Tensor(DType.uint8, (4,), (0,))
+    values: list[structs.Value] = [replace(tensor, sizes=(size,), data=at) for at, size in enumerate(sizes)]
+    values[3] = Tensor(DType.int64, (2,), (0,), data=3)
+    calls: list[structs.Instruction] = [
+        structs.KernelCall(0, (4, 1)),
+        structs.KernelCall(0, (2, 3)),
+        structs.KernelCall(0, (4,)),
+    ]
+    method = Method("forward", values, [], [1], calls, [structs.Operator("aten::add", "out")])
+    contents = Contents([method], [Blob.of(generator.randbytes(size)) for size in sizes])
+    assert contents.constants_read_whole() == {1, 4}
+    path = tmp_path / "model.pte"
+    Program(contents).save(path)
+    assert path.read_bytes() == to_bytes(contents)
 
 
 def test_missing_folder(tmp_path: Path) -> None:

@@ -20,6 +20,11 @@ struct DataLoader {
 
   // Copies [offset, offset + size) to `into`. May be null: then load() is used.
   bool (*read)(DataLoader* self, uint64_t offset, size_t size, void* into);
+
+  // Told, when a method is loaded, of bytes that each of its runs reads from end to
+  // end, at an address that load() gave: to fetch or to map them in larger parts. Not
+  // of those that indices may choose from. May be null.
+  void (*will_read)(DataLoader* self, const void* data, size_t size) = nullptr;
 };
 
 // A program that lies in memory or flash, 16-byte aligned.

@@ -22,12 +22,14 @@ class Blob:
     """Bytes that are fetched only when they are written or looked at.
 
     `stream` gives them part by part, for those that are computed and need not be in memory at once.
+    `read_whole` says that each run reads all of them, not a few rows.
     """
 
     nbytes: int
     fetch: Callable[[], memoryview]
     alignment: int = 16
     stream: Callable[[], Iterator[memoryview]] | None = None
+    read_whole: bool = False
 
     @classmethod
     def of(cls, data: bytes | bytearray | memoryview, alignment: int = 16) -> Blob:
@@ -259,6 +261,18 @@ class Contents:
             if method.name == name:
                 return method
         raise KeyError(name)
+
+    def constants_read_whole(self) -> set[int]:
+        """Constants that calls of kernels read from end to end: those without integers to look rows up by."""
+        whole = set()
+        for method in self.methods:
+            for call in method.instructions:
+                if not isinstance(call, KernelCall):
+                    continue
+                tensors = [value for at in call.args if isinstance(value := method.values[at], Tensor)]
+                if not any(tensor.dtype in (DType.int32, DType.int64) for tensor in tensors):
+                    whole |= {t.data for t in tensors if t.data and not t.allocation and not t.external}
+        return whole
 
     def bytes_of(self, tensor: Tensor) -> memoryview | None:
         """The stored bytes of a constant, or of a state tensor's initial value."""

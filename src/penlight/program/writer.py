@@ -14,7 +14,7 @@ import os
 import struct
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,6 +28,8 @@ IDENTIFIER = b"ET12"
 HEADER_MAGIC = b"eh00"
 HEADER_LENGTH = 32
 SEGMENT_ALIGNMENT = 128
+_LARGE_PAGE = 2 << 20
+_SMALL_PART = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,9 @@ class Segments:
 def plan_layout(contents: Contents) -> Layout:
     """The program part and where every blob goes."""
     segments = Segments()
-    constant_segment = segments.add_packed(contents.constants, aligned=True)
+    whole = contents.constants_read_whole()
+    constants = [replace(blob, read_whole=at in whole) for at, blob in enumerate(contents.constants)]
+    constant_segment = segments.add_packed(constants, aligned=True)
     mutable_segment = segments.add_packed(contents.initial, aligned=False)
     stored: dict[bytes, int] = {}
 
@@ -120,16 +124,22 @@ def _with_header(program: bytes, segments: Segments, alignment: int) -> Layout:
     return Layout(program, [(base + offset, blob) for offset, blob in segments.blobs], base + segments.end)
 
 
-def chunks(layout: Layout) -> Iterator[bytes | memoryview]:
+def chunks(layout: Layout) -> Iterator[memoryview]:
     """The bytes of the file in order."""
-    yield layout.program
+    for chunk, _ in _chunks(layout):
+        yield chunk
+
+
+def _chunks(layout: Layout) -> Iterator[tuple[memoryview, bool]]:
+    """The same, each with whether runs read what it is of as a whole."""
+    yield memoryview(layout.program), False
     position = len(layout.program)
     for offset, blob in layout.blobs:
         if offset > position:
-            yield bytes(offset - position)
+            yield memoryview(bytes(offset - position)), blob.read_whole
         position = offset
         for chunk in blob.chunks():
-            yield chunk
+            yield chunk, blob.read_whole
             position += chunk.nbytes
         assert position == offset + blob.nbytes, f"blob of {blob.nbytes} bytes has {position - offset}"
 
@@ -179,8 +189,25 @@ def write_files(layouts: Mapping[Path, Layout]) -> None:
 
 
 def _write(file: BinaryIO, layout: Layout) -> None:
-    for chunk in chunks(layout):
-        file.write(chunk)
+    """Write what runs read whole in large pages, all else in small parts.
+
+    Linux keeps in one piece what is written at once, and maps a piece as one, in a large page
+    where it can: a product then reads its weights faster, but of an embedding, some rows of which
+    are read, all would become resident.
+    """
+    position, pending = 0, bytearray()
+    for chunk, read_whole in _chunks(layout):
+        part = _LARGE_PAGE if read_whole else _SMALL_PART
+        while chunk.nbytes:
+            room = part - position % part
+            taken, chunk = chunk[:room], chunk[room:]
+            position += taken.nbytes
+            pending += taken
+            if position % part == 0 or not read_whole:
+                file.write(pending)
+                file.flush()
+                pending = bytearray()
+    file.write(pending)
     file.flush()
 
 
