@@ -10,7 +10,23 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-constexpr int kRows = kTileRows, kHalfVectors = kTileVectors / 2;
+constexpr int kHalfVectors = kTileVectors / 2;
+// Heights of tiles: a line of 14, 56 or 112 outputs is no multiple of the highest.
+#ifdef PENLIGHT_FEW_TILES
+constexpr int kHeights[] = {kTileRows};
+#else
+constexpr int kHeights[] = {kTileRows, kTileRows * 2 / 3, kTileRows / 2 + 1};
+#endif
+
+// The one that takes a line the least time: a tile reads its weights too, as long as for a row more.
+int height_of(const Geometry& g) {
+  const auto cost = [&](int height) { return (g.out_width + height - 1) / height * (height + 1); };
+  int best = kTileRows;
+  for (const int height : kHeights) {
+    if (cost(height) < cost(best)) best = height;
+  }
+  return best;
+}
 
 ptrdiff_t steps_of(const FewChannels& p) { return p.geometry.taps_h * p.geometry.taps_w * p.channels; }
 
@@ -24,7 +40,7 @@ ptrdiff_t lines_of(const Geometry& g, ptrdiff_t rows) {
 
 // Columns of a line with its padding, under all outputs that full tiles have.
 ptrdiff_t columns_of(const Geometry& g) {
-  return (round_up(g.out_width, kRows) - 1) * g.stride_w + (g.taps_w - 1) * g.dilation_w + 1;
+  return (round_up(g.out_width, height_of(g)) - 1) * g.stride_w + (g.taps_w - 1) * g.dilation_w + 1;
 }
 
 // One line of the image with its padding, `elements` to a column; zeros if it is not inside.
@@ -52,17 +68,17 @@ struct Tiles {
   Finish finish;
 };
 
-template <int vectors>
+template <int rows, int vectors>
 void multiply(const Tiles& t, ptrdiff_t outputs) {
   const auto weight = [&](const float* base, int v) {
     constexpr int per_panel = kPanel / kLanes;
     return base + (v / per_panel) * t.weights_panel + (v % per_panel) * kLanes;
   };
-  for (ptrdiff_t column = 0; column < outputs; column += kRows) {
-    Floats sums[kRows][vectors];
+  for (ptrdiff_t column = 0; column < outputs; column += rows) {
+    Floats sums[rows][vectors];
     repeat<vectors>([&](auto v) __attribute__((always_inline)) {
       const Floats bias = load(weight(t.weights, v));
-      repeat<kRows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
+      repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
     });
     const float* lines = t.lines + column * t.next;
     const float* b = t.weights;
@@ -71,13 +87,22 @@ void multiply(const Tiles& t, ptrdiff_t outputs) {
       b += kPanel;
       Floats columns[vectors];
       repeat<vectors>([&](auto v) __attribute__((always_inline)) { columns[v] = load(weight(b, v)); });
-      repeat<kRows>([&](auto i) __attribute__((always_inline)) {
+      repeat<rows>([&](auto i) __attribute__((always_inline)) {
         const Floats value = splat(a[i * t.next]);
         repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[i][v] += value * columns[v]; });
       });
     }
-    finish_tile<kRows, vectors>(t.finish, column, min_of(kRows, outputs - column), sums);
+    finish_tile<rows, vectors>(t.finish, column, min_of(rows, outputs - column), sums);
   }
+}
+
+// A line of outputs, by tiles of a height.
+template <int vectors, int at = 0>
+void multiply_line(const Tiles& t, int height, ptrdiff_t outputs) {
+  if constexpr (at + 1 < static_cast<int>(sizeof kHeights / sizeof *kHeights)) {
+    if (height != kHeights[at]) return multiply_line<vectors, at + 1>(t, height, outputs);
+  }
+  multiply<kHeights[at], vectors>(t, outputs);
 }
 
 }  // namespace
@@ -114,6 +139,7 @@ void few_channels(const FewChannels& p) {
   t.steps = steps;
   t.next = g.stride_w * per_column;
   t.weights_panel = (1 + steps) * kPanel;
+  const int height = height_of(g);
   ptrdiff_t count = 0;
   for (ptrdiff_t first = p.first_row; first < p.last_row; first += count) {
     const ptrdiff_t image = first / g.out_height, oh = first % g.out_height;
@@ -137,9 +163,9 @@ void few_channels(const FewChannels& p) {
         t.finish = {p.output + at, p.outputs, min_of(kStripColumns, p.outputs - column), p.epilogue};
         if (t.finish.epilogue.residual) t.finish.epilogue.residual += at;
         if (t.finish.columns > kHalfVectors * kLanes) {
-          multiply<kTileVectors>(t, g.out_width);
+          multiply_line<kTileVectors>(t, height, g.out_width);
         } else {
-          multiply<kHalfVectors>(t, g.out_width);
+          multiply_line<kHalfVectors>(t, height, g.out_width);
         }
       }
     }
