@@ -35,20 +35,12 @@ Sizes sizes_of(const Attention& a) {
 
 // Keys times the scale, as weights of a product whose outputs are the keys.
 void pack_keys(const Attention& a, float* to) {
-  const Floats scales = splat(a.scale);
   for (ptrdiff_t first = 0; first < a.keys; first += kPanel, to += (1 + a.width) * kPanel) {
     const ptrdiff_t count = min_of(kPanel, a.keys - first);
     memset(to, 0, sizeof(float) * static_cast<size_t>(count < kPanel ? (1 + a.width) * kPanel : kPanel));
-    for (ptrdiff_t j = 0; j < count; ++j) {
-      const float* key = a.key + (first + j) * a.key_pitch;
-      float* column = to + kPanel + j;
-      ptrdiff_t c = 0;
-      for (; c + kLanes <= a.width; c += kLanes, column += kLanes * kPanel) {
-        float lanes[kLanes];
-        store(lanes, load(key + c) * scales);
-        repeat<kLanes>([&](auto i) __attribute__((always_inline)) { column[i * kPanel] = lanes[i]; });
-      }
-      for (; c < a.width; ++c, column += kPanel) *column = key[c] * a.scale;
+    for (ptrdiff_t j = 0; j < count; j += kLanes) {
+      lay_out(a.key + (first + j) * a.key_pitch, a.key_pitch, count - j, a.width, to + kPanel + j, kPanel,
+              a.scale);
     }
   }
 }
@@ -117,13 +109,17 @@ void add_mask(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t count) 
   }
 }
 
-// Scores of one query to exponentials; the factor that makes them sum to one, or `hidden`. Of the first
-// `used`, what a causal mask hides becomes zero; as does what pads the row to whole vectors.
-float soften(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t used, ptrdiff_t pitch) {
+// Scores of a query that are seen, up to whole vectors.
+ptrdiff_t seen_by(const Attention& a, ptrdiff_t query, ptrdiff_t pitch) {
+  return min_of(round_up(a.causal ? min_of(a.keys, query + 1) : a.keys, kLanes), pitch);
+}
+
+// Masks the scores of a query; the largest of them, or zero where there is none: any finite shift
+// makes the masked ones zeros.
+float mask_row(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t used, ptrdiff_t pitch) {
   add_mask(a, query, row, used);
-  const ptrdiff_t seen = a.causal ? min_of(a.keys, query + 1) : a.keys;
-  const ptrdiff_t end = min_of(round_up(seen, kLanes), pitch);
-  for (ptrdiff_t j = seen; j < end; ++j) row[j] = -__builtin_inff();
+  const ptrdiff_t end = seen_by(a, query, pitch);
+  for (ptrdiff_t j = a.causal ? min_of(a.keys, query + 1) : a.keys; j < end; ++j) row[j] = -__builtin_inff();
   // Several, as each waits for the one before it.
   Floats most[4];
   repeat<4>([&](auto k) __attribute__((always_inline)) { most[k] = load(row); });
@@ -135,17 +131,35 @@ float soften(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t used, pt
   }
   for (; at < end; at += kLanes) most[0] = at_least(load(row + at), most[0]);
   const float largest = max_lanes(at_least(at_least(most[0], most[1]), at_least(most[2], most[3])));
-  // Nothing but masked scores: any finite shift makes them zeros.
-  const Floats shift = splat(largest == -__builtin_inff() ? 0.0f : largest);
-  Floats total{};
-  for (ptrdiff_t j = 0; j < end; j += kLanes) {
-    const Floats value = exp_of_score(load(row + j) - shift);
-    total += value;
-    store(row + j, value);
+  return largest == -__builtin_inff() ? 0.0f : largest;
+}
+
+// Scores of some queries, a row each, to exponentials; the factors that make those of each sum to one,
+// or `hidden`. Of the first `used`, what a causal mask hides becomes zero; as does what pads a row to
+// whole vectors. Rows are taken together, as the steps of one wait for each other.
+void soften(const Attention& a, ptrdiff_t query, ptrdiff_t count, float* rows, ptrdiff_t used,
+            ptrdiff_t pitch, float* factors) {
+  constexpr ptrdiff_t kTogether = 4;
+  for (ptrdiff_t first = 0; first < count; first += kTogether) {
+    const ptrdiff_t last = min_of(first + kTogether, count);
+    for (ptrdiff_t i = first; i < last; ++i) {
+      factors[i] = mask_row(a, query + i, rows + i * pitch, used, pitch);
+    }
+    for (ptrdiff_t i = first; i < last; ++i) {
+      float* row = rows + i * pitch;
+      const ptrdiff_t end = seen_by(a, query + i, pitch);
+      const Floats shift = splat(factors[i]);
+      Floats total{};
+      for (ptrdiff_t j = 0; j < end; j += kLanes) {
+        const Floats value = exp_of_score(load(row + j) - shift);
+        total += value;
+        store(row + j, value);
+      }
+      for (ptrdiff_t j = end; j < used; ++j) row[j] = 0.0f;
+      const float sum = sum_lanes(total);
+      factors[i] = sum == 0.0f ? a.hidden : 1.0f / sum;
+    }
   }
-  for (ptrdiff_t j = end; j < used; ++j) row[j] = 0.0f;
-  const float sum = sum_lanes(total);
-  return sum == 0.0f ? a.hidden : 1.0f / sum;
 }
 
 void scale_row(float* row, ptrdiff_t count, float factor) {
@@ -194,7 +208,8 @@ void attend_few(const Attention& a, float* scores, ptrdiff_t pitch) {
   for (ptrdiff_t i = 0; i < a.queries; ++i) {
     float* row = scores + i * pitch;
     const ptrdiff_t seen = a.causal ? min_of(a.keys, i + 1) : a.keys;
-    const float factor = soften(a, i, row, seen, pitch);
+    float factor;
+    soften(a, i, 1, row, seen, pitch, &factor);
     float* out = a.output + i * a.output_pitch;
     ptrdiff_t c = 0;
     for (; c + kVectors * kLanes <= a.value_width; c += kVectors * kLanes) {
@@ -232,10 +247,7 @@ void attention(const Attention& a) {
     const ptrdiff_t seen = a.causal ? min_of(a.keys, first + count) : a.keys;
     multiply(a.query + first * a.query_pitch, count, a.query_pitch, a.width, panels, a.width, seen, scores,
              sizes.pitch, pointers);
-    for (ptrdiff_t i = 0; i < count; ++i) {
-      float* row = scores + i * sizes.pitch;
-      factors[i] = soften(a, first + i, row, seen, sizes.pitch);
-    }
+    soften(a, first, count, scores, seen, sizes.pitch, factors);
     float* out = a.output + first * a.output_pitch;
     multiply(scores, count, sizes.pitch, seen, panels + sizes.keys, a.keys, a.value_width, out,
              a.output_pitch, pointers);

@@ -75,10 +75,10 @@ PENLIGHT_INLINE void transpose(Floats (&rows)[kLanes]) {
   }
 }
 
-// A vector for each column of kLanes rows of a matrix, `step` elements apart. Those past the last
-// row, of which there are `count`, are as the last.
+// A vector for each column of kLanes rows of a matrix, times `factor`, `step` elements apart. Those
+// past the last row, of which there are `count`, are as the last.
 PENLIGHT_INLINE void lay_out(const float* matrix, ptrdiff_t pitch, ptrdiff_t count, ptrdiff_t width,
-                             float* to, ptrdiff_t step) {
+                             float* to, ptrdiff_t step, float factor = 1.0f) {
   for (ptrdiff_t c = 0; c < width; c += kLanes) {
     Floats square[kLanes];
     repeat<kLanes>([&](auto i) __attribute__((always_inline)) {
@@ -86,7 +86,7 @@ PENLIGHT_INLINE void lay_out(const float* matrix, ptrdiff_t pitch, ptrdiff_t cou
     });
     transpose(square);
     repeat<kLanes>([&](auto i) __attribute__((always_inline)) {
-      if (i < width - c) store(to + (c + i) * step, square[i]);
+      if (i < width - c) store(to + (c + i) * step, square[i] * splat(factor));
     });
   }
 }
