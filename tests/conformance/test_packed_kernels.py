@@ -71,10 +71,12 @@ def test_linear(isa: str, rows: tuple[int, ...], depth: int, outputs: int, activ
             close(run_op(op, args, {}, want.float(), "optimized")[0], want, depth)
 
 
-# Every number of rows that a tile of any instruction set may be left with.
+# Every number of rows that a tile of any instruction set may be left with, and columns: up to half of
+# the last panel, and more.
+@pytest.mark.parametrize("outputs", [51, 56, 57])
 @pytest.mark.parametrize("rows", range(1, 26))
-def test_rows_of_tiles(isa: str, rows: int) -> None:
-    depth, outputs = 400, 51  # more than one block of k; three panels and some columns
+def test_rows_of_tiles(isa: str, rows: int, outputs: int) -> None:
+    depth = 800  # more than one block of k
     x, weight, bias = torch.randn(rows, depth), torch.randn(outputs, depth), torch.randn(outputs)
     want = functional.linear(x.double(), weight.double(), bias.double())
     packed = pack_panels(Derived.of(weight), bias).tensor()

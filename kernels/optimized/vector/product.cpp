@@ -36,12 +36,16 @@ constexpr ptrdiff_t kRowBlock = 216;
 constexpr ptrdiff_t kResident = 1 << 18;
 constexpr ptrdiff_t kPointers = 4096;  // most row pointers of a block
 
-// Rows [row, row + stored) of a strip; a tile may have more rows than are stored.
-template <int rows, int vectors>
+// Rows [row, row + stored) of a strip; a tile may have more rows than are stored. With `half`, no more
+// than the lower half of the last vector are columns that exist: those of two rows are one vector.
+template <int rows, int vectors, bool half = false>
 PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
+  static_assert(!half || rows % 2 == 0);
+  constexpr int kWhole = half ? vectors - 1 : vectors;  // vectors of one row
   // A sum waits for the one before it: a small tile has several for each element.
-  constexpr int kSums = rows * vectors >= 8 ? 1 : rows * vectors >= 4 ? 2 : 4;
+  constexpr int kSums = half || rows * vectors >= 8 ? 1 : rows * vectors >= 4 ? 2 : 4;
   Floats sums[kSums][rows][vectors];
+  Floats pairs[half ? rows / 2 : 1];
   // Panels are narrower than a tile of the widest vectors: vector v lies here.
   const auto weight = [&](const float* base, int v) {
     constexpr int per_panel = kPanel / kLanes;
@@ -65,6 +69,9 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
       sums[0][i][v] = load_part(before + i * f.pitch + v * kLanes, f.columns - v * kLanes);
     });
   }
+  repeat<half ? rows / 2 : 0>([&](auto i) __attribute__((always_inline)) {
+    pairs[i] = lower_halves(sums[0][2 * i][kWhole], sums[0][2 * i + 1][kWhole]);
+  });
   // The tiles take the panels of a strip in turns.
   const ptrdiff_t tile = row / kRows;
   const char* ahead = reinterpret_cast<const char*>(s.ahead + tile % kStripPanels * s.ahead_panel) +
@@ -80,9 +87,14 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
       ahead += s.ahead_step;
       Floats columns[vectors];
       repeat<vectors>([&](auto v) __attribute__((always_inline)) { columns[v] = load(weight(b, v)); });
+      if constexpr (half) columns[kWhole] = lower_halves(columns[kWhole], columns[kWhole]);
+      Floats value, before;
       repeat<rows>([&](auto i) __attribute__((always_inline)) {
-        const Floats value = splat(a[i][c]);
-        repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[to][i][v] += value * columns[v]; });
+        before = value;
+        value = splat(a[i][c]);
+        if constexpr (half) keep_in_register(value);
+        repeat<kWhole>([&](auto v) __attribute__((always_inline)) { sums[to][i][v] += value * columns[v]; });
+        if constexpr (half && i % 2 == 1) pairs[i / 2] += lower_halves(before, value) * columns[kWhole];
       });
       b += kPanel;
       ++c;
@@ -95,6 +107,10 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
       repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[0][i][v] += sums[k + 1][i][v]; });
     });
   });
+  repeat<half ? rows / 2 : 0>([&](auto i) __attribute__((always_inline)) {
+    sums[0][2 * i][kWhole] = pairs[i];
+    sums[0][2 * i + 1][kWhole] = upper_half(pairs[i]);
+  });
   if (s.last) {
     finish_tile(f, row, stored, sums[0]);
   } else {
@@ -104,24 +120,24 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
 
 #ifndef PENLIGHT_FEW_TILES
 // The last rows, by the lowest of some tiles that has them all.
-template <int vectors, int rows, int... higher>
+template <int vectors, bool half, int rows, int... higher>
 void multiply_rest(const Strip& s, ptrdiff_t row) {
   if constexpr (sizeof...(higher) > 0) {
-    if (s.count - row > rows) return multiply_rest<vectors, higher...>(s, row);
+    if (s.count - row > rows) return multiply_rest<vectors, half, higher...>(s, row);
   }
-  multiply<rows, vectors>(s, row, s.count - row);
+  multiply<rows, vectors, half && rows % 2 == 0>(s, row, s.count - row);
 }
 #endif
 
-template <int vectors>
+template <int vectors, bool half = false>
 void multiply_rows(const Strip& s) {
   ptrdiff_t row = 0;
 #ifdef PENLIGHT_FEW_TILES
   for (; s.count - row > 1; row += kRows) multiply<kRows, vectors>(s, row, min_of(kRows, s.count - row));
   if (row < s.count) multiply<1, vectors>(s, row, 1);
 #else
-  for (; s.count - row >= kRows; row += kRows) multiply<kRows, vectors>(s, row, kRows);
-  if (row < s.count) multiply_rest<vectors, 1, kRows / 3, kRows / 2, kRows * 2 / 3, kRows>(s, row);
+  for (; s.count - row >= kRows; row += kRows) multiply<kRows, vectors, half>(s, row, kRows);
+  if (row < s.count) multiply_rest<vectors, half, 1, kRows / 3, kRows / 2, kRows * 2 / 3, kRows>(s, row);
 #endif
 }
 
@@ -212,6 +228,11 @@ struct Place {
 void multiply_strip(const Strip& s) {
 #ifndef PENLIGHT_FEW_TILES
   if (s.finish.columns > kStripColumns) return multiply<1, kWide * kVectors>(s, 0, 1);
+  if constexpr (kLanes == 16) {
+    // Where the last strip is of 24 columns, as in many small networks, a quarter of it would be nothing.
+    const ptrdiff_t columns = s.finish.columns - kHalfVectors * kLanes;
+    if (columns > 0 && columns <= kLanes / 2 && s.count > 1) return multiply_rows<kVectors, true>(s);
+  }
 #endif
   if (s.finish.columns > kHalfVectors * kLanes) {
     multiply_rows<kVectors>(s);

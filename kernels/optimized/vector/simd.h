@@ -42,6 +42,33 @@ typedef int32_t Ints __attribute__((vector_size(kLanes * 4)));
 #define PENLIGHT_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, Ints{__VA_ARGS__})
 #endif
 
+// Else compilers read memory again for each use.
+PENLIGHT_INLINE void keep_in_register(Floats& x) {
+#if defined(__x86_64__)
+  __asm__("" : "+v"(x));
+#else
+  (void)x;
+#endif
+}
+
+// The lower half of `a`, then that of `b`; and the upper half of a vector, twice.
+#if defined(__AVX512F__)
+PENLIGHT_INLINE Floats lower_halves(Floats a, Floats b) {
+  return PENLIGHT_SHUFFLE(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+}
+PENLIGHT_INLINE Floats upper_half(Floats a) {
+  return PENLIGHT_SHUFFLE(a, a, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+#elif defined(__AVX__)
+PENLIGHT_INLINE Floats lower_halves(Floats a, Floats b) {
+  return PENLIGHT_SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
+}
+PENLIGHT_INLINE Floats upper_half(Floats a) { return PENLIGHT_SHUFFLE(a, a, 4, 5, 6, 7, 4, 5, 6, 7); }
+#else
+PENLIGHT_INLINE Floats lower_halves(Floats a, Floats b) { return PENLIGHT_SHUFFLE(a, b, 0, 1, 4, 5); }
+PENLIGHT_INLINE Floats upper_half(Floats a) { return PENLIGHT_SHUFFLE(a, a, 2, 3, 2, 3); }
+#endif
+
 PENLIGHT_INLINE Floats load(const float* from) {
   Floats value;
   memcpy(&value, from, sizeof value);
