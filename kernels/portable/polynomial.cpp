@@ -14,27 +14,28 @@ struct Polynomial {
   double first_slope, first_offset;  // of the polynomial of degree 1
   bool shifted;                      // from [0, 1] to [-1, 1]
 
-  // In T as ATen has it: where a step overflows decides between infinity and NaN.
+  // In double, as the terms of a step may cancel. What is too large for T is infinite from there on, as
+  // in ATen: it decides between infinity and NaN.
   template <class T>
   T operator()(T x_, T degree) const {
-    const T x = shifted ? x_ + x_ - 1 : x_;
+    const double given = static_cast<double>(x_), x = shifted ? given + given - 1 : given;
     const int64_t n = convert<int64_t>(static_cast<double>(degree));
     if (n <= 0) return n < 0 ? T(0) : T(1);
     constexpr int64_t kMost = 1 << 20;  // so that a wild number does not run for years
-    T before = 1, value = static_cast<T>(first_slope) * x + static_cast<T>(first_offset);
+    double before = 1, value = first_slope * x + first_offset;
     for (int64_t k = 1; k < n && value == value; ++k) {
       if (k > kMost) return static_cast<T>(__builtin_nan(""));
-      const T next = step(x, static_cast<T>(k), value, before);
+      const double next = step(x, static_cast<double>(k), value, before);
+      const double kept = static_cast<double>(static_cast<T>(next));
       before = value;
-      value = next;
+      value = kept - kept == 0.0 ? next : kept;
     }
-    return value;
+    return static_cast<T>(value);
   }
 
  private:
   // From degrees k and k - 1 to k + 1.
-  template <class T>
-  T step(T x, T k, T value, T before) const {
+  double step(double x, double k, double value, double before) const {
     switch (family) {
       case Chebyshev:
         return 2 * x * value - before;
