@@ -88,7 +88,7 @@ PENLIGHT_INLINE void multiply(const Strip& s, ptrdiff_t row, ptrdiff_t stored) {
       Floats columns[vectors];
       repeat<vectors>([&](auto v) __attribute__((always_inline)) { columns[v] = load(weight(b, v)); });
       if constexpr (half) columns[kWhole] = lower_halves(columns[kWhole], columns[kWhole]);
-      Floats value, before;
+      Floats value{}, before{};
       repeat<rows>([&](auto i) __attribute__((always_inline)) {
         before = value;
         value = splat(a[i][c]);
