@@ -38,6 +38,15 @@ inline Range range_of(size_t index, dim_t parts, dim_t count, dim_t step = 1) {
   return {first < count ? first : count, last < count ? last : count};
 }
 
+// Calls `body` with the ranges of `count` items, which take `operations` each.
+template <class Body>
+void in_parts(KernelContext& ctx, dim_t count, double operations, Body&& body) {
+  if (operations * static_cast<double>(count) < 2 * kOperationsOfPart) return body(Range{0, count});
+  const dim_t parts = parts_of(ctx, operations * static_cast<double>(count), count);
+  const auto part = [&](size_t index) { body(range_of(index, parts, count)); };
+  ctx.parallel(static_cast<size_t>(parts), part);
+}
+
 // Memory of its own for each part, rounded up so that no two share a line of the cache.
 struct PartMemory {
   char* base;

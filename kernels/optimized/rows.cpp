@@ -20,15 +20,6 @@ dim_t row_size(const Tensor& input, ArrayRef<int64_t> shape) {
   return count;
 }
 
-// Calls `body` with the ranges of `count` items, which take `operations` each.
-template <class Body>
-void in_parts(KernelContext& ctx, dim_t count, double operations, Body&& body) {
-  if (operations * static_cast<double>(count) < 2 * kOperationsOfPart) return body(Range{0, count});
-  const dim_t parts = parts_of(ctx, operations * static_cast<double>(count), count);
-  const auto part = [&](size_t index) { body(range_of(index, parts, count)); };
-  ctx.parallel(static_cast<size_t>(parts), part);
-}
-
 void normalize(KernelContext& ctx, const NormRows& rows, dim_t count) {
   in_parts(ctx, count, 60.0 * static_cast<double>(rows.count), [&](Range range) {
     NormRows mine = rows;

@@ -10,6 +10,7 @@ from run_op import overload_of, run_op
 from torch.nn import functional
 
 from penlight.dialects.penlight_ops import twins
+from penlight.errors import NoKernel
 from penlight.kernels.table import default_table
 
 assert twins(default_table(), ("optimized", "portable"))  # makes penlight::rms_norm known to torch
@@ -103,3 +104,65 @@ def test_small_arguments_keep_their_digits() -> None:
     for name in ("tanh", "gelu", "silu"):
         want = getattr(torch.ops.aten, name)(x.double())
         close(run(f"aten::{name}", [x], want.float())[0], want, atol=1e-45)
+
+
+# Sizes, dimensions that are reduced, and the order in which the sizes lie in memory.
+RUNS = [
+    *(((3, count), [1], None) for count in COUNTS),
+    ((7, 130, 5), [1], None),
+    ((2, 200, 67), [1], None),
+    ((4, 3, 64), [0, 1], None),
+    ((4, 3, 17), [0], None),
+    ((4, 3, 5, 7), None, None),
+    ((4, 3, 5, 7), [-1, 2], None),
+    ((2, 70, 9, 8), [2, 3], (0, 2, 3, 1)),
+    ((2, 70, 9, 8), [1], (0, 2, 3, 1)),
+    ((5, 1, 6), [1], None),
+    ((9,), [0], None),
+    ((), [], None),
+]
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("case", RUNS, ids=str)
+def test_reductions(case: Any, keepdim: bool) -> None:
+    sizes, dims, order = case
+    x = torch.randn(sizes)
+    if order is not None:
+        back = [order.index(d) for d in range(len(order))]
+        x = x.permute(order).contiguous().permute(back)
+    for name, args in (("sum.dim_IntList", []), ("mean.dim", []), ("linalg_vector_norm", [2])):
+        packet, _, overload = name.partition(".")
+        op = getattr(getattr(torch.ops.aten, packet), overload or "default")
+        want = op(x.double(), *args, dims, keepdim)
+        like = op(x, *args, dims, keepdim)
+        (got,) = run_op(op, [x, *args, dims, keepdim], {}, like, "optimized")
+        assert got.shape == like.shape
+        close(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_reductions_of_what_is_large_or_not_a_number(dim: int) -> None:
+    x = torch.randn(6, 70)
+    x[0, 3], x[1, 39], x[2, 5], x[2, 6] = torch.nan, torch.inf, torch.inf, -torch.inf
+    x[3] = 3e38 * torch.tensor([1.0, -1.0]).repeat(35)
+    x[4, :3] = torch.tensor([3e38, 3e38, -3e38])
+    x = x if dim == 1 else x.T.contiguous()
+    for op, args in (
+        (torch.ops.aten.sum.dim_IntList, []),
+        (torch.ops.aten.mean.dim, []),
+        (torch.ops.aten.linalg_vector_norm.default, [2]),
+    ):
+        want = op(x.double(), *args, [dim]).float()
+        (got,) = run_op(op, [x, *args, [dim], False], {}, want, "optimized")
+        close(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes, dims", [((3, 4, 5), [0, 2]), ((2, 0, 5), [1])], ids=str)
+def test_reductions_left_to_the_portable_kernels(sizes: tuple[int, ...], dims: list[int]) -> None:
+    x = torch.randn(sizes)
+    op = torch.ops.aten.sum.dim_IntList
+    with pytest.raises(NoKernel):
+        run_op(op, [x, dims], {}, op(x, dims), "optimized")
+    (got,) = run_op(op, [x, dims], {}, op(x, dims))
+    close(got, x.sum(dims))

@@ -49,18 +49,6 @@ PENLIGHT_INLINE void each(const Source* from, const Target& to, ptrdiff_t count,
   }
 }
 
-PENLIGHT_INLINE Floats sqrt_of(Floats x) {
-#if defined(__AVX512F__)
-  return (Floats)_mm512_maskz_sqrt_ps(static_cast<__mmask16>(-1), (__m512)x);
-#elif defined(__AVX__)
-  return (Floats)_mm256_sqrt_ps((__m256)x);
-#else
-  Floats result;
-  for (int i = 0; i < kLanes; ++i) result[i] = __builtin_sqrtf(x[i]);
-  return result;
-#endif
-}
-
 PENLIGHT_INLINE Floats masked(Ints mask) { return (Floats)mask; }
 
 void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t count) {

@@ -55,6 +55,18 @@ PENLIGHT_INLINE Floats exp_of_score(Floats x) {
   return select(x < least, splat(0.0f), result);
 }
 
+PENLIGHT_INLINE Floats sqrt_of(Floats x) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_maskz_sqrt_ps(static_cast<__mmask16>(-1), (__m512)x);
+#elif defined(__AVX__)
+  return (Floats)_mm256_sqrt_ps((__m256)x);
+#else
+  Floats result;
+  for (int i = 0; i < kLanes; ++i) result[i] = __builtin_sqrtf(x[i]);
+  return result;
+#endif
+}
+
 // As ATen has it: 0 where exp(-x) is infinite.
 PENLIGHT_INLINE Floats sigmoid_of(Floats x) { return splat(1.0f) / (splat(1.0f) + exp_of(-x)); }
 

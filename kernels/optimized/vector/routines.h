@@ -291,6 +291,18 @@ struct SoftmaxRows {
   bool logarithm;
 };
 
+enum class Reduction : uint8_t { Sum, Mean, Norm };  // Norm: the root of the sum of squares
+
+// Elements [outer][count][inner], each of the outer and inner ones reduced over `count`.
+struct Reduce {
+  const float* input;
+  float* output;
+  ptrdiff_t outer, count, inner;
+  ptrdiff_t first, last;  // of the outer ones
+  ptrdiff_t first_column, last_column;  // of the inner ones
+  Reduction reduction;
+};
+
 // The geometry and pitches of `rows` rows of a matrix, `pitch` elements apart, times panels
 // for `outputs` columns. Pointers, and what finishes the sums, are the caller's.
 __attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows, ptrdiff_t depth,
@@ -332,6 +344,7 @@ struct Routines {
   void (*pack_recurrent)(const PackRecurrent&);
   void (*recurrent)(const Recurrent&);
   void (*softmax_rows)(const SoftmaxRows&);
+  void (*reduce)(const Reduce&);
   void (*elementwise)(const Elementwise&);
   const WinogradRoutines *winograd_4x4, *winograd_2x2;  // tiles of so many outputs
 };

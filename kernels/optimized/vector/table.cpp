@@ -22,6 +22,7 @@ void few_rows(const FewRows& product);
 void norm_rows(const NormRows& rows);
 void norm_groups(const GroupNorm& groups);
 void softmax_rows(const SoftmaxRows& rows);
+void reduce(const Reduce& run);
 void rotary(const Rotary& heads);
 void pack_recurrent(const PackRecurrent& weights);
 void recurrent(const Recurrent& steps);
@@ -61,6 +62,9 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2;
 #if defined(PENLIGHT_WITHOUT_ROWS)
 #define norm_rows nullptr
 #define softmax_rows nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_REDUCE)
+#define reduce nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_GROUPS)
 #define norm_groups nullptr
@@ -107,6 +111,7 @@ const Routines routines = {
     pack_recurrent,
     recurrent,
     softmax_rows,
+    reduce,
     elementwise,
     PENLIGHT_WINOGRAD(winograd_4x4),
     PENLIGHT_WINOGRAD(winograd_2x2),

@@ -22,6 +22,7 @@ _CALLERS = {
     "pool": {"pool"},
     "upsample": {"upsample"},
     "rows": {"rows"},
+    "reduce": {"reduce"},
     "groups": {"group_norm"},
     "elementwise": {"elementwise"},
     "winograd": {"convolution"},
