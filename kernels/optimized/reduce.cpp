@@ -87,8 +87,8 @@ Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Opti
   run.reduction = reduction;
   // A part is some of the outer ones, or some columns of one of them.
   const dim_t blocks = run.inner == 1 ? 1 : (run.inner + kColumns - 1) / kColumns;
-  const double operations = 2.0 * static_cast<double>(run.count) *
-                            static_cast<double>(run.inner < kColumns ? run.inner : kColumns);
+  const double operations =
+      2.0 * static_cast<double>(run.count) * static_cast<double>(run.inner < kColumns ? run.inner : kColumns);
   in_parts(ctx, run.outer * blocks, operations, [&](Range range) {
     for (dim_t at = range.first; at < range.last;) {
       Reduce mine = run;

@@ -69,7 +69,8 @@ struct Announced : BufferLoader {
     will_read = [](DataLoader* self, const void* address, size_t bytes) {
       Announced& loader = *static_cast<Announced*>(self);
       const uint8_t* first = static_cast<const uint8_t*>(loader.data);
-      loader.inside &= address >= first && static_cast<const uint8_t*>(address) + bytes <= first + loader.size;
+      loader.inside &=
+          address >= first && static_cast<const uint8_t*>(address) + bytes <= first + loader.size;
       loader.total += bytes;
     };
   }

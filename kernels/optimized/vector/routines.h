@@ -298,7 +298,7 @@ struct Reduce {
   const float* input;
   float* output;
   ptrdiff_t outer, count, inner;
-  ptrdiff_t first, last;  // of the outer ones
+  ptrdiff_t first, last;                // of the outer ones
   ptrdiff_t first_column, last_column;  // of the inner ones
   Reduction reduction;
 };
