@@ -269,7 +269,8 @@ class Contents:
             for call in method.instructions:
                 if not isinstance(call, KernelCall):
                     continue
-                tensors = [value for at in call.args if isinstance(value := method.values[at], Tensor)]
+                given = [method.values[at] for at in call.args if at < len(method.values)]
+                tensors = [value for value in given if isinstance(value, Tensor)]
                 if not any(tensor.dtype in (DType.int32, DType.int64) for tensor in tensors):
                     whole |= {t.data for t in tensors if t.data and not t.allocation and not t.external}
         return whole
