@@ -96,25 +96,22 @@ Status MethodLoader::load_kernel(size_t index, const Table& content, Instruction
   return status;
 }
 
-// Tells the loader of the constants that the instruction reads whole. One that is given
-// integers too may look up a few rows by them.
+// Tells where constants come from of those that the instruction reads whole. One that is
+// given integers too may look up a few rows by them.
 void MethodLoader::announce_constants(const Instruction& instruction) {
-  DataLoader& loader = *program_.loader_;
-  if (!loader.will_read) return;
-  const auto tensor_at = [&](uint32_t k) -> const Tensor* {
-    const Value& value = *instruction.args[k];
-    return value.tag == Tag::Tensor ? &value.as_tensor : nullptr;
-  };
-  for (uint32_t k = 0; k < instruction.arg_count; ++k) {
-    const Tensor* tensor = tensor_at(k);
-    if (tensor && (tensor->scalar_type() == ScalarType::Int || tensor->scalar_type() == ScalarType::Long)) {
-      return;
-    }
-  }
-  for (uint32_t k = 0; k < instruction.arg_count; ++k) {
-    const Tensor* tensor = tensor_at(k);
-    if (tensor && (tensor->unsafeGetTensorImpl()->flags & kConstantTensor)) {
-      loader.will_read(&loader, tensor->const_data_ptr(), tensor->nbytes());
+  for (uint32_t round = 0; round < 2; ++round) {
+    for (uint32_t k = 0; k < instruction.arg_count; ++k) {
+      const Value& value = *instruction.args[k];
+      if (value.tag != Tag::Tensor) continue;
+      const TensorImpl& tensor = *value.as_tensor.unsafeGetTensorImpl();
+      if (round == 0) {
+        if (tensor.dtype == ScalarType::Int || tensor.dtype == ScalarType::Long) return;
+      } else if (tensor.flags & kConstantTensor) {
+        DataLoader* loader = program_.loader_;
+        const size_t bytes = value.as_tensor.nbytes();
+        if (loader->will_read) loader->will_read(loader, tensor.data, bytes);
+        if (external_ && external_->will_read) external_->will_read(external_, tensor.data, bytes);
+      }
     }
   }
 }

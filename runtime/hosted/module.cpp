@@ -39,6 +39,11 @@ struct DataMaps : DataMap {
       }
       return maps.last ? maps.last->find(maps.last, key, entry) : Status::NotFound;
     };
+    will_read = [](const DataMap* self, const void* data, size_t size) {
+      const DataMaps& maps = *static_cast<const DataMaps*>(self);
+      for (const TensorFile* file : maps.files) file->will_read(file, data, size);
+      if (maps.last && maps.last->will_read) maps.last->will_read(maps.last, data, size);
+    };
   }
   bool empty() const { return files.size() == 0 && !last; }
 };

@@ -54,6 +54,7 @@ const char* read_entry(const Table& root, const Table& entry, uint64_t room, Dat
 
 TensorFile::TensorFile() : loader_(nullptr), data_(nullptr), size_(0), segment_base_(0), segment_size_(0) {
   find = find_key;
+  will_read = announce;
 }
 
 Status TensorFile::load(DataLoader& loader, Message* message) {
@@ -119,6 +120,11 @@ const char* TensorFile::key(size_t index) const {
   Reader reader(data_, size_);
   const Table root = reader.root();
   return root.element(root.vector(schema::flat_tensor::kNamedData, 4), index).string(schema::named::kKey);
+}
+
+void TensorFile::announce(const DataMap* map, const void* data, size_t size) {
+  DataLoader* loader = static_cast<const TensorFile*>(map)->loader_;
+  if (loader && loader->will_read) loader->will_read(loader, data, size);
 }
 
 Status TensorFile::find_key(const DataMap* map, const char* key, DataEntry& entry) {

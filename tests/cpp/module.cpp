@@ -68,24 +68,17 @@ struct Announced : BufferLoader {
   Announced(const void* bytes, size_t count) : BufferLoader(bytes, count) {
     will_read = [](DataLoader* self, const void* address, size_t bytes) {
       Announced& loader = *static_cast<Announced*>(self);
-      const uint8_t* first = static_cast<const uint8_t*>(loader.data);
-      loader.inside &=
-          address >= first && static_cast<const uint8_t*>(address) + bytes <= first + loader.size;
-      loader.total += bytes;
+      const uint8_t *first = static_cast<const uint8_t*>(loader.data),
+                    *from = static_cast<const uint8_t*>(address);
+      (from >= first && from + bytes <= first + loader.size ? loader.own : loader.foreign) += bytes;
     };
   }
-  bool inside = true;
-  size_t total = 0;
+  size_t own = 0, foreign = 0;
 };
 
-}  // namespace
-
-TEST(tells_its_loader_what_runs_read) {
+void load_forward(Announced& loader, const DataMap* external) {
   Kernels kernels;
-  MappedFile file;
   Message message;
-  CHECK(file.open(seed("constants_of_every_dtype"), &message) == Status::Ok);
-  Announced loader(file.data(), file.size);
   Program program;
   MethodMeta meta;
   CHECK(program.load(loader, &message) == Status::Ok);
@@ -98,14 +91,38 @@ TEST(tells_its_loader_what_runs_read) {
   memory.arenas = &arena;
   memory.arena_count = 1;
   Method method;
-  CHECK(method.load(program, "forward", memory, &message, kernels.options.registry) == Status::Ok);
+  CHECK(method.load(program, "forward", memory, &message, kernels.options.registry, external) == Status::Ok);
+}
+
+}  // namespace
+
+TEST(tells_its_loader_what_runs_read) {
+  MappedFile file;
+  CHECK(file.open(seed("constants_of_every_dtype"), nullptr) == Status::Ok);
+  Announced loader(file.data(), file.size);
+  load_forward(loader, nullptr);
   // Three elements of each: not of int32 and int64, by which rows may be looked up.
   const ScalarType dtypes[] = {ScalarType::Byte,     ScalarType::Char,  ScalarType::Short,  ScalarType::Half,
                                ScalarType::BFloat16, ScalarType::Float, ScalarType::Double, ScalarType::Bool};
   size_t expected = 0;
   for (const ScalarType dtype : dtypes) expected += 3 * element_size(dtype);
-  CHECK_EQ(loader.total, expected);
-  CHECK(loader.inside);
+  CHECK_EQ(loader.own, expected);
+  CHECK_EQ(loader.foreign, size_t{0});
+}
+
+TEST(tells_loaders_of_weights_beside_the_program) {
+  MappedFile file, beside;
+  char path[4096];
+  snprintf(path, sizeof path, "%s", seed("weights_beside"));
+  CHECK(file.open(path, nullptr) == Status::Ok);
+  strcpy(strrchr(path, '.'), ".ptd");
+  CHECK(beside.open(path, nullptr) == Status::Ok);
+  Announced loader(file.data(), file.size), weights(beside.data(), beside.size);
+  TensorFile tensors;
+  CHECK(tensors.load(weights, nullptr) == Status::Ok);
+  load_forward(loader, &tensors);
+  CHECK_EQ(weights.own, 2 * 4 * sizeof(float));
+  CHECK_EQ(loader.own + weights.foreign, size_t{0});
 }
 
 TEST(loops_and_resizes) {

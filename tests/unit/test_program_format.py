@@ -271,10 +271,19 @@ def test_save_in_large_and_small_parts(tmp_path: Path) -> None:
     ]
     method = Method("forward", values, [], [1], calls, [structs.Operator("aten::add", "out")])
     contents = Contents([method], [Blob.of(generator.randbytes(size)) for size in sizes])
-    assert contents.constants_read_whole() == {1, 4}
+    assert contents.read_whole() == {1, 4}
     path = tmp_path / "model.pte"
     Program(contents).save(path)
     assert path.read_bytes() == to_bytes(contents)
+
+
+def test_weights_beside_are_read_whole() -> None:
+    tensor = Tensor(DType.float32, (4,), (0,), external=True)
+    values: list[structs.Value] = [replace(tensor, name="w"), replace(tensor, name="rows")]
+    values.append(Tensor(DType.int32, (4,), (0,), allocation=Allocation(1, 0)))
+    calls: list[structs.Instruction] = [structs.KernelCall(0, (0,)), structs.KernelCall(0, (1, 2))]
+    method = Method("forward", values, [2], [0], calls, [structs.Operator("aten::add", "out")])
+    assert Contents([method]).read_whole() == {"w"}
 
 
 def test_missing_folder(tmp_path: Path) -> None:

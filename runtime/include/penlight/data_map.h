@@ -26,6 +26,10 @@ struct DataEntry {
 struct DataMap {
   // NotFound when there is no such key.
   Status (*find)(const DataMap* self, const char* key, DataEntry& entry);
+
+  // As a loader's: told of bytes that each run reads from end to end, which need not be of this map.
+  // May be null.
+  void (*will_read)(const DataMap* self, const void* data, size_t size) = nullptr;
 };
 
 // A .ptd file (FlatTensor, identifier FT01).
@@ -41,6 +45,7 @@ class TensorFile : public DataMap {
 
  private:
   static Status find_key(const DataMap* self, const char* key, DataEntry& entry);
+  static void announce(const DataMap* self, const void* data, size_t size);
 
   DataLoader* loader_;
   const uint8_t* data_;

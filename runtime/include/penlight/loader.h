@@ -22,8 +22,8 @@ struct DataLoader {
   bool (*read)(DataLoader* self, uint64_t offset, size_t size, void* into);
 
   // Told, when a method is loaded, of bytes that each of its runs reads from end to
-  // end, at an address that load() gave: to fetch or to map them in larger parts. Not
-  // of those that indices may choose from. May be null.
+  // end: to fetch or to map them in larger parts. They may be another loader's; those
+  // that indices may choose from are not among them. May be null.
   void (*will_read)(DataLoader* self, const void* data, size_t size) = nullptr;
 };
 

@@ -47,7 +47,7 @@ class Program:
                 raise InvalidInput(
                     f"the program and its weights would both be {target}", do="name the program *.pte"
                 )
-            layouts[beside] = weights.plan_weights(self.contents.external)
+            layouts[beside] = weights.plan_weights(self.contents.external, self.contents.read_whole())
         writer.write_files(layouts)
         return target
 

@@ -262,18 +262,24 @@ class Contents:
                 return method
         raise KeyError(name)
 
-    def constants_read_whole(self) -> set[int]:
-        """Constants that calls of kernels read from end to end: those without integers to look rows up by."""
-        whole = set()
+    def read_whole(self) -> set[int | str]:
+        """Constants, external ones by name, that calls of kernels read from end to end.
+
+        Those are calls without integers to look rows up by.
+        """
+        whole: set[int | str] = set()
         for method in self.methods:
             for call in method.instructions:
                 if not isinstance(call, KernelCall):
                     continue
                 given = [method.values[at] for at in call.args if at < len(method.values)]
                 tensors = [value for value in given if isinstance(value, Tensor)]
-                if not any(tensor.dtype in (DType.int32, DType.int64) for tensor in tensors):
-                    whole |= {t.data for t in tensors if t.data and not t.allocation and not t.external}
-        return whole
+                if any(tensor.dtype in (DType.int32, DType.int64) for tensor in tensors):
+                    continue
+                for tensor in tensors:
+                    if not tensor.allocation:
+                        whole.add(tensor.name if tensor.external and tensor.name else tensor.data)
+        return whole - {0}
 
     def bytes_of(self, tensor: Tensor) -> memoryview | None:
         """The stored bytes of a constant, or of a state tensor's initial value."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,16 @@ HEADER_LENGTH = 40
 HEADER_SIZE = 48  # padded, so that what follows keeps its alignment
 
 
-def plan_weights(tensors: Mapping[str, StoredTensor]) -> Layout:
+def plan_weights(tensors: Mapping[str, StoredTensor], read_whole: Collection[int | str] = ()) -> Layout:
+    """The file's bytes; `read_whole` has the names of tensors that each run reads from end to end."""
     segments = Segments()
     stored: dict[bytes, int] = {}
     entries = []
     for name, tensor in tensors.items():
         content = tensor.data.digest()
         if content not in stored:
-            stored[content] = segments.add([(0, tensor.data)], tensor.data.alignment)
+            blob = replace(tensor.data, read_whole=name in read_whole)
+            stored[content] = segments.add([(0, blob)], blob.alignment)
         layout = {"scalar_type": int(tensor.dtype), "sizes": tensor.sizes, "dim_order": tensor.dim_order}
         entries.append({"key": name, "segment_index": stored[content], "tensor_layout": layout})
     root = {"version": 0, "segments": segments.tables, "named_data": entries}

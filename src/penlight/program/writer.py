@@ -75,7 +75,7 @@ class Segments:
 def plan_layout(contents: Contents) -> Layout:
     """The program part and where every blob goes."""
     segments = Segments()
-    whole = contents.constants_read_whole()
+    whole = contents.read_whole()
     constants = [replace(blob, read_whole=at in whole) for at, blob in enumerate(contents.constants)]
     constant_segment = segments.add_packed(constants, aligned=True)
     mutable_segment = segments.add_packed(contents.initial, aligned=False)
