@@ -231,6 +231,10 @@ def _loops() -> dict[str, Any]:
 LOOPS = _loops()
 
 
+# Of the dynamic dimensions, each with which a program is tried while it is written.
+SIZES = [{"p": 3, "q": 4}, {"p": 4, "q": 3}, {"p": 5, "q": 5}, {"p": 2, "q": 5}, {"p": 2, "q": 2}]
+
+
 class Unfit(Exception):
     """A statement that eager PyTorch does not run, or not alike for all sizes."""
 
@@ -282,19 +286,35 @@ class Writer:
                 made.statements.append(self.tried(statement, name))
             except Unfit:
                 misses += 1
+                self.restore(made)
         results = [n for n in self.names if not n.startswith("self.")]
         late = [n for n in results if n.startswith("v")][-6:] + list(inputs) + [f"self.{s}" for s in states]
         made.results = [draw.choice(late) for _ in range(draw.randint(1, 4))]
         return made
 
     def start(self, made: Program) -> None:
-        sizes = [{"p": 3, "q": 5}, {"p": 4, "q": 3}, {"p": 5, "q": 4}] if self.dynamic else [{}]
         self.scopes = []
-        for size in sizes:
+        for size in SIZES if self.dynamic else [{}]:
             module = made.module()
             arguments = dict(zip(made.inputs, made.arguments(size, self.seed), strict=True))
             self.scopes.append({"torch": torch, "self": module, **LOOPS, **arguments})
         self.names = [*made.inputs, *(f"self.{s}" for s in made.states)]
+        self.accepted = self.sizes()
+
+    def restore(self, made: Program) -> None:
+        """Run again what was accepted, where a statement that failed has resized a tensor before it did."""
+        if self.sizes() == self.accepted:
+            return
+        names, accepted = self.names, self.accepted
+        self.start(made)
+        self.names, self.accepted = names, accepted
+        with torch.no_grad():
+            for scope in self.scopes:
+                exec("\n".join(made.statements), scope)
+        assert self.sizes() == accepted
+
+    def sizes(self) -> list[list[tuple[int, ...]]]:
+        return [[tuple(eval(name, scope).shape) for name in self.names] for scope in self.scopes]
 
     def tried(self, statement: str, name: str | None) -> str:
         for scope in self.scopes:
@@ -310,6 +330,7 @@ class Writer:
             if len(dims) > 1:
                 raise Unfit
             self.names.append(name)
+        self.accepted = self.sizes()
         return statement
 
     def any(self, tensors: list[str] | None = None) -> str:

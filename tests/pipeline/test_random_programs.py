@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from random_programs import Program, write
+from random_programs import SIZES, Program, write
 from running import compare
 from torch import Tensor
 
 import penlight
 from penlight.errors import ExportError, NotSupported
 
-SIZES = [{"p": 3, "q": 4}, {"p": 4, "q": 3}, {"p": 5, "q": 5}, {"p": 2, "q": 5}, {"p": 2, "q": 2}]
 KINDS: dict[str, dict[str, Any]] = {
     "static": {},
     "dynamic": {"dynamic": True},
