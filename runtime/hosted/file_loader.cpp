@@ -75,10 +75,6 @@ Status MappedFile::open(const char* path, Message* message) {
     if (message) message->set("cannot map {}: {}", path, strerror(reason));
     return Status::AccessFailed;
   }
-#ifdef MADV_NOHUGEPAGE
-  // An embedding's few rows are not to make all of it resident.
-  if (bytes >= kLargePage) madvise(mapped, bytes, MADV_NOHUGEPAGE);
-#endif
   data_ = mapped;
   size = bytes;
   return Status::Ok;

@@ -13,8 +13,8 @@ namespace penlight {
 // the pages. The mapping is private and writable, so that not even a program that
 // names a constant as an output can fault or change the file. A file that somebody
 // truncates meanwhile gives SIGBUS when it is read: rename a new one over it instead.
-// Where the system can, what runs read whole is mapped in pages of 2 MB: reading a large
-// program for the first time takes less of them, and each run fewer look-ups.
+// Where the system can, what runs read whole is mapped in pages of 2 MB: the first run
+// faults fewer in, and each run looks up fewer.
 class MappedFile : public DataLoader {
  public:
   MappedFile();
