@@ -109,17 +109,22 @@ void add_mask(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t count) 
   }
 }
 
-// Scores of a query that are seen, up to whole vectors.
-ptrdiff_t seen_by(const Attention& a, ptrdiff_t query, ptrdiff_t pitch) {
-  return min_of(round_up(a.causal ? min_of(a.keys, query + 1) : a.keys, kLanes), pitch);
+// Keys that the first `queries` see.
+ptrdiff_t seen_by(const Attention& a, ptrdiff_t queries) {
+  return a.causal ? min_of(a.keys, queries) : a.keys;
+}
+
+// Scores of a query that are computed with: those it sees, up to whole vectors.
+ptrdiff_t end_of(const Attention& a, ptrdiff_t query, ptrdiff_t pitch) {
+  return min_of(round_up(seen_by(a, query + 1), kLanes), pitch);
 }
 
 // Masks the scores of a query; the largest of them, or zero where there is none: any finite shift
 // makes the masked ones zeros.
 float mask_row(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t used, ptrdiff_t pitch) {
   add_mask(a, query, row, used);
-  const ptrdiff_t end = seen_by(a, query, pitch);
-  for (ptrdiff_t j = a.causal ? min_of(a.keys, query + 1) : a.keys; j < end; ++j) row[j] = -__builtin_inff();
+  const ptrdiff_t end = end_of(a, query, pitch);
+  for (ptrdiff_t j = seen_by(a, query + 1); j < end; ++j) row[j] = -__builtin_inff();
   // Several, as each waits for the one before it.
   Floats most[4];
   repeat<4>([&](auto k) __attribute__((always_inline)) { most[k] = load(row); });
@@ -147,7 +152,7 @@ void soften(const Attention& a, ptrdiff_t query, ptrdiff_t count, float* rows, p
     }
     for (ptrdiff_t i = first; i < last; ++i) {
       float* row = rows + i * pitch;
-      const ptrdiff_t end = seen_by(a, query + i, pitch);
+      const ptrdiff_t end = end_of(a, query + i, pitch);
       const Floats shift = splat(factors[i]);
       Floats total{};
       for (ptrdiff_t j = 0; j < end; j += kLanes) {
@@ -195,7 +200,7 @@ PENLIGHT_INLINE void weigh(const Attention& a, const float* weights, ptrdiff_t s
 void attend_few(const Attention& a, float* scores, ptrdiff_t pitch) {
   constexpr int kVectors = 4;
   const Floats scale = splat(a.scale);
-  const ptrdiff_t last = a.causal ? min_of(a.keys, a.queries) : a.keys;  // that any query sees
+  const ptrdiff_t last = seen_by(a, a.queries);
   // A block of keys serves every query before the next one is read.
   for (ptrdiff_t j = 0; j < last; j += kLanes) {
     const float* keys = a.key + j * a.key_pitch;
@@ -207,7 +212,7 @@ void attend_few(const Attention& a, float* scores, ptrdiff_t pitch) {
   }
   for (ptrdiff_t i = 0; i < a.queries; ++i) {
     float* row = scores + i * pitch;
-    const ptrdiff_t seen = a.causal ? min_of(a.keys, i + 1) : a.keys;
+    const ptrdiff_t seen = seen_by(a, i + 1);
     float factor;
     soften(a, i, 1, row, seen, pitch, &factor);
     float* out = a.output + i * a.output_pitch;
@@ -244,7 +249,7 @@ void attention(const Attention& a) {
   for (ptrdiff_t first = a.first_query; first < a.last_query; first += sizes.block) {
     const ptrdiff_t count = min_of(sizes.block, a.last_query - first);
     // Later keys are hidden from all of these queries.
-    const ptrdiff_t seen = a.causal ? min_of(a.keys, first + count) : a.keys;
+    const ptrdiff_t seen = seen_by(a, first + count);
     multiply(a.query + first * a.query_pitch, count, a.query_pitch, a.width, panels, a.width, seen, scores,
              sizes.pitch, pointers);
     soften(a, first, count, scores, seen, sizes.pitch, factors);
