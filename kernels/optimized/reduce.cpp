@@ -1,5 +1,7 @@
 // Sums, means and Euclidean norms of float32 over dimensions that lie beside each other in
 // memory; the portable kernels take what these decline.
+#include "kernels/common/reduce.h"
+
 #include "isa.h"
 #include "parallel.h"
 #include "parameters.h"
@@ -8,21 +10,7 @@ namespace penlight::optimized {
 
 namespace {
 
-constexpr dim_t kColumns = 64;  // of a part, where others lie between the elements of a sum
-
-// Which of `self`'s dimensions `dims` names, as bits: all where it names none. False where one does not
-// exist or is named twice, which the portable kernel says.
-bool read_dims(const Tensor& self, Optional<ArrayRef<int64_t>> dims, uint32_t& mask) {
-  mask = (1u << self.dim()) - 1;
-  if (!dims.has_value() || dims.value().empty()) return true;
-  mask = 0;
-  for (int64_t dim : dims.value()) {
-    if (dim < 0) dim += self.dim();
-    if (dim < 0 || dim >= self.dim() || (mask >> dim & 1u)) return false;
-    mask |= 1u << dim;
-  }
-  return true;
-}
+constexpr dim_t kColumns = 64;  // that are summed at once
 
 // Dimension `k` of a tensor in the order in which it lies in memory, outermost first.
 dim_t dim_at(const Tensor& tensor, dim_t k) {
@@ -67,8 +55,8 @@ Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Opti
                bool keepdim, Tensor& out) {
   uint32_t mask = 0;
   Reduce run{};
-  if (!is_float(self) || !is_float(out) || self.numel() == 0 || !read_dims(self, dims, mask) ||
-      !read_run(self, mask, run)) {
+  if (!reduced_dims(ctx, self, dims, mask)) return out;
+  if (!is_float(self) || !is_float(out) || self.numel() == 0 || !read_run(self, mask, run)) {
     ctx.decline();
     return out;
   }
@@ -85,24 +73,22 @@ Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Opti
   run.input = self.const_data_ptr<float>();
   run.output = out.mutable_data_ptr<float>();
   run.reduction = reduction;
-  // A part is some of the outer ones, or some columns of one of them.
-  const dim_t blocks = run.inner == 1 ? 1 : (run.inner + kColumns - 1) / kColumns;
-  const double operations =
-      2.0 * static_cast<double>(run.count) * static_cast<double>(run.inner < kColumns ? run.inner : kColumns);
-  in_parts(ctx, run.outer * blocks, operations, [&](Range range) {
-    for (dim_t at = range.first; at < range.last;) {
-      Reduce mine = run;
-      const dim_t o = at / blocks, block = at % blocks;
-      // Whole ones together, else what is left of this one.
-      const dim_t whole = block == 0 ? (range.last - at) / blocks : 0;
-      const dim_t rest = range.last - at, last = whole || blocks < block + rest ? blocks : block + rest;
-      mine.first = o;
-      mine.last = whole ? o + whole : o + 1;
-      mine.first_column = block * kColumns;
-      mine.last_column = last == blocks ? run.inner : last * kColumns;
-      routines().reduce(mine);
-      at += whole ? whole * blocks : last - block;
+  run.last = run.outer;
+  run.last_column = run.inner;
+  // A part is some of the outer ones, or some columns of all of them.
+  const dim_t blocks = (run.inner + kColumns - 1) / kColumns;
+  const bool by_columns = blocks > run.outer;
+  const dim_t steps = by_columns ? blocks : run.outer;
+  in_parts(ctx, steps, static_cast<double>(self.numel()) / static_cast<double>(steps), [&](Range range) {
+    Reduce mine = run;
+    if (by_columns) {
+      mine.first_column = range.first * kColumns;
+      if (range.last < blocks) mine.last_column = range.last * kColumns;
+    } else {
+      mine.first = range.first;
+      mine.last = range.last;
     }
+    routines().reduce(mine);
   });
   return out;
 }

@@ -11,19 +11,9 @@ namespace {
 // Lines that are summed in float32; the sums of longer columns' pieces are added to one another.
 constexpr ptrdiff_t kLines = 64;
 
-PENLIGHT_INLINE double finished(const Reduce& p, double total) {
-  if (p.reduction == Reduction::Mean) return total / static_cast<double>(p.count);
-  return p.reduction == Reduction::Norm ? __builtin_sqrt(total) : total;
-}
-
-// What is too large for a sum of float32, or no number: `count` elements, `step` apart.
-float in_double(const Reduce& p, const float* x, ptrdiff_t step) {
-  double total = 0;
-  for (ptrdiff_t i = 0; i < p.count; ++i) {
-    const double value = static_cast<double>(x[i * step]);
-    total += p.reduction == Reduction::Norm ? value * value : value;
-  }
-  return static_cast<float>(finished(p, total));
+PENLIGHT_INLINE float finished(const Reduce& p, double total) {
+  if (p.reduction == Reduction::Mean) total /= static_cast<double>(p.count);
+  return static_cast<float>(p.reduction == Reduction::Norm ? __builtin_sqrt(total) : total);
 }
 
 template <class Term>
@@ -31,7 +21,7 @@ void rows(const Reduce& p, Term&& term) {
   for (ptrdiff_t o = p.first; o < p.last; ++o) {
     const float* x = p.input + o * p.count;
     const double total = sum_of(x, p.count, term);
-    p.output[o] = total - total == 0.0 ? static_cast<float>(finished(p, total)) : in_double(p, x, 1);
+    p.output[o] = finished(p, total - total == 0.0 ? total : sum_in_double(x, p.count, 1, term));
   }
 }
 
@@ -59,7 +49,9 @@ PENLIGHT_INLINE void columns(const Reduce& p, const float* x, float* out, ptrdif
     store_part(out + v * kLanes, value, left - v * kLanes);
   });
   if (sum_lanes(wild) == 0.0f) return;
-  for (ptrdiff_t c = 0; c < min_of(left, vectors * kLanes); ++c) out[c] = in_double(p, x + c, p.inner);
+  for (ptrdiff_t c = 0; c < min_of(left, vectors * kLanes); ++c) {
+    out[c] = finished(p, sum_in_double(x + c, p.count, p.inner, term));
+  }
 }
 
 template <class Term>
@@ -81,9 +73,9 @@ void reduce_by(const Reduce& p, Term&& term) {
 
 void reduce(const Reduce& p) {
   if (p.reduction == Reduction::Norm) {
-    reduce_by(p, [](Floats x) __attribute__((always_inline)) { return x * x; });
+    reduce_by(p, [](auto x) __attribute__((always_inline)) { return x * x; });
   } else {
-    reduce_by(p, [](Floats x) __attribute__((always_inline)) { return x; });
+    reduce_by(p, [](auto x) __attribute__((always_inline)) { return x; });
   }
 }
 

@@ -32,11 +32,17 @@ PENLIGHT_INLINE double sum_of(const float* x, ptrdiff_t count, Term&& term) {
   return total;
 }
 
-// The mean of a row whose sum of float32 is too large for one.
-PENLIGHT_INLINE double mean_in_double(const float* x, ptrdiff_t count) {
+// Sum of term(x) over `count` elements, `step` apart, that is too large for float32, or no number.
+template <class Term>
+PENLIGHT_INLINE double sum_in_double(const float* x, ptrdiff_t count, ptrdiff_t step, Term&& term) {
   double total = 0;
-  for (ptrdiff_t i = 0; i < count; ++i) total += static_cast<double>(x[i]);
-  return total / static_cast<double>(count);
+  for (ptrdiff_t i = 0; i < count; ++i) total += term(static_cast<double>(x[i * step]));
+  return total;
+}
+
+PENLIGHT_INLINE double mean_in_double(const float* x, ptrdiff_t count) {
+  const auto same = [](double v) { return v; };
+  return sum_in_double(x, count, 1, same) / static_cast<double>(count);
 }
 
 }  // namespace PENLIGHT_ISA
