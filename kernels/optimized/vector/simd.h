@@ -59,14 +59,9 @@ PENLIGHT_INLINE Floats lower_halves(Floats a, Floats b) {
 PENLIGHT_INLINE Floats upper_half(Floats a) {
   return PENLIGHT_SHUFFLE(a, a, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15);
 }
-#elif defined(__AVX__)
-PENLIGHT_INLINE Floats lower_halves(Floats a, Floats b) {
-  return PENLIGHT_SHUFFLE(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
-}
-PENLIGHT_INLINE Floats upper_half(Floats a) { return PENLIGHT_SHUFFLE(a, a, 4, 5, 6, 7, 4, 5, 6, 7); }
-#else
-PENLIGHT_INLINE Floats lower_halves(Floats a, Floats b) { return PENLIGHT_SHUFFLE(a, b, 0, 1, 4, 5); }
-PENLIGHT_INLINE Floats upper_half(Floats a) { return PENLIGHT_SHUFFLE(a, a, 2, 3, 2, 3); }
+#else  // of the widest vectors alone
+Floats lower_halves(Floats a, Floats b);
+Floats upper_half(Floats a);
 #endif
 
 PENLIGHT_INLINE Floats load(const float* from) {
