@@ -2,6 +2,7 @@
 
     NAME                as the model comes: minilm, resnet18
     torchvision:NAME    a classification network of torchvision's, with random weights
+    timm:NAME           one of timm's
     NAME@16             the same on a sequence of 16 tokens
     NAME@b8             on a batch of 8
 
@@ -35,7 +36,7 @@ class Case:
         """The module, in evaluation mode, and its inputs."""
         from .graphs import build
 
-        found = re.fullmatch(r"([\w:]+)(?:@(b?)(\d+))?", self.name)
+        found = re.fullmatch(r"([\w:.]+)(?:@(b?)(\d+))?", self.name)
         if not found:
             raise ValueError(f"no case {self.name!r}: a model's name, then @LENGTH or @bBATCH")
         name, batched, number = found.groups()

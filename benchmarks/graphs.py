@@ -43,16 +43,16 @@ def tiny_products(count: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """A module and its inputs: "tiny:COUNT", "products:COUNT", "torchvision:NAME", or a model by its name."""
+    """A module and its inputs: "tiny:COUNT", "products:COUNT", "torchvision:NAME", "timm:NAME", or a model's name."""
     kind, _, count = name.partition(":")
     if kind == "tiny":
         return tiny_operators(int(count))
     if kind == "products":
         return tiny_products(int(count))
-    if kind == "torchvision":
-        from .models.seeded import named
+    if kind in ("torchvision", "timm"):
+        from .models import seeded
 
-        model = named(count)
+        model = (seeded.named if kind == "torchvision" else seeded.of_timm)(count)
         return model.methods["forward"], model.example("forward")
     from .models import llama, load
 

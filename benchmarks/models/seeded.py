@@ -52,6 +52,19 @@ def named(name: str) -> Model:
     return _classifier(lambda: _running_statistics(torchvision.models.get_model(name)), sizes)
 
 
+def of_timm(name: str) -> Model:
+    """A network of timm's, of images as large as it was trained with."""
+    _torchvision()
+    import timm
+
+    config = timm.get_pretrained_cfg(name)
+    if config is None:
+        raise ValueError(f"timm has no network {name!r}")
+    return _classifier(
+        lambda: _running_statistics(timm.create_model(name, pretrained=False)), (1, *config.input_size)
+    )
+
+
 def mobilenet_v2() -> Model:
     return named("mobilenet_v2")
 
