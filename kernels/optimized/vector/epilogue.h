@@ -19,9 +19,7 @@ PENLIGHT_INLINE Floats activated(Floats x, const Bounds& bounds) {
   if constexpr (activation == Activation::Sigmoid) return sigmoid_of(x);
   if constexpr (activation == Activation::Tanh) return tanh_of(x);
   if constexpr (activation == Activation::Silu) return x * sigmoid_of(x);
-  if constexpr (activation == Activation::Gelu) {
-    return splat(0.5f) * x * (one + erf_of(x * splat(0.707106781f)));
-  }
+  if constexpr (activation == Activation::Gelu) return gelu_of(x);
   if constexpr (activation == Activation::GeluTanh) {
     const Floats inner = splat(0.797884561f) * (x + splat(0.044715f) * x * x * x);
     return splat(0.5f) * x * (one + tanh_of(inner));

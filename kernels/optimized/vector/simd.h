@@ -155,6 +155,13 @@ PENLIGHT_INLINE Floats gather(const float* from, Ints at) {
 #endif
 }
 
+#if defined(__AVX512F__)
+// table[at[i] % 16] in lane i.
+PENLIGHT_INLINE Floats look_up(const float (&table)[16], Ints at) {
+  return (Floats)_mm512_maskz_permutexvar_ps(0xffff, (__m512i)at, (__m512)load(table));
+}
+#endif
+
 // As many of the `left` elements as a vector holds.
 PENLIGHT_INLINE Floats load_part(const float* from, ptrdiff_t left) {
   return left >= kLanes ? load(from) : load_some(from, left);
