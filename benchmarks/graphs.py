@@ -43,7 +43,7 @@ def tiny_products(count: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """A module and its inputs: "tiny:COUNT", "products:COUNT", "torchvision:NAME", "timm:NAME", or a model's name."""
+    """A module and its inputs: "tiny:COUNT", "products:COUNT", "torchvision:NAME", "timm:NAME", or NAME."""
     kind, _, count = name.partition(":")
     if kind == "tiny":
         return tiny_operators(int(count))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -125,9 +126,11 @@ class _Notes:
 
 def graphs_of(program: EdgeProgram) -> Iterator[tuple[Graph, Constants]]:
     """Each graph with its constants: methods first, then the bodies inside them."""
+    specs = [spec for method in program.methods.values() for spec in method.inputs]
+    readers = Counter(str(spec.target) for spec in specs if spec.kind is InputKind.CONSTANT)
     for method in program.methods.values():
         mode = fake_mode_of(method.graph)
-        yield method.graph, Constants(method.graph, method, program.tensors, mode)
+        yield method.graph, Constants(method.graph, method, program.tensors, mode, readers)
         for body in bodies(method.graph_module):
             yield body.graph, Constants(body.graph, None, program.tensors, mode)
 

@@ -8,7 +8,7 @@ one adds it here, and those left without users are dropped by the runner.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -37,8 +37,10 @@ class Constants:
         method: EdgeMethod | None,
         tensors: Tensors,
         mode: FakeTensorMode | None,
+        readers: Mapping[str, int] | None = None,
     ) -> None:
         self.graph, self.method, self.tensors, self.mode = graph, method, tensors, mode
+        self.readers = readers or {}
         self.names: dict[Node, str] = {}
         if method is not None:
             for spec, node in method.placeholders():
@@ -60,6 +62,10 @@ class Constants:
     def derived(self, node: Node) -> Derived:
         """Its bytes in pieces."""
         return self.tensors.derived(self.names[node])
+
+    def is_read_once(self, node: Node) -> bool:
+        """Does one operator of one method read it? Replacing it makes no second copy then."""
+        return len(node.users) == 1 and self.readers.get(self.names[node], 1) == 1
 
     def can_add(self) -> bool:
         return self.method is not None and self.mode is not None

@@ -64,19 +64,33 @@ def _fold(graph: Graph, constants: Constants, norm: Node, layer: Node) -> bool:
         return False
     if layer.target is linear and weight.dim() == 2 and layer.meta["val"].dim() != 2:
         return False  # the norm's channels are not the layer's outputs
+    scale, shift = scale_and_shift(affine, statistics, float(eps))  # type: ignore[arg-type]
+    scale_layer(constants, layer, scale, shift)
+    return True
+
+
+def scale_layer(constants: Constants, layer: Node, scale: torch.Tensor, shift: torch.Tensor) -> None:
+    """Let a layer over constants give its outputs times `scale` plus `shift`, which has one for each.
+
+    Args:
+        layer: a convolution or a linear layer, of which nothing else uses the result.
+        scale: of the outputs, float64; shift: as many.
+    """
+    bias = constants.get(layer.args[2]) if len(layer.args) > 2 else None
     transposed = layer.target is convolution and bool(layer.args[6])
     groups = int(layer.args[8]) if layer.target is convolution else 1  # type: ignore[arg-type]
-    scale, shift = scale_and_shift(affine, statistics, float(eps))  # type: ignore[arg-type]
-    new_weight = _scaled(constants.derived(layer.args[1]), scale, transposed, groups)  # type: ignore[arg-type]
-    new_bias = (shift if bias is None else bias.double() * scale + shift).to(weight.dtype)
-    name = constants.names[layer.args[1]]  # type: ignore[index]
-    stem = name.removesuffix(".weight")
+    old = constants.derived(layer.args[1])  # type: ignore[arg-type]
+    new_bias = (shift if bias is None else bias.double() * scale + shift).to(old.like.dtype)
+    replace_parameters(constants, layer, _scaled(old, scale, transposed, groups), new_bias)
+
+
+def replace_parameters(constants: Constants, layer: Node, weight: Derived, bias: torch.Tensor) -> None:
+    """Give a convolution or a linear layer others, named after those that it had."""
+    stem = constants.names[layer.args[1]].removesuffix(".weight").removesuffix(".folded")  # type: ignore[index]
     args = list(layer.args)
-    args[1] = constants.add(f"{stem}.folded.weight", new_weight)
-    new = constants.add(f"{stem}.folded.bias", new_bias)
-    args[2:3] = [new]
+    args[1] = constants.add(f"{stem}.folded.weight", weight)
+    args[2:3] = [constants.add(f"{stem}.folded.bias", bias)]
     layer.args = tuple(args)
-    return True
 
 
 def scale_and_shift(

@@ -19,6 +19,7 @@ from penlight.passes.contiguous import resolve_layouts
 from penlight.passes.convolve_frames import convolve_frames
 from penlight.passes.drop_expansions import drop_expansions
 from penlight.passes.empties import replace_empty_results
+from penlight.passes.fold_affine import fold_affine
 from penlight.passes.fold_batch_norm import fold_batch_norm
 from penlight.passes.fold_constants import fold_constants
 from penlight.passes.fold_padding import fold_padding
@@ -74,7 +75,7 @@ def edge_for(
     attention = whole.get(torch.ops.aten.scaled_dot_product_attention.default)
     passes: list[Pass] = [*EDGE]
     if whole:
-        passes += [simplify_batch_norm, drop_expansions, fuse_written_activations]
+        passes += [simplify_batch_norm, drop_expansions, fold_affine, fuse_written_activations]
     if attention is not None:
         passes += [fuse_written_attention(attention), simplify_views, merge_views, remove_no_ops]
         passes += [fold_attention_scale(attention), use_causal_masks(attention)]
@@ -131,6 +132,7 @@ OPTIONAL = frozenset(
         *(
             "simplify_batch_norm",
             "drop_expansions",
+            "fold_affine",
             "fuse_written_activations",
             "fuse_written_attention",
             "fold_attention_scale",
