@@ -138,3 +138,29 @@ def test_a_large_fill_is_not_kept() -> None:
     model, x = Calls(lambda x, w, b: x + torch.full_like(x, 2.0).cumsum(0)), torch.randn(500, 200)
     assert len(penlight.compile(model, (x,)).to_bytes()) < 20_000
     check(model, x)
+
+
+class Biased(nn.Module):
+    """Adds what a table has for the distance of each pair of rows, as windows' attention does."""
+
+    def __init__(self, weights: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(weights, 100)
+        self.table = nn.Parameter(torch.randn(199, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        places = torch.arange(100)
+        distance = places[:, None] - places[None, :] + 99
+        bias = self.table[distance.view(-1)].view(100, 100, 8).permute(2, 0, 1)
+        return self.layer(x).softmax(-1)[:, None, None] + bias
+
+
+def test_tables_read_at_constant_places() -> None:
+    """Folded where the weights are so many that the file hardly grows; else only the places are."""
+    for weights, folded in ((50_000, True), (100, False)):
+        model, x = Biased(weights), torch.randn(2, weights)
+        found = operators(model, x)
+        assert ("index" in found) is not folded
+        assert "permute_copy" not in found or not folded
+        assert "arange" not in found, "as small as it is"
+        check(model, x)

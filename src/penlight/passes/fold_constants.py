@@ -1,9 +1,10 @@
 """Compute at compile time what depends on constants alone.
 
-The file must not grow for it: a result is folded if it is small for the operators
-that go, or not larger than the constants it replaces (which then die). So a
-transposed weight is folded, and an expanded mask or a large `full` is not. Large
-results are computed when the file is written. What is made like another tensor
+The file must not grow for it, or not much: a result is folded if it is small for the
+operators that go, not larger than the constants it replaces (which then die), or read
+from a table and small beside all weights. So a transposed weight is folded, and an
+expanded mask or a large `full` is not. Large results are computed when the file is
+written. What is made like another tensor
 (`new_zeros`, `full_like`) depends on nothing if its sizes are known.
 
 Needs:  edge dialect; Keeps: every output.
@@ -30,6 +31,11 @@ aten = torch.ops.aten
 # Bytes for an operator that goes. Position tables and masks of a few thousand elements are worth
 # their place in the file, and larger ones that take many operators to make.
 _SMALL = 16 * 1024
+# What is read from tables, as the bias of each pair of pixels by their distance, may take this part
+# of the weights' bytes together.
+_SHARE = 50
+_LOOKUPS = {aten.index.Tensor, aten.index_select.default, aten.embedding.default, aten.gather.default}
+_VIEWS = {aten.view_copy.default, aten.permute_copy.default, aten.unsqueeze_copy.default, aten.clone.default}
 
 
 def fold_constants(graph: Graph, constants: Constants) -> int:
@@ -48,18 +54,34 @@ def fold_constants(graph: Graph, constants: Constants) -> int:
         if node in known and node.op != "placeholder" and not known.issuperset(node.users)
     ]
     values: dict[Node, Any] = {}  # small ones, computed once
+    seen = set(frontier)
+    weights = [like for name in constants.names if (like := constants.like(name)) is not None]
+    room = sum(map(_nbytes, weights)) // _SHARE
     for node in frontier:
-        value = tensor_of(node)
-        if value is None or not all(isinstance(size, int) for size in value.shape):
+        kept = _is_kept_well(node, constants)
+        if not kept and _reads_table(node, known) and _nbytes(node.meta["val"]) <= room:
+            kept, room = True, room - _nbytes(node.meta["val"])
+        if not kept:
+            # What it is made of may be smaller, as the places at which a table is read.
+            more = [one for one in node.all_input_nodes if one.op != "placeholder" and one not in seen]
+            seen.update(more)
+            frontier += more
             continue
-        if 0 in value.shape:  # `full` makes it; not every runtime reads constants without bytes
-            continue
-        if not _is_worth(node, constants):
-            continue
+        value: Any = tensor_of(node)
         new = constants.add(f"folded.{node.name}", _value(node, value, constants, values))
-        node.replace_all_uses_with(new, delete_user_cb=lambda user: user not in known)
+        node.replace_all_uses_with(new, delete_user_cb=lambda user: user not in known or user in seen)
         folded += 1
     return folded
+
+
+def _is_kept_well(node: Node, constants: Constants) -> bool:
+    """Is it a tensor of known sizes that is worth its place in the file?"""
+    value = tensor_of(node)
+    if value is None or not all(isinstance(size, int) for size in value.shape):
+        return False
+    if 0 in value.shape:  # `full` makes it; not every runtime reads constants without bytes
+        return False
+    return _is_worth(node, constants)
 
 
 # What makes a tensor like another one -> where its arguments have the number that fills it.
@@ -128,6 +150,14 @@ def _can_fold(node: Node) -> bool:
         and not node.target._schema.is_mutable
         and "empty" not in node.target._schema.name
     )
+
+
+def _reads_table(node: Node, known: set[Node]) -> bool:
+    """Is it what is found at constant places of a constant, seen in some order?"""
+    while node.target in _VIEWS and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    sizes = getattr(tensor_of(node), "shape", (None,))
+    return node.target in _LOOKUPS and node in known and all(isinstance(size, int) for size in sizes)
 
 
 def _is_worth(node: Node, constants: Constants) -> bool:
