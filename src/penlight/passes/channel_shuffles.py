@@ -26,7 +26,7 @@ def shuffled_image(graph: Graph, node: Node) -> Node | None:
     if found is None or value is None or value.dim() != 4:
         return None
     image, layout = found
-    order = _order(image, layout)
+    order = order_of_channels(image, layout)
     if order is None:
         return None
     n, c, h, w = value.shape
@@ -41,7 +41,7 @@ def shuffled_image(graph: Graph, node: Node) -> Node | None:
     return shuffled
 
 
-def _order(image: Node, layout: Layout) -> tuple[list[int], list[int]] | None:
+def order_of_channels(image: Node, layout: Layout) -> tuple[list[int], list[int]] | None:
     """Sizes of the channels' parts as they lie in a pixel, and their places in the result."""
     shape = list(tensor_of(image).shape)  # type: ignore[union-attr]
     if not all(isinstance(size, int) for size in (*shape, *layout.sizes)):

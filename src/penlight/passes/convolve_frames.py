@@ -26,9 +26,9 @@ import torch
 from torch.fx import Graph, Node
 
 from penlight.passes.base import Leave, add_node, add_permute, add_view, is_static, tensor_of
-from penlight.passes.channels_last import ELEMENTWISE
 from penlight.passes.constants import Constants
 from penlight.passes.fold_padding import TRANSPOSED
+from penlight.passes.image_order import is_elementwise
 
 aten = torch.ops.aten
 _max_pool3d = aten.max_pool3d_with_indices.default
@@ -53,7 +53,7 @@ def convolve_frames(kept: Collection[str] = ()) -> Callable[[Graph, Constants, L
                     changed += 1
                 else:
                     leave(node, reason)
-            elif node.target in (*ELEMENTWISE, aten.cat.default):
+            elif is_elementwise(node.target) or node.target is aten.cat.default:
                 changed += _move_to_frames(videos, node)
             elif node.target is _max_pool3d:
                 changed += _pool(videos, node)

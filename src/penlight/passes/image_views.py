@@ -17,29 +17,51 @@ from torch.fx import Graph, Node
 
 from penlight.ir.edge import IMAGE
 from penlight.passes.base import add_permute, add_view, is_static, tensor_of
-from penlight.passes.layouts import Layout, layout_of, sizes_of, step_of
+from penlight.passes.layouts import Follow, Layout, sizes_of, step_of
 
 aten = torch.ops.aten
 
 
 def image_of_pixels(graph: Graph, node: Node) -> Node | None:
     """The channels-last image that `node`, views of a row-major tensor, is a copy of; made before `node`."""
-    found, value = layout_of(node), tensor_of(node)
-    if found is None or value is None or value.dim() not in (3, 4) or found[0] is node:
+    base, value = pixels_behind(node), tensor_of(node)
+    if base is None or value is None:
         return None
-    base, layout = found
-    if not is_static(node, base) or not _is_whole(node, base) or layout.is_dense():
-        return None
-    sizes = image_sizes(value)
-    placed = layout.viewed(sizes)
-    if placed is None or not _is_channels_last(placed):
-        return None
-    n, c, h, w = sizes
+    n, c, h, w = image_sizes(value)
     with graph.inserting_before(node):
         rows = add_view(graph, base, (n, h, w, c), node)
         image = add_permute(graph, rows, (0, 3, 1, 2), node, torch.channels_last)
     image.meta[IMAGE] = True
     return image
+
+
+def pixels_behind(node: Node) -> Node | None:
+    """The tensor that has the pixels of the image `node`, which is views of it, as rows."""
+    value = tensor_of(node)
+    if value is None or value.dim() not in (3, 4) or not is_static(node):
+        return None
+    follow: list[Follow] = []
+    base, step = node, step_of(node)
+    while step is not None:
+        base = step[0]
+        follow.insert(0, step[1])
+        step = step_of(base)
+        if not _is_dense_row_major(base) or not _is_whole(node, base):
+            continue
+        layout: Layout | None = Layout.dense(sizes_of(tensor_of(base)))  # type: ignore[arg-type]
+        for one in follow:
+            layout = one(layout) if layout is not None else None
+        if layout is None or layout.is_dense():
+            continue
+        placed = layout.viewed(image_sizes(value))
+        if placed is not None and _is_channels_last(placed):
+            return base
+    return None
+
+
+def _is_dense_row_major(node: Node) -> bool:
+    value = tensor_of(node)
+    return value is not None and is_static(node) and value.is_contiguous()
 
 
 def image_sizes(value: torch.Tensor) -> tuple[Any, ...]:

@@ -24,9 +24,9 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.passes.base import Leave, tensor_of
-from penlight.passes.channels_last import channels_last_like, from_channels_last, to_channels_last
 from penlight.passes.constants import Constants
 from penlight.passes.fold_padding import TRANSPOSED, zeros_around
+from penlight.passes.image_copies import channels_last_like, from_channels_last, to_channels_last
 from penlight.passes.packing import pack_depthwise, pack_panels, pack_transposed
 
 aten = torch.ops.aten

@@ -1,0 +1,212 @@
+"""Which images are computed channels-last, so that as little as can be is copied from one order to the other.
+
+Convolutions read and give channels-last images, transformers rows of pixels; many operators
+compute in either order, and give what they read. A copy costs the bytes of its tensor. The
+orders that cost least together are a minimum cut: of a graph whose nodes are the operators
+that can do both, between one node for each order (Picard and Ratliff, "Minimum cuts and
+related problems", 1975).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from penlight.passes.base import tensor_of
+from penlight.passes.channel_shuffles import order_of_channels
+from penlight.passes.image_copies import image_behind, is_to_channels_last
+from penlight.passes.image_views import pixels_behind
+from penlight.passes.layouts import Layout, equal, same_sizes, sizes_of, step_of
+
+aten = torch.ops.aten
+
+# One image in, one image out; their other arguments are numbers.
+_IMAGES = {
+    *(aten.avg_pool2d.default, aten.adaptive_avg_pool2d.default, aten.upsample_nearest2d.default),
+    *(aten.upsample_bilinear2d.default, aten.constant_pad_nd.default, aten.cat.default),
+    *(aten.upsample_nearest2d.vec, aten.upsample_bilinear2d.vec, aten.slice_copy.Tensor),
+    *(aten.reflection_pad2d.default, aten.replication_pad2d.default, aten.channel_shuffle.default),
+    *(aten.pixel_shuffle.default, aten.pixel_unshuffle.default),
+}
+# One image in; several out, or one and numbers of its groups.
+SEVERAL = {aten.split_copy.Tensor, aten.split_with_sizes_copy.default, aten.native_group_norm.default}
+# They read an image in any order, and what they give is no image.
+READERS = {
+    *(aten.mean.dim, aten.sum.dim_IntList, aten.amax.default, aten.amin.default),
+    *(aten.linalg_vector_norm.default, aten.var.correction, aten.var.dim),
+}
+
+_MORE_ELEMENTWISE = {aten._prelu_kernel.default, aten.hardswish.default, aten._to_copy.default}
+_NOT_ELEMENTWISE = {aten.clone.default, aten.frexp.Tensor}
+
+MAX_POOL = aten.max_pool2d_with_indices.default
+
+
+def is_elementwise(target: Any) -> bool:
+    """Does it compute each element from those at the same place, broadcast?"""
+    if not isinstance(target, OpOverload) or target in _NOT_ELEMENTWISE:
+        return False
+    if torch.Tag.nondeterministic_seeded in target.tags:  # its numbers come in row-major order
+        return False
+    return torch.Tag.pointwise in target.tags or target in _MORE_ELEMENTWISE
+
+
+def gives_what_it_reads(target: Any) -> bool:
+    """Can it compute images in either order, and give one in the order of those that it reads?"""
+    return target in _IMAGES or is_elementwise(target)
+
+
+def in_any_order(source: Node, result: torch.Tensor) -> bool:
+    """A number, a value for each channel, or one image pixel: the same bytes in either order."""
+    value = tensor_of(source)
+    if value is None or (value.dim() < 3 and value.numel() == 1):
+        return True
+    if result.dim() == 3 or value.dim() not in (3, 4):
+        return False
+    return all(isinstance(size, int) and size == 1 for size in value.shape[-2:])
+
+
+End = Node | Literal["rows", "images"]
+
+
+def channels_last_nodes(nodes: list[Node]) -> set[Node]:
+    """Of `nodes`, all of a graph, those that are to compute on channels-last images of 4 dimensions."""
+    free = {node for node in nodes if _is_free(node)}
+    wanted: dict[Node, set[End]] = {}
+    images: set[Node] = set()  # views that give an image of the channels-last image that they are of
+    for node in nodes:
+        if node in images or image_behind(node) is not None:
+            continue
+        for source in node.all_input_nodes:
+            value = tensor_of(source)
+            if value is None or value.dim() != 4 or node.target in READERS:
+                continue
+            if node in free:
+                result = tensor_of(node)
+                broadcast = result is not None and not same_sizes(sizes_of(value), sizes_of(result))
+                if result is None or not (broadcast and in_any_order(source, result)):
+                    wanted.setdefault(source, set()).add(node)
+            elif is_to_channels_last(node):
+                wanted.setdefault(source, set()).add("images")
+            elif node.target is not operator.getitem:
+                seen = _seen_as_image(source, node)
+                images |= {seen} if seen is not None and tensor_of(seen).dim() == 4 else set()  # type: ignore[union-attr]
+                wanted.setdefault(source, set()).add("rows" if seen is None else "images")
+    ends = {source: _origin(source, free, images) for source in wanted}
+    chosen, both = _of_one_order(ends, wanted)
+    return (chosen | _cut(ends, wanted, both) if both else chosen) & free
+
+
+def _of_one_order(ends: dict[Node, End], wanted: dict[Node, set[End]]) -> tuple[set[Node], set[Node]]:
+    """What is connected to images alone, and what to images and to rows."""
+    beside: dict[End, set[End]] = {}
+    for source, readers in wanted.items():
+        for reader in readers:
+            beside.setdefault(ends[source], set()).add(reader)
+            beside.setdefault(reader, set()).add(ends[source])
+    chosen: set[Node] = set()
+    both: set[Node] = set()
+    for start in beside:
+        if isinstance(start, str) or start in chosen or start in both:
+            continue
+        found, left = {start}, [start]
+        touched: set[End] = set()
+        while left:
+            for end in beside[left.pop()] - found:
+                if isinstance(end, str):
+                    touched.add(end)
+                else:
+                    found.add(end)
+                    left.append(end)
+        if "images" in touched:
+            (both if "rows" in touched else chosen).update(found)
+    return chosen, both
+
+
+def _cut(ends: dict[Node, End], wanted: dict[Node, set[End]], nodes: set[Node]) -> set[Node]:
+    """Of `nodes`, those on the side of images."""
+    import networkx  # imports much, and most graphs need none of it
+
+    flow = networkx.DiGraph()
+    flow.add_nodes_from(("rows", "images"))
+    for source, readers in wanted.items():
+        end, cost = ends[source], _bytes(source)
+        others = readers - {end}
+        if not ({end, *readers} & nodes):
+            continue
+        # One copy serves all that want it: each of these two stands for a copy.
+        if others and end != "images":
+            flow.add_edge((source, "images"), end, capacity=cost)
+            flow.add_edges_from((reader, (source, "images")) for reader in others)
+        if others and end != "rows":
+            flow.add_edge(end, (source, "rows"), capacity=cost)
+            flow.add_edges_from(((source, "rows"), reader) for reader in others)
+    # Of several minimum cuts, that with most images: activations after a convolution are part of it then.
+    _, (found, _) = networkx.minimum_cut(flow, "images", "rows")
+    return nodes & found  # type: ignore[no-any-return]
+
+
+def _is_free(node: Node) -> bool:
+    if node.op != "call_function":
+        return False
+    if node.target is MAX_POOL or node.target in SEVERAL:
+        value, wanted = tensor_of(node.args[0]), [user.args[1:] for user in node.users]
+        pools = node.target is MAX_POOL
+        if value is None or value.dim() != 4 or not wanted or () in wanted:
+            return False
+        return not pools or (value.dtype is torch.float32 and all(one == (0,) for one in wanted))
+    value = tensor_of(node)
+    if value is None or value.dim() != 4 or not gives_what_it_reads(node.target):
+        return False
+    tensors = [(source, tensor_of(source)) for source in node.all_input_nodes]
+    return all(one is None or one.dim() == 4 or in_any_order(source, value) for source, one in tensors)
+
+
+def _origin(source: Node, free: set[Node], images: set[Node]) -> End:
+    """What decides in which order `source` is there."""
+    maker: Any = source.args[0] if source.target is operator.getitem else source
+    if maker in free:
+        return maker  # type: ignore[no-any-return]
+    is_image = source in images or image_behind(source) is not None or pixels_behind(source) is not None
+    return "images" if is_image else "rows"
+
+
+def _seen_as_image(source: Node, view: Node) -> Node | None:
+    """The view of `source`, `view` or one of it, that costs nothing if `source` is channels-last.
+
+    Its pixels as rows, or an image whose channels are in another order.
+    """
+    n, c, h, w = sizes_of(tensor_of(source))  # type: ignore[arg-type]
+    if equal(c, 1):  # rows already
+        return None
+    layout: Layout | None = Layout.of((n, c, h, w), (c * h * w, 1, c * w, c))
+    for node in _chain(view):
+        step = step_of(node)
+        layout = step[1](layout) if step is not None and layout is not None else None
+        value = tensor_of(node)
+        if layout is None or value is None:
+            return None
+        if layout.is_dense() or (value.dim() == 4 and order_of_channels(source, layout) is not None):
+            return node
+    return None
+
+
+def _chain(view: Node) -> Iterator[Node]:
+    yield view
+    while len(view.users) == 1:
+        view = next(iter(view.users))
+        yield view
+
+
+def _bytes(source: Node) -> int:
+    value: Any = tensor_of(source)
+    count = value.element_size()
+    for size in value.shape:
+        hint = size.node.hint if isinstance(size, torch.SymInt) else size
+        count *= hint or 64
+    return int(count) + 4096  # and an operator more

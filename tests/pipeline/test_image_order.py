@@ -1,0 +1,159 @@
+"""In which order images are computed: the one that leaves the least to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from tests.pipeline.fused import Calls, check, operators
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.nn import functional
+
+import penlight
+
+IMAGE = torch.randn(2, 12, 10, 9)
+COPIES = ("clone", "permute_copy")
+
+
+def copies(model: nn.Module, *args: Tensor, **options: object) -> int:
+    """Copies from one order to the other; of those that move nothing, as permutes of an image, too."""
+    return sum(name in COPIES for name in operators(model, *args, **options))
+
+
+class Between(nn.Module):
+    """`function` of an image between two convolutions, and of that image's convolution."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+        self.first, self.last = nn.Conv2d(12, 12, 3, padding=1), nn.Conv2d(12, 8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.function(self.first(x).relu()))
+
+
+COLUMN, ROW, PLANE = torch.randn(1, 12, 10, 1), torch.randn(9), torch.randn(2, 1, 10, 9)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda y: y * y.norm(dim=(2, 3), keepdim=True),
+        lambda y: y / (y.var((2, 3), keepdim=True) + 1),
+        lambda y: torch.where(y > 0.5, y.sin(), torch.atan2(y, y + 2)),
+        lambda y: functional.max_pool2d(y, 3, 1, 1) + functional.avg_pool2d(y, 3, 1, 1),
+        lambda y: torch.cat([y[:, :6], y[:, 6:].erf()], 1).clamp(min=torch.tensor(0.1)),
+        lambda y: functional.group_norm(y, 3) - y.amax((2, 3), keepdim=True),
+        lambda y: (y > 0.1) * y.floor() + y.bool() * 2,
+        lambda y: torch.cat(y.unflatten(1, (3, 4)).transpose(1, 2).flatten(1, 2).split(6, 1)[::-1], 1),
+    ],
+    ids=range(8),
+)
+def test_images_stay_between_convolutions(function: Callable[[Tensor], Tensor]) -> None:
+    model = Between(function)
+    assert operators(model, IMAGE).count("clone") == 1, "the result alone"
+    check(model, IMAGE)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda y: y * COLUMN,
+        lambda y: y + ROW,
+        lambda y: y * PLANE + PLANE[0],
+        lambda y: y * y.sum(3, keepdim=True),
+        lambda y: y + y.mean(1, keepdim=True),
+        lambda y: y.cumsum(2) * y,
+        lambda y: y.transpose(2, 3).tanh().transpose(2, 3),
+        lambda y: functional.softmax(y, 3) @ torch.ones(9, 9) + y,
+        lambda y: y.flip(1) + y,
+        lambda y: functional.layer_norm(y, (9,)) * y,
+    ],
+    ids=range(10),
+)
+def test_what_is_broadcast_or_wants_rows(function: Callable[[Tensor], Tensor]) -> None:
+    check(Between(function), IMAGE)
+    check(Between(lambda y: function(y) + y), IMAGE)
+    check(Calls(function), IMAGE)
+
+
+class Stream(nn.Module):
+    """Blocks beside a stream that begins and ends as rows, as MobileViT has them."""
+
+    def __init__(self, blocks: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.GroupNorm(1, 12) for _ in range(blocks))
+        self.layers = nn.ModuleList(nn.Conv2d(12, 12, 1) for _ in range(blocks))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.transpose(2, 3) * 2
+        for norm, layer in zip(self.norms, self.layers, strict=True):
+            x = x + layer(norm(x)).sigmoid()
+        return x.transpose(2, 3)
+
+
+def test_a_stream_is_converted_once() -> None:
+    assert operators(Stream(5), IMAGE).count("clone") == 2
+    check(Stream(5), IMAGE)
+    assert operators(Stream(1), IMAGE).count("clone") == 2
+
+
+def test_rows_stay_rows() -> None:
+    """One small convolution does not turn a large computation on rows around it."""
+
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(1, 12, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y = x
+            for _ in range(3):
+                y = functional.layer_norm(y, (9,)) + y
+            return y + self.layer(x[:, :1, :1, :1])
+
+    assert operators(Rows(), IMAGE).count("clone") <= 2, "of one pixel"
+    check(Rows(), IMAGE)
+
+
+def test_one_channel_lies_in_both_orders() -> None:
+    model = Calls(lambda x: functional.layer_norm(x * 2, (9,)).transpose(2, 3).flatten(1))
+    assert "clone" not in operators(model, torch.randn(2, 1, 5, 9))
+    check(Between(lambda y: y * y[:, :1]), IMAGE)
+
+
+def test_pieces_of_a_product_are_images() -> None:
+    """Queries, keys and values as images for a pooling convolution, as in MViT."""
+
+    class Pooled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = nn.Linear(12, 36)
+            self.pools = nn.ModuleList(nn.Conv2d(12, 12, 3, padding=1, groups=12) for _ in range(3))
+
+        def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+            rows = self.qkv(x).reshape(2, 90, 3, 12).permute(2, 0, 1, 3).unbind(0)
+            images = (one.reshape(2, 10, 9, 12).permute(0, 3, 1, 2) for one in rows)
+            pooled = (pool(image) for pool, image in zip(self.pools, images, strict=True))
+            return tuple(one.permute(0, 2, 3, 1).reshape(2, 90, 12) for one in pooled)
+
+    x = torch.randn(2, 90, 12)
+    assert "clone" not in operators(Pooled(), x)
+    check(Pooled(), x)
+
+
+def test_dynamic_sizes() -> None:
+    model = nn.Sequential(Stream(2), Between(lambda y: y.sin() * y.norm(dim=(2, 3), keepdim=True)))
+    sizes = {"input": {0: Dim("n", max=9), 2: Dim("h", max=20), 3: Dim("w", max=20)}}
+    program = penlight.load(penlight.compile(model, (IMAGE,), dynamic_shapes=sizes).to_bytes())
+    for shape in ((1, 12, 3, 20), (9, 12, 20, 2)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_left_out() -> None:
+    model = Stream(3)
+    assert copies(model, IMAGE, without=["keep_channels_last"]) > copies(model, IMAGE)
+    check(model, IMAGE, without=["keep_channels_last"])
