@@ -5,37 +5,11 @@
 #include "isa.h"
 #include "parallel.h"
 #include "parameters.h"
+#include "run.h"
 
 namespace penlight::optimized {
 
 namespace {
-
-constexpr dim_t kColumns = 64;  // that are summed at once
-
-// Dimension `k` of a tensor in the order in which it lies in memory, outermost first.
-dim_t dim_at(const Tensor& tensor, dim_t k) {
-  return tensor.dim_order().empty() ? k : tensor.dim_order()[static_cast<size_t>(k)];
-}
-
-// How many elements there are before the named dimensions, in them, and after them. False where `self` is
-// not dense, or where others lie between them.
-bool read_run(const Tensor& self, uint32_t mask, Reduce& run) {
-  run.outer = run.count = run.inner = 1;
-  dim_t expected = 1;
-  for (dim_t k = self.dim(); k-- > 0;) {
-    const dim_t d = dim_at(self, k), size = self.size(d);
-    if (size == 1) continue;
-    if (self.stride(d) != expected) return false;
-    expected *= size;
-    if (mask >> d & 1u) {
-      if (run.outer > 1) return false;
-      run.count *= size;
-    } else {
-      (run.count > 1 ? run.outer : run.inner) *= size;
-    }
-  }
-  return true;
-}
 
 // Do the dimensions of `out` lie as those of `self` that are left, without gaps?
 bool lies_alike(const Tensor& self, uint32_t mask, bool keepdim, const Tensor& out) {
@@ -54,9 +28,9 @@ bool lies_alike(const Tensor& self, uint32_t mask, bool keepdim, const Tensor& o
 Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
                bool keepdim, Tensor& out) {
   uint32_t mask = 0;
-  Reduce run{};
+  Run lies{};
   if (!reduced_dims(ctx, self, dims, mask)) return out;
-  if (!is_float(self) || !is_float(out) || self.numel() == 0 || !read_run(self, mask, run)) {
+  if (!is_float(self) || !is_float(out) || self.numel() == 0 || !read_run(self, mask, lies)) {
     ctx.decline();
     return out;
   }
@@ -70,20 +44,24 @@ Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Opti
     ctx.decline();
     return out;
   }
+  Reduce run{};
+  run.outer = lies.outer;
+  run.count = lies.count;
+  run.inner = lies.inner;
   run.input = self.const_data_ptr<float>();
   run.output = out.mutable_data_ptr<float>();
   run.reduction = reduction;
   run.last = run.outer;
   run.last_column = run.inner;
   // A part is some of the outer ones, or some columns of all of them.
-  const dim_t blocks = (run.inner + kColumns - 1) / kColumns;
+  const dim_t blocks = (run.inner + kReducedColumns - 1) / kReducedColumns;
   const bool by_columns = blocks > run.outer;
   const dim_t steps = by_columns ? blocks : run.outer;
   in_parts(ctx, steps, static_cast<double>(self.numel()) / static_cast<double>(steps), [&](Range range) {
     Reduce mine = run;
     if (by_columns) {
-      mine.first_column = range.first * kColumns;
-      if (range.last < blocks) mine.last_column = range.last * kColumns;
+      mine.first_column = range.first * kReducedColumns;
+      if (range.last < blocks) mine.last_column = range.last * kReducedColumns;
     } else {
       mine.first = range.first;
       mine.last = range.last;

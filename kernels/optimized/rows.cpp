@@ -1,5 +1,4 @@
-// Normalisation and softmax of dense float32; the portable kernels take what
-// these decline.
+// Normalisation of rows of dense float32; the portable kernels take what these decline.
 #include "isa.h"
 #include "parallel.h"
 #include "parameters.h"
@@ -27,49 +26,6 @@ void normalize(KernelContext& ctx, const NormRows& rows, dim_t count) {
     mine.last_row = range.last;
     routines().norm_rows(mine);
   });
-}
-
-// Is it dense, and `out` of its shape already and dense too?
-bool lies_ready(const Tensor& self, const Tensor& out) {
-  const TensorImpl &x = *self.unsafeGetTensorImpl(), &to = *out.unsafeGetTensorImpl();
-  if (x.dtype != ScalarType::Float || to.dtype != ScalarType::Float || x.dim != to.dim) return false;
-  dim_t expected = 1, different = 0;
-  for (int d = x.dim; d-- > 0;) {
-    different |= (x.strides[d] ^ expected) | (to.strides[d] ^ expected) | (x.sizes[d] ^ to.sizes[d]);
-    expected *= x.sizes[d];
-  }
-  return different == 0;
-}
-
-Tensor& softmax(KernelContext& ctx, const Tensor& self, int64_t dim, bool logarithm, Tensor& out) {
-  constexpr dim_t kFew = 4096;  // elements, which are not worth a thread
-  const dim_t last = self.dim() - 1;
-  if (self.numel() <= kFew && self.numel() > 0 && last >= 0 && (dim == last || dim == -1) &&
-      lies_ready(self, out)) {
-    const dim_t count = self.size(last), rows = last == 0 ? 1 : self.numel() / count;
-    routines().softmax_rows(
-        {self.const_data_ptr<float>(), out.mutable_data_ptr<float>(), count, 0, rows, logarithm});
-    return out;
-  }
-  if (!is_dense_float(self) || out.scalar_type() != ScalarType::Float || last < 0 ||
-      (dim != last && dim != -1) || self.size(last) == 0) {
-    ctx.decline();
-    return out;
-  }
-  if (!ctx.resize(out, self.sizes()) || out.numel() == 0) return out;
-  if (!out.is_contiguous()) {
-    ctx.decline();
-    return out;
-  }
-  const SoftmaxRows rows = {
-      self.const_data_ptr<float>(), out.mutable_data_ptr<float>(), self.size(last), 0, 0, logarithm};
-  in_parts(ctx, self.numel() / rows.count, 30.0 * static_cast<double>(rows.count), [&](Range range) {
-    SoftmaxRows mine = rows;
-    mine.first_row = range.first;
-    mine.last_row = range.last;
-    routines().softmax_rows(mine);
-  });
-  return out;
 }
 
 }  // namespace
@@ -135,17 +91,6 @@ Tensor& rms_norm_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> 
                          false};
   normalize(ctx, norm, input.numel() / count);
   return out;
-}
-
-Tensor& softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float, Tensor& out) {
-  (void)half_to_float;  // what `out` is says it already
-  return softmax(ctx, self, dim, false, out);
-}
-
-Tensor& log_softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float,
-                        Tensor& out) {
-  (void)half_to_float;
-  return softmax(ctx, self, dim, true, out);
 }
 
 }  // namespace penlight::optimized

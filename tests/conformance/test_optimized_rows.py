@@ -84,6 +84,29 @@ def test_softmax_of_what_is_not_finite(name: str) -> None:
     close(run(f"aten::{name}", [x, 1, False], want)[0], want, rtol=1e-5)
 
 
+@pytest.mark.parametrize("inner", [1, 2, 16, 19, 33, 64, 65, 130])
+@pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
+def test_softmax_of_columns(name: str, inner: int) -> None:
+    op = getattr(torch.ops.aten, name)
+    for count in (1, 2, 63, 64, 65, 200):
+        x = torch.randn(3, count, inner) * 20
+        want = op(x.double(), 1, False)
+        close(run(f"aten::{name}", [x, -2, False], want.float())[0], want, rtol=1e-5)
+    x[0, 3, inner // 2], x[1, 5, 0], x[2], x[1, :, inner - 1] = torch.nan, torch.inf, -torch.inf, 3e38
+    want = op(x, 1, False)
+    close(run(f"aten::{name}", [x, 1, False], want)[0], want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1), (3, 1, 0, 2)])
+def test_softmax_in_any_order(order: tuple[int, ...]) -> None:
+    x = torch.randn([(2, 5, 3, 17)[dim] for dim in order]).permute([order.index(dim) for dim in range(4)])
+    for dim in range(-4, 4):
+        for name in ("_softmax", "_log_softmax"):
+            want = getattr(torch.ops.aten, name)(x, dim, False)
+            like = torch.empty_like(x)  # ATen gives another order
+            close(run(f"aten::{name}", [x, dim, False], like)[0], want, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     "name, kwargs",
     [("sigmoid", {}), ("tanh", {}), ("silu", {}), ("gelu", {}), ("gelu", {"approximate": "tanh"})],

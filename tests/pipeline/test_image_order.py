@@ -46,10 +46,11 @@ COLUMN, ROW, PLANE = torch.randn(1, 12, 10, 1), torch.randn(9), torch.randn(2, 1
         lambda y: functional.max_pool2d(y, 3, 1, 1) + functional.avg_pool2d(y, 3, 1, 1),
         lambda y: torch.cat([y[:, :6], y[:, 6:].erf()], 1).clamp(min=torch.tensor(0.1)),
         lambda y: functional.group_norm(y, 3) - y.amax((2, 3), keepdim=True),
+        lambda y: y.softmax(1) + y.log_softmax(-1) * y.softmax(2),
         lambda y: (y > 0.1) * y.floor() + y.bool() * 2,
         lambda y: torch.cat(y.unflatten(1, (3, 4)).transpose(1, 2).flatten(1, 2).split(6, 1)[::-1], 1),
     ],
-    ids=range(8),
+    ids=range(9),
 )
 def test_images_stay_between_convolutions(function: Callable[[Tensor], Tensor]) -> None:
     model = Between(function)

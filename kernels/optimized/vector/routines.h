@@ -284,10 +284,15 @@ struct GroupNorm {
   void* scratch;  // of pixels: a double and three floats for each channel of an image
 };
 
-struct SoftmaxRows {
+// Columns that are reduced at once.
+constexpr ptrdiff_t kReducedColumns = 64;
+
+// Elements [outer][count][inner], over `count`. A part is kReducedColumns of the inner ones, or what is left.
+struct Softmax {
   const float* input;
   float* output;
-  ptrdiff_t count, first_row, last_row;
+  ptrdiff_t count, inner;
+  ptrdiff_t first, last;  // parts
   bool logarithm;
 };
 
@@ -343,7 +348,7 @@ struct Routines {
   void (*rotary)(const Rotary&);
   void (*pack_recurrent)(const PackRecurrent&);
   void (*recurrent)(const Recurrent&);
-  void (*softmax_rows)(const SoftmaxRows&);
+  void (*softmax)(const Softmax&);
   void (*reduce)(const Reduce&);
   void (*elementwise)(const Elementwise&);
   const WinogradRoutines *winograd_4x4, *winograd_2x2;  // tiles of so many outputs

@@ -21,7 +21,7 @@ void pack_matrix(const PackMatrix& matrix);
 void few_rows(const FewRows& product);
 void norm_rows(const NormRows& rows);
 void norm_groups(const GroupNorm& groups);
-void softmax_rows(const SoftmaxRows& rows);
+void softmax(const Softmax& run);
 void reduce(const Reduce& run);
 void rotary(const Rotary& heads);
 void pack_recurrent(const PackRecurrent& weights);
@@ -61,7 +61,9 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2;
 #endif
 #if defined(PENLIGHT_WITHOUT_ROWS)
 #define norm_rows nullptr
-#define softmax_rows nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_SOFTMAX)
+#define softmax nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_REDUCE)
 #define reduce nullptr
@@ -110,7 +112,7 @@ const Routines routines = {
     rotary,
     pack_recurrent,
     recurrent,
-    softmax_rows,
+    softmax,
     reduce,
     elementwise,
     PENLIGHT_WINOGRAD(winograd_4x4),

@@ -22,6 +22,7 @@ _CALLERS = {
     "pool": {"pool"},
     "upsample": {"upsample"},
     "rows": {"rows"},
+    "softmax": {"softmax"},
     "reduce": {"reduce"},
     "groups": {"group_norm"},
     "elementwise": {"elementwise"},

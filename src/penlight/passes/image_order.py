@@ -32,6 +32,7 @@ _IMAGES = {
     *(aten.upsample_nearest2d.vec, aten.upsample_bilinear2d.vec, aten.slice_copy.Tensor),
     *(aten.reflection_pad2d.default, aten.replication_pad2d.default, aten.channel_shuffle.default),
     *(aten.pixel_shuffle.default, aten.pixel_unshuffle.default),
+    *(aten._softmax.default, aten._log_softmax.default),
 }
 # One image in; several out, or one and numbers of its groups.
 SEVERAL = {aten.split_copy.Tensor, aten.split_with_sizes_copy.default, aten.native_group_norm.default}
