@@ -21,7 +21,6 @@ from torch.fx import Graph, Node
 
 from penlight.ir.edge import IMAGE
 from penlight.passes.base import tensor_of
-from penlight.passes.channel_shuffles import shuffled_image
 from penlight.passes.image_copies import (
     channels_last_like,
     from_channels_last,
@@ -37,6 +36,7 @@ from penlight.passes.image_order import (
     in_any_order,
     is_elementwise,
 )
+from penlight.passes.image_parts import channels_last_layout, moved_image, views_in_order
 from penlight.passes.image_views import image_of_pixels
 
 aten = torch.ops.aten
@@ -48,7 +48,7 @@ def keep_channels_last(max_pool: OpOverload) -> Callable[[Graph], int]:
     def keep_channels_last(graph: Graph) -> int:
         changed = 0
         nodes = list(graph.nodes)
-        chosen = channels_last_nodes(nodes)
+        chosen, views = channels_last_nodes(nodes)
         for node in nodes:
             if node.op != "call_function":
                 continue
@@ -62,17 +62,12 @@ def keep_channels_last(max_pool: OpOverload) -> Callable[[Graph], int]:
                 if source is not None and tensor_of(node.args[0]).dim() == 4:  # type: ignore[union-attr]
                     node.update_arg(0, source)
                     changed += 1
+            elif node in chosen and node in views:
+                changed += _move_parts(graph, node, views[node])
             elif node in chosen:
                 changed += _move_down(graph, node, max_pool)
             elif is_elementwise(node.target):
                 changed += _move_signal(graph, node)
-            elif node.target is aten.view_copy.default:
-                shuffled = shuffled_image(graph, node)
-                if shuffled is not None:
-                    with graph.inserting_before(node):
-                        back = from_channels_last(graph, shuffled, node)
-                    node.replace_all_uses_with(back)
-                    changed += 1
         return changed
 
     return keep_channels_last
@@ -113,6 +108,21 @@ def _move_down(graph: Graph, node: Node, max_pool: OpOverload) -> int:
             _several(graph, node)
         else:
             _one(graph, node, {source: _image(graph, source, node) for source in node.all_input_nodes})
+    return 1
+
+
+def _move_parts(graph: Graph, node: Node, views: int) -> int:
+    """Make the image that `node` is, the last of so many views of another, from a channels-last one."""
+    first = node
+    for _ in range(views - 1):
+        first = first.args[0]  # type: ignore[assignment]
+    source: Any = first.args[0]
+    layout = next(lies for one, lies in views_in_order(first, channels_last_layout(source)) if one is node)
+    image = _image(graph, source, node)
+    with graph.inserting_before(node):
+        back = from_channels_last(graph, moved_image(graph, image, layout, node), node)
+    node.replace_all_uses_with(back)
+    graph.erase_node(node)
     return 1
 
 

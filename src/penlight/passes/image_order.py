@@ -10,7 +10,6 @@ related problems", 1975).
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
@@ -18,10 +17,10 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from penlight.passes.base import tensor_of
-from penlight.passes.channel_shuffles import order_of_channels
 from penlight.passes.image_copies import image_behind, is_to_channels_last
+from penlight.passes.image_parts import channels_last_layout, order_of_parts, views_in_order
 from penlight.passes.image_views import pixels_behind
-from penlight.passes.layouts import Layout, equal, same_sizes, sizes_of, step_of
+from penlight.passes.layouts import Layout, equal, same_sizes, sizes_of
 
 aten = torch.ops.aten
 
@@ -75,13 +74,17 @@ def in_any_order(source: Node, result: torch.Tensor) -> bool:
 End = Node | Literal["rows", "images"]
 
 
-def channels_last_nodes(nodes: list[Node]) -> set[Node]:
-    """Of `nodes`, all of a graph, those that are to compute on channels-last images of 4 dimensions."""
+def channels_last_nodes(nodes: list[Node]) -> tuple[set[Node], dict[Node, int]]:
+    """Which of `nodes`, all of a graph, are to compute on channels-last images of 4 dimensions.
+
+    Returns:
+        The nodes, and for those that are the last of some views of one how many these are.
+    """
     free = {node for node in nodes if _is_free(node)}
     wanted: dict[Node, set[End]] = {}
-    images: set[Node] = set()  # views that give an image of the channels-last image that they are of
+    views: dict[Node, int] = {}
     for node in nodes:
-        if node in images or image_behind(node) is not None:
+        if node in views or image_behind(node) is not None:
             continue
         for source in node.all_input_nodes:
             value = tensor_of(source)
@@ -95,12 +98,16 @@ def channels_last_nodes(nodes: list[Node]) -> set[Node]:
             elif is_to_channels_last(node):
                 wanted.setdefault(source, set()).add("images")
             elif node.target is not operator.getitem:
-                seen = _seen_as_image(source, node)
-                images |= {seen} if seen is not None and tensor_of(seen).dim() == 4 else set()  # type: ignore[union-attr]
-                wanted.setdefault(source, set()).add("rows" if seen is None else "images")
-    ends = {source: _origin(source, free, images) for source in wanted}
+                end, count = _end_of_views(source, node)
+                wanted.setdefault(source, set()).add(end)
+                if isinstance(end, Node):
+                    free.add(end)
+                    views[end] = count
+    ends = {source: _origin(source, free) for source in wanted}
     chosen, both = _of_one_order(ends, wanted)
-    return (chosen | _cut(ends, wanted, both) if both else chosen) & free
+    if both:
+        chosen |= _cut(ends, wanted, both)
+    return chosen & free, views
 
 
 def _of_one_order(ends: dict[Node, End], wanted: dict[Node, set[End]]) -> tuple[set[Node], set[Node]]:
@@ -168,40 +175,34 @@ def _is_free(node: Node) -> bool:
     return all(one is None or one.dim() == 4 or in_any_order(source, value) for source, one in tensors)
 
 
-def _origin(source: Node, free: set[Node], images: set[Node]) -> End:
+def _origin(source: Node, free: set[Node]) -> End:
     """What decides in which order `source` is there."""
     maker: Any = source.args[0] if source.target is operator.getitem else source
     if maker in free:
         return maker  # type: ignore[no-any-return]
-    is_image = source in images or image_behind(source) is not None or pixels_behind(source) is not None
+    is_image = image_behind(source) is not None or pixels_behind(source) is not None
     return "images" if is_image else "rows"
 
 
-def _seen_as_image(source: Node, view: Node) -> Node | None:
-    """The view of `source`, `view` or one of it, that costs nothing if `source` is channels-last.
+def _end_of_views(source: Node, view: Node) -> tuple[End, int]:
+    """What the reader `view` of `source`, and views of it, want.
 
-    Its pixels as rows, or an image whose channels are in another order.
+    "images" if they are its pixels as rows. The last of so many views, if that is an image made of
+    the same numbers, which takes one copy in either order.
     """
-    n, c, h, w = sizes_of(tensor_of(source))  # type: ignore[arg-type]
-    if equal(c, 1):  # rows already
-        return None
-    layout: Layout | None = Layout.of((n, c, h, w), (c * h * w, 1, c * w, c))
-    for node in _chain(view):
-        step = step_of(node)
-        layout = step[1](layout) if step is not None and layout is not None else None
+    lies, rows = channels_last_layout(source), Layout.dense(sizes_of(tensor_of(source)))  # type: ignore[arg-type]
+    if equal(lies.sizes[1], 1):  # rows already
+        return "rows", 0
+    both = zip(views_in_order(view, lies), views_in_order(view, rows), strict=False)
+    for count, ((node, layout), (_, as_rows)) in enumerate(both, 1):
+        if layout.is_dense():
+            return "images", count
+        if pixels_behind(node) is not None:  # an image as it is
+            break
         value = tensor_of(node)
-        if layout is None or value is None:
-            return None
-        if layout.is_dense() or (value.dim() == 4 and order_of_channels(source, layout) is not None):
-            return node
-    return None
-
-
-def _chain(view: Node) -> Iterator[Node]:
-    yield view
-    while len(view.users) == 1:
-        view = next(iter(view.users))
-        yield view
+        if value is not None and value.dim() == 4 and not as_rows.is_dense() and order_of_parts(layout):
+            return node, count
+    return "rows", 0
 
 
 def _bytes(source: Node) -> int:
