@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.pipeline.fused import check, operators
+from tests.pipeline.fused import Calls, check, operators
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -253,3 +253,61 @@ def test_says_why_it_was_left() -> None:
     assert report is not None
     (one,) = [left for left in report.left if left.stage == "fuse written attention"]
     assert "not of float32" in one.reason and "test_written_attention.py" in one.source
+
+
+class OfImages(nn.Module):
+    """Attention between pixels of an image, channels first, as YOLO and diffusion models have it."""
+
+    def __init__(self, heads: int, *, joined: bool = False) -> None:
+        super().__init__()
+        self.heads, self.joined = heads, joined
+        self.all, self.last = nn.Conv2d(16, heads * 20, 1), nn.Conv2d(heads * 8, 16, 1)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        n, _, h, w = x.shape
+        q, k, v = self.all(x).view(n, self.heads, 20, h * w).split([6, 6, 8], dim=2)
+        if self.joined:
+            q, k, v = (part.flatten(0, 1) for part in (q, k, v))
+        scores = q.transpose(-2, -1) @ k * 6**-0.5
+        if mask is not None:
+            scores = scores + mask
+        y = v @ scores.softmax(-1).transpose(-2, -1)
+        return x + self.last(y.reshape(n, self.heads * 8, h, w))
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_pixels_of_images(heads: int, joined: bool) -> None:
+    model, x = OfImages(heads, joined=joined), torch.randn(2, 16, 5, 4)
+    assert is_fused(model, x)
+    check(model, x)
+    check(model, x, torch.randn(20, 20))
+    x[0, 3, 2, 1] = math.nan
+    check(model, x)
+
+
+def test_pixels_of_one_head_are_not_turned() -> None:
+    class Plain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Conv2d(16, 16, 1) for _ in range(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, k, v = (layer(x).flatten(2) for layer in self.layers[:3])  # type: ignore[index]
+            y = torch.bmm(v, torch.bmm(q.permute(0, 2, 1), k).mul(0.25).softmax(2).permute(0, 2, 1))
+            return self.layers[3](y.view(x.shape)) + x  # type: ignore[no-any-return]
+
+    model, x = Plain(), torch.randn(2, 16, 5, 4)
+    assert is_fused(model, x) and operators(model, x).count("clone") <= 2, "the input's and the result's"
+    check(model, x)
+
+
+def test_what_is_turned_otherwise_stays() -> None:
+    for function in (
+        lambda q, k, v: v @ (q.mT @ k).softmax(-2),
+        lambda q, k, v: v @ (q.mT @ k).softmax(-1),
+        lambda q, k, v: (q.mT @ k).softmax(-2).mT @ v.mT,
+        lambda q, k, v: v @ (q.mT @ k).softmax(-2).mT,
+    ):
+        model, parts = Calls(function), (torch.randn(2, 6, 9), torch.randn(2, 6, 9), torch.randn(2, 8, 9))
+        check(model, *parts)

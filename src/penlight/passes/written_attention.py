@@ -1,9 +1,12 @@
 """Find attention written out, and make it one operator.
 
     softmax(q @ k.mT * factor + mask, -1) @ v   ->   attention(q, k, v, mask, scale=factor)
+    v @ softmax(q.mT @ k, -1).mT                ->   attention(q.mT, k.mT, v.mT).mT
 
 A number may divide instead, masks may be several, or one of conditions, where a number
-takes the place of scores. The scores are never in memory then.
+takes the place of scores. The scores are never in memory then. The second is how it is
+written over images, whose pixels as rows are turned, and are none when they lie
+channels-last.
 
 A mask that hides every key of a query with -inf makes softmax NaN, and ATen's attention
 zero: what is put here does as softmax.
@@ -31,6 +34,7 @@ from penlight.passes.merge_views import RESHAPES
 
 aten = torch.ops.aten
 
+_TURNED = (0, 2, 1)
 _SCALES = {aten.mul.Scalar, aten.div.Scalar}
 Sizes = tuple[Any, ...]
 
@@ -62,30 +66,52 @@ def fuse_written_attention(attention: OpOverload) -> Callable[[Graph, Constants,
     def fuse_written_attention(graph: Graph, constants: Constants, leave: Leave) -> int:
         fused = 0
         for node in list(graph.nodes):
-            softmax = _softmax_before(node)
-            if softmax is None:
+            found = _weights_of(node)
+            if found is None:
                 continue
+            softmax, turned = found
             scores = _scores(softmax, constants)
-            reason = _obstacle(node, softmax, scores)
+            values: Any = node.args[0 if turned else 1]
+            reason = _obstacle(node, softmax, scores, values)
             if scores is None or reason is not None:
                 leave(
                     softmax, reason or "its input is no product that is scaled, masked and read nowhere else"
                 )
                 continue
-            _replace(graph, node, softmax, scores, attention, constants)
+            with graph.inserting_before(node):
+                if turned:
+                    values = add_permute(graph, values, _TURNED, node)
+                new = _attention(graph, softmax, scores, values, attention, constants)
+                node.replace_all_uses_with(add_permute(graph, new, _TURNED, node) if turned else new)
             fused += 1
         return fused
 
     return fuse_written_attention
 
 
-def _softmax_before(node: Node) -> Node | None:
-    """The softmax over keys, if `node` is the product of it with something."""
-    softmax = _before_views(node.args[0], node) if node.target is aten.bmm.default else None
-    value = tensor_of(softmax)
-    if softmax is None or value is None or softmax.target is not aten._softmax.default or value.dim() < 3:
+def _weights_of(node: Node) -> tuple[Node, bool] | None:
+    """The softmax over keys, if `node` is the product of it with values, or of turned ones with it turned."""
+    if node.target is not aten.bmm.default:
         return None
-    return softmax if softmax.args[1] in (-1, value.dim() - 1) else None
+    for turned, place in ((False, 0), (True, 1)):
+        found = _before_views(node.args[place], node)
+        if turned and found is not None:
+            found = _before_views(found.args[0], found) if _turns_matrices(found) else None
+        value = tensor_of(found)
+        if found is None or value is None or found.target is not aten._softmax.default or value.dim() < 3:
+            continue
+        if found.args[1] in (-1, value.dim() - 1):
+            return found, turned
+    return None
+
+
+def _turns_matrices(node: Node) -> bool:
+    """Does it exchange the last two dimensions?"""
+    if node.target is not aten.permute_copy.default:
+        return False
+    dims: Any = node.args[1]
+    count = len(dims)
+    return [dim % count for dim in dims] == [*range(count - 2), count - 1, count - 2]
 
 
 def _before_views(node: Any, reader: Node) -> Node | None:
@@ -162,7 +188,7 @@ def _is_product(node: Any) -> bool:
     return isinstance(node, Node) and node.target is aten.bmm.default
 
 
-def _obstacle(node: Node, softmax: Node, scores: Scores | None) -> str | None:
+def _obstacle(node: Node, softmax: Node, scores: Scores | None, values: Node) -> str | None:
     value = tensor_of(softmax)
     if scores is None or value is None:
         return None
@@ -176,7 +202,7 @@ def _obstacle(node: Node, softmax: Node, scores: Scores | None) -> str | None:
         like = tensor_of(mask)
         if like is None or like.dtype is not kind or _mask_sizes(mask, sizes, wanted) is None:
             return "its mask has other dimensions than the scores, or is not of float32"
-    results = (*scores.product.args, node.args[1], node)
+    results = (*scores.product.args, values, node)
     if any(_dynamic((*value.shape[:-2], *part.meta["val"].shape[1:])) > 1 for part in results):  # type: ignore[union-attr]
         return "several of its sizes are dynamic"
     return None
@@ -198,24 +224,23 @@ def _mask_sizes(mask: Node, added_to: Sizes, wanted: Sizes) -> Sizes | None:
     return sizes if alike else None
 
 
-def _replace(
-    graph: Graph, node: Node, softmax: Node, scores: Scores, attention: OpOverload, constants: Constants
-) -> None:
+def _attention(
+    graph: Graph, softmax: Node, scores: Scores, values: Node, attention: OpOverload, constants: Constants
+) -> Node:
+    """The weighted values, of three dimensions as those are."""
     value: Any = tensor_of(softmax)
-    query, turned_key, values = (*scores.product.args[:2], node.args[1])
+    query, turned_key = scores.product.args[:2]
     heads, fill = value.shape[:-2], scores.fill
-    with graph.inserting_before(node):
-        key = add_permute(graph, turned_key, (0, 2, 1), node)  # type: ignore[arg-type]
-        operands: list[Any] = [query, key, values]
-        args = [add_view(graph, part, (*heads, *part.meta["val"].shape[1:])) for part in operands]
-        if scores.masks:
-            args.append(_mask(graph, scores, sizes_of(value), constants))
-        number = None if fill is None else fill.number
-        kwargs = {"scale": scores.factor, "safe_softmax": False, "hidden_score": number}
-        result = (*value.shape[:-1], node.meta["val"].shape[-1])
-        new = add_node(graph, attention, tuple(args), result, node, kwargs=kwargs)
-        back = add_view(graph, new, node.meta["val"].shape)
-    node.replace_all_uses_with(back)
+    operands: list[Any] = [query, add_permute(graph, turned_key, _TURNED, values), values]  # type: ignore[arg-type]
+    args = [add_view(graph, part, (*heads, *part.meta["val"].shape[1:])) for part in operands]
+    if scores.masks:
+        args.append(_mask(graph, scores, sizes_of(value), constants))
+    number = None if fill is None else fill.number
+    kwargs = {"scale": scores.factor, "safe_softmax": False, "hidden_score": number}
+    width = values.meta["val"].shape[-1]
+    new = add_node(graph, attention, tuple(args), (*value.shape[:-1], width), softmax, kwargs=kwargs)
+    flat = (*query.meta["val"].shape[:2], width)  # type: ignore[union-attr]
+    return add_view(graph, new, flat)
 
 
 def _mask(graph: Graph, scores: Scores, wanted: Sizes, constants: Constants) -> Node:
