@@ -36,8 +36,9 @@ from penlight.passes.image_order import (
     in_any_order,
     is_elementwise,
 )
-from penlight.passes.image_parts import channels_last_layout, moved_image, views_in_order
+from penlight.passes.image_parts import channels_last_layout, moved, views_in_order
 from penlight.passes.image_views import image_of_pixels
+from penlight.passes.layouts import Layout, sizes_of
 
 aten = torch.ops.aten
 
@@ -62,8 +63,8 @@ def keep_channels_last(max_pool: OpOverload) -> Callable[[Graph], int]:
                 if source is not None and tensor_of(node.args[0]).dim() == 4:  # type: ignore[union-attr]
                     node.update_arg(0, source)
                     changed += 1
-            elif node in chosen and node in views:
-                changed += _move_parts(graph, node, views[node])
+            elif node in views:
+                changed += _move_parts(graph, node, views[node], node in chosen)
             elif node in chosen:
                 changed += _move_down(graph, node, max_pool)
             elif is_elementwise(node.target):
@@ -111,17 +112,22 @@ def _move_down(graph: Graph, node: Node, max_pool: OpOverload) -> int:
     return 1
 
 
-def _move_parts(graph: Graph, node: Node, views: int) -> int:
-    """Make the image that `node` is, the last of so many views of another, from a channels-last one."""
+def _move_parts(graph: Graph, node: Node, views: int, as_image: bool) -> int:
+    """Make `node`, the last of so many views of an image, in one copy of what there is of that."""
     first = node
     for _ in range(views - 1):
         first = first.args[0]  # type: ignore[assignment]
     source: Any = first.args[0]
-    layout = next(lies for one, lies in views_in_order(first, channels_last_layout(source)) if one is node)
-    image = _image(graph, source, node)
+    image = image_behind(source)
+    if image is None and not as_image:
+        return 0
+    lies = Layout.dense(sizes_of(tensor_of(source))) if image is None else channels_last_layout(source)  # type: ignore[arg-type]
+    layout = next(found for one, found in views_in_order(first, lies) if one is node)
     with graph.inserting_before(node):
-        back = from_channels_last(graph, moved_image(graph, image, layout, node), node)
-    node.replace_all_uses_with(back)
+        result = moved(graph, image or source, layout, node, image=as_image)
+        if as_image:
+            result = from_channels_last(graph, result, node)
+    node.replace_all_uses_with(result)
     graph.erase_node(node)
     return 1
 

@@ -78,7 +78,7 @@ def channels_last_nodes(nodes: list[Node]) -> tuple[set[Node], dict[Node, int]]:
     """Which of `nodes`, all of a graph, are to compute on channels-last images of 4 dimensions.
 
     Returns:
-        The nodes, and for those that are the last of some views of one how many these are.
+        The nodes, and how many views each is the last of that takes one copy from either order.
     """
     free = {node for node in nodes if _is_free(node)}
     wanted: dict[Node, set[End]] = {}
@@ -99,10 +99,11 @@ def channels_last_nodes(nodes: list[Node]) -> tuple[set[Node], dict[Node, int]]:
                 wanted.setdefault(source, set()).add("images")
             elif node.target is not operator.getitem:
                 end, count = _end_of_views(source, node)
-                wanted.setdefault(source, set()).add(end)
                 if isinstance(end, Node):
-                    free.add(end)
                     views[end] = count
+                else:
+                    wanted.setdefault(source, set()).add(end)
+    free |= {view for view in views if tensor_of(view).dim() == 4}  # type: ignore[union-attr]
     ends = {source: _origin(source, free) for source in wanted}
     chosen, both = _of_one_order(ends, wanted)
     if both:
@@ -187,22 +188,22 @@ def _origin(source: Node, free: set[Node]) -> End:
 def _end_of_views(source: Node, view: Node) -> tuple[End, int]:
     """What the reader `view` of `source`, and views of it, want.
 
-    "images" if they are its pixels as rows. The last of so many views, if that is an image made of
-    the same numbers, which takes one copy in either order.
+    "images" if they are its pixels as rows. The last of so many views, if it takes one copy from
+    either order.
     """
     lies, rows = channels_last_layout(source), Layout.dense(sizes_of(tensor_of(source)))  # type: ignore[arg-type]
     if equal(lies.sizes[1], 1):  # rows already
         return "rows", 0
+    found: tuple[End, int] = "rows", 0
     both = zip(views_in_order(view, lies), views_in_order(view, rows), strict=False)
     for count, ((node, layout), (_, as_rows)) in enumerate(both, 1):
         if layout.is_dense():
             return "images", count
         if pixels_behind(node) is not None:  # an image as it is
             break
-        value = tensor_of(node)
-        if value is not None and value.dim() == 4 and not as_rows.is_dense() and order_of_parts(layout):
-            return node, count
-    return "rows", 0
+        moves = not as_rows.is_dense() and order_of_parts(layout, range(len(layout.dims)))
+        found = (node, count) if moves else ("rows", 0)
+    return found
 
 
 def _bytes(source: Node) -> int:

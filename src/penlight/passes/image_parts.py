@@ -1,17 +1,18 @@
-"""Images whose parts lie in another order, made from channels-last images in one copy.
+"""Views of an image that are made in one copy, whichever order it and they lie in.
 
     x.view(n, g, c // g, h, w).transpose(1, 2).view(n, c, h, w)                 channels are shuffled
     x.view(n, c, h // 2, 2, w // 2, 2).permute(0, 1, 3, 5, 2, 4).view(n, c, 4, h * w // 4)
 
 are views of the numbers of a channels-last image too: its dimensions fall into parts, which
 lie in the result in another order (Zhang et al., "ShuffleNet", 2017; Mehta and Rastegari,
-"MobileViT", 2022).
+"MobileViT", 2022). So are the heads of attention.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
@@ -21,6 +22,7 @@ from penlight.passes.base import add_permute, add_view, tensor_of
 from penlight.passes.layouts import Layout, sizes_of, step_of
 
 _MOST_PARTS = 8
+_LAST = torch.channels_last
 
 
 def channels_last_layout(image: Node) -> Layout:
@@ -42,19 +44,19 @@ def views_in_order(view: Node, layout: Layout | None) -> Iterator[tuple[Node, La
         view = next(iter(view.users))
 
 
-def order_of_parts(layout: Layout) -> tuple[list[int], list[int]] | None:
-    """Sizes of the parts that an image has as they lie in memory, and of those as it has them the places.
+# Dimensions of an image from the slowest to the fastest, channels-last.
+AS_IMAGE = (0, 2, 3, 1)
 
-    None if it does not have all of a dense tensor.
+
+def order_of_parts(layout: Layout, dims: Sequence[int]) -> tuple[list[int], list[int]] | None:
+    """Sizes of a tensor's parts as they lie in memory, and their places if `dims` are walked in that order.
+
+    None if they are not all of a dense tensor.
     """
-    if len(layout.dims) != 4 or layout.offset != 0:
+    parts = [part for dim in dims for part in layout.dims[dim] if part[0] != 1]
+    if layout.offset != 0 or not parts or len(parts) > _MOST_PARTS:
         return None
-    parts = [part for dim in (0, 2, 3, 1) for part in layout.dims[dim] if part[0] != 1]
-    if (
-        not parts
-        or len(parts) > _MOST_PARTS
-        or not all(isinstance(number, int) for part in parts for number in part)
-    ):
+    if not all(isinstance(number, int) for part in parts for number in part):
         return None
     lying = sorted(range(len(parts)), key=lambda place: -parts[place][1])
     lengths = [parts[place][0] for place in lying]
@@ -64,18 +66,26 @@ def order_of_parts(layout: Layout) -> tuple[list[int], list[int]] | None:
     return lengths, [lying.index(place) for place in range(len(parts))]
 
 
-def moved_image(graph: Graph, image: Node, layout: Layout, node: Node) -> Node:
-    """The channels-last image that `node` is a copy of, which has the numbers of `image` at `layout`."""
-    order = order_of_parts(layout)
+def moved(graph: Graph, source: Node, layout: Layout, node: Node, *, image: bool) -> Node:
+    """What `node` is a copy of, channels-last if an `image` is wanted, from the dense `source`.
+
+    Args:
+        layout: where in `source`, if that is row-major, else as it lies, the elements of `node` are.
+    """
+    value: Any = tensor_of(source)
+    dims = AS_IMAGE if image else range(len(layout.dims))
+    order = order_of_parts(layout, dims)
     assert order is not None
     lengths, places = order
-    n, c, h, w = tensor_of(node).shape  # type: ignore[union-attr]
+    sizes = tuple(tensor_of(node).shape)  # type: ignore[union-attr]
     with graph.inserting_before(node):
-        numbers = add_view(graph, add_permute(graph, image, (0, 2, 3, 1), node), lengths, node)
+        rows = source if value.is_contiguous() else add_permute(graph, source, AS_IMAGE, node)
+        numbers = add_view(graph, rows, lengths, node)
         if places != sorted(places):
             numbers = add_permute(graph, numbers, places, node)
-        moved = add_permute(
-            graph, add_view(graph, numbers, (n, h, w, c), node), (0, 3, 1, 2), node, torch.channels_last
-        )
-    moved.meta[IMAGE] = True
-    return moved
+        if not image:
+            return add_view(graph, numbers, sizes, node)
+        n, c, h, w = sizes
+        result = add_permute(graph, add_view(graph, numbers, (n, h, w, c), node), (0, 3, 1, 2), node, _LAST)
+    result.meta[IMAGE] = True
+    return result
