@@ -16,6 +16,8 @@ namespace {
 
 // Below this many channels a run of one column is too short to be worth its pointer.
 constexpr dim_t kFewChannels = 32;
+// A window that reaches further down is not cut into more parts than needed.
+constexpr dim_t kFewLines = 5;
 
 void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Convolution& c,
                    const Epilogue& epilogue, Tensor& out) {
@@ -33,8 +35,13 @@ void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight
   const dim_t threads = static_cast<dim_t>(ctx.threads()),
               panels = round_to_panel(convolution.channels) / kPanel;
   const bool by_rows = rows >= 5 * threads || panels < rows;
-  const dim_t parts =
-      parts_of(ctx, 4 * operations, by_rows ? rows : panels);  // it is memory that it waits for
+  dim_t steps = by_rows ? rows : panels;
+  const dim_t reach = (c.window.taps[0] - 1) * c.window.dilation[0] + 1, overlap = reach / c.window.stride[0];
+  if (by_rows && reach > kFewLines && overlap > 0) {  // each part reads that much beside its own rows
+    const dim_t few = rows / (2 * overlap), fewest = threads < rows ? threads : rows;
+    steps = few > fewest ? few : fewest;
+  }
+  const dim_t parts = parts_of(ctx, 4 * operations, steps);  // it is memory that it waits for
   const size_t tile = routines().depthwise_scratch(convolution);
   PartMemory memory;
   if (!allocate_parts(ctx, parts, tile, memory)) return;

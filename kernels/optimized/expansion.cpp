@@ -30,10 +30,9 @@ dim_t rows_between(const Geometry& g, dim_t band) {
 }
 
 // Rows [first, last) of all images' results; `rows` has room for those between.
-void run_part(const Expansion& e, dim_t first, dim_t last, float* rows, void* scratch) {
+void run_part(const Expansion& e, dim_t first, dim_t last, float* rows) {
   const Geometry& g = e.windows.geometry;
   Product row = e.row;
-  row.scratch = scratch;
   Depthwise windows = e.windows;
   dim_t begin = 0, end = 0;  // the rows of all images that exist
   for (windows.first_row = first; windows.first_row < last; windows.first_row = windows.last_row) {
@@ -129,6 +128,8 @@ Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, con
              c.outputs);
     return out;
   }
+  e.windows.in_cache = true;
+  const size_t tile = routines().depthwise_scratch(e.windows);
   const dim_t rows = input.size(0) * g.out_height;
   const double operations = 2.0 * static_cast<double>(c.outputs) *
                             (static_cast<double>(depth) * static_cast<double>(input.numel() / depth) +
@@ -139,11 +140,14 @@ Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, con
   buffer = round_to_panel(buffer);  // pointers lie behind it
   const size_t between = static_cast<size_t>(buffer) * sizeof(float);
   PartMemory memory;
-  if (!allocate_parts(ctx, parts, between + routines().product_scratch(e.row), memory)) return out;
+  if (!allocate_parts(ctx, parts, between + tile + routines().product_scratch(e.row), memory)) return out;
   const auto part = [&](size_t index) {
     const Range range = range_of(index, parts, rows);
     float* own = static_cast<float*>(memory.of(index));
-    run_part(e, range.first, range.last, own, own + buffer);
+    Expansion mine = e;
+    mine.windows.tile = tile ? own + buffer : nullptr;
+    mine.row.scratch = own + buffer + tile / sizeof(float);
+    run_part(mine, range.first, range.last, own);
   };
   ctx.parallel(static_cast<size_t>(parts), part);
   return out;

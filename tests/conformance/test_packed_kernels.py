@@ -143,6 +143,24 @@ CONVOLUTIONS = [
     ((1, 24, 13, 95), 24, (5, 5), (2, 2), (2, 2), (1, 1), 24),
     ((2, 33, 61, 14), 33, (3, 3), (1, 1), (1, 1), (1, 1), 33),
     ((1, 16, 70, 18), 16, (5, 5), (2, 2), (2, 2), (1, 1), 16),
+    # Depthwise with other windows, in whole lines and in segments, wider and higher than the image.
+    ((1, 35, 14, 14), 35, (7, 7), (1, 1), (3, 3), (1, 1), 35),
+    ((2, 16, 9, 61), 16, (7, 7), (1, 1), (3, 3), (1, 1), 16),
+    ((1, 20, 21, 20), 20, (7, 7), (2, 2), (3, 3), (1, 1), 20),
+    ((1, 17, 4, 3), 17, (7, 7), (1, 1), (6, 8), (1, 1), 17),
+    ((2, 24, 11, 13), 24, (9, 9), (1, 1), (4, 4), (1, 1), 24),
+    ((1, 18, 5, 19), 18, (1, 7), (1, 1), (0, 3), (1, 1), 18),
+    ((1, 18, 19, 5), 18, (7, 1), (1, 1), (3, 0), (1, 1), 18),
+    ((1, 16, 9, 10), 16, (31, 31), (1, 1), (15, 15), (1, 1), 16),
+    ((1, 33, 1, 100), 33, (1, 31), (1, 1), (0, 15), (1, 1), 33),
+    ((1, 16, 12, 17), 16, (3, 5), (2, 1), (1, 2), (1, 1), 16),
+    ((2, 20, 13, 18), 20, (3, 3), (1, 1), (2, 2), (2, 2), 20),
+    ((1, 16, 40, 41), 16, (3, 3), (1, 1), (18, 18), (18, 18), 16),
+    ((1, 16, 15, 16), 16, (5, 5), (1, 1), (6, 0), (3, 2), 16),
+    ((1, 20, 16, 18), 20, (3, 3), (3, 3), (1, 1), (1, 1), 20),
+    ((1, 20, 17, 33), 20, (7, 5), (4, 3), (0, 4), (1, 1), 20),
+    ((1, 16, 90, 9), 16, (7, 3), (20, 1), (3, 1), (1, 1), 16),
+    *(((1, 9, 3, width), 9, (7, 7), (1, 1), (3, 3), (1, 1), 9) for width in range(1, 21)),
     # Groups of few outputs.
     ((1, 32, 14, 13), 32, (3, 3), (1, 1), (1, 1), (1, 1), 8),
     ((2, 9, 8, 7), 18, (3, 3), (2, 2), (1, 1), (1, 1), 9),
@@ -199,20 +217,23 @@ def test_groups_do_not_meet(isa: str) -> None:
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
-def test_infinite_weight_of_depthwise(isa: str) -> None:
+@pytest.mark.parametrize("outputs, size, stride", [(40, 3, 1), (40, 7, 1)])
+def test_infinite_weight_of_depthwise(isa: str, outputs: int, size: int, stride: int) -> None:
     """No product with what lies outside of the image: that would be no number."""
     op = overload_of("penlight::conv2d_packed")
-    x, weight, bias = image(1, 40, 9, 9), torch.randn(40, 1, 3, 3), torch.randn(40)
+    x, weight, bias = image(1, 40, 9, 9), torch.randn(outputs, 1, size, size), torch.randn(outputs)
     weight[3, 0, 0, 0] = weight[20, 0, 2, 1] = math.inf
     tap = weight.isinf().double()
     finite = weight.masked_fill(weight.isinf(), 0.0).double()
-    convolve = lambda x, w, b=None: functional.conv2d(x, w, b, padding=1, groups=40)  # noqa: E731
+    numbers = [[stride] * 2, [size // 2] * 2, [1, 1]]
+    convolve = lambda x, w, b=None: functional.conv2d(x, w, b, *numbers, 40)  # noqa: E731
     exact = convolve(x.double(), finite, bias.double())
     reached = convolve(torch.ones_like(x).double(), tap) > 0
     want = torch.where(reached, exact + math.inf * convolve(x.double(), tap), exact)
+    want = want.contiguous(memory_format=torch.channels_last)
     packed = pack_depthwise(Derived.of(weight), bias).tensor()
-    args = [x, packed, None, [40, 3, 3], [1, 1], [1, 1], [1, 1], 40, 0, 0.0, 0.0]
-    close(run_op(op, args, {}, want.float(), "optimized")[0], want, 9)
+    args = [x, packed, None, [outputs, size, size], *numbers, 40, 0, 0.0, 0.0]
+    close(run_op(op, args, {}, want.float(), "optimized")[0], want, size * size)
 
 
 # 3x3 layers large enough for tiles of transformed products.

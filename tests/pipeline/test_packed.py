@@ -278,6 +278,43 @@ def test_grouped_convolution(groups: int) -> None:
     check(nn.Conv2d(16, 4 * groups, 3, padding=1, groups=groups, bias=False), torch.randn(2, 16, 9, 9))
 
 
+class Windows(nn.Module):
+    """A window for each channel, or several, with what a network has around it."""
+
+    def __init__(self, channels: int, outputs: int, **options: object) -> None:
+        super().__init__()
+        self.windows = nn.Conv2d(channels, outputs, groups=channels, **options)  # type: ignore[arg-type]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.windows(x)
+        return functional.hardswish(y + x.relu() if y.shape == x.shape else y)
+
+
+@pytest.mark.parametrize(
+    "channels, outputs, sizes, options",
+    [
+        (48, 48, (28, 28), {"kernel_size": 7, "padding": 3}),
+        (20, 20, (60, 62), {"kernel_size": 7, "padding": 3}),
+        (24, 48, (32, 31), {"kernel_size": 7, "padding": 3, "stride": 2}),
+        (33, 33, (14, 14), {"kernel_size": 31, "padding": 15}),
+        (18, 18, (20, 21), {"kernel_size": 3, "padding": 2, "dilation": 2}),
+        (17, 51, (13, 12), {"kernel_size": (3, 5), "padding": (0, 4), "stride": (2, 1)}),
+    ],
+    ids=str,
+)
+def test_windows_of_every_kind(
+    channels: int, outputs: int, sizes: tuple[int, int], options: dict[str, object]
+) -> None:
+    model, x = Windows(channels, outputs, **options).eval(), torch.randn(2, channels, *sizes)
+    assert compiled_once(model, x)["conv2d_packed"] == 1
+    x[0, 3, 5, 6], x[1, 4, 0, 1] = torch.nan, torch.inf
+    content = penlight.compile(model, (x,)).to_bytes()
+    alone, two = (torch.as_tensor(penlight.load(content, threads=n)(x)) for n in (1, 2))
+    assert torch.equal(alone.view(torch.int32), two.view(torch.int32))
+    with torch.no_grad():
+        torch.testing.assert_close(alone, model(x), rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
 class Decoder(nn.Module):
     """Upsampling, padding, concatenation across a skip, transposed convolution."""
 

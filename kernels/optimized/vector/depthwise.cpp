@@ -27,21 +27,30 @@ PENLIGHT_INLINE void finish(const Depthwise& p, const Row& row, ptrdiff_t offset
                 left, sums);
 }
 
-// One output column, any window.
+// One output column, any window; `spread`: each channel of the input has several.
+template <bool spread>
 void one_column(const Depthwise& p, const Row& row, ptrdiff_t column) {
   const Geometry& g = p.geometry;
-  const ptrdiff_t padded = round_up(p.channels, kPanel);
+  const ptrdiff_t padded = round_up(p.channels, kPanel), pixel = pixel_of(p);
   const ptrdiff_t left = column * g.stride_w - g.pad_w;
   for (ptrdiff_t c = p.first_channel; c < p.last_channel; c += kLanes) {
     const ptrdiff_t some = p.last_channel - c;
+    Source source;
+    if constexpr (spread) source = source_of(p, c);
     Floats sums[1] = {load(p.packed + c)};
     for (ptrdiff_t th = row.first_tap; th < row.last_tap; ++th) {
-      const float* line = row.input + (row.top + th * g.dilation_h) * g.width * p.channels + c;
+      const float* line = row.input + (row.top + th * g.dilation_h) * g.width * pixel;
       for (ptrdiff_t tw = 0; tw < g.taps_w; ++tw) {
         const ptrdiff_t at = left + tw * g.dilation_w;
         if (at < 0 || at >= g.width) continue;
-        sums[0] +=
-            load_part(line + at * p.channels, some) * load(p.packed + (1 + th * g.taps_w + tw) * padded + c);
+        const float* from = line + at * pixel;
+        Floats x;
+        if constexpr (spread) {
+          x = load_spread(from, source);
+        } else {
+          x = load_part(from + c, some);
+        }
+        sums[0] += x * load(p.packed + (1 + th * g.taps_w + tw) * padded + c);
       }
     }
     finish<1>(p, row, column * p.channels + c, some, sums);
@@ -100,7 +109,7 @@ Row row_of(const Depthwise& p, ptrdiff_t r) {
   const Geometry& g = p.geometry;
   const ptrdiff_t image = r / g.out_height, oh = r % g.out_height, out_row = g.out_width * p.channels;
   Row row;
-  row.input = p.input + image * g.height * g.width * p.channels;
+  row.input = p.input + image * g.height * g.width * pixel_of(p);
   row.output = p.output + r * out_row;
   row.residual = p.epilogue.residual ? p.epilogue.residual + r * out_row : nullptr;
   row.top = oh * g.stride_h - g.pad_h;
@@ -112,7 +121,7 @@ Row row_of(const Depthwise& p, ptrdiff_t r) {
   return row;
 }
 
-template <int taps, int stride>
+template <int taps, int stride, bool spread = false>
 void rows_of(const Depthwise& p) {
   const Geometry& g = p.geometry;
   // Columns whose windows lie within the image.
@@ -146,8 +155,8 @@ void rows_of(const Depthwise& p) {
     for (ptrdiff_t i = r; i < r + rows; ++i) {
       const Row own = row_of(p, i);
       const ptrdiff_t last = groups ? outside : inside;
-      for (ptrdiff_t column = 0; column < inside; ++column) one_column(p, own, column);
-      for (ptrdiff_t column = last; column < g.out_width; ++column) one_column(p, own, column);
+      for (ptrdiff_t column = 0; column < inside; ++column) one_column<spread>(p, own, column);
+      for (ptrdiff_t column = last; column < g.out_width; ++column) one_column<spread>(p, own, column);
     }
     r += rows;
   }
@@ -158,11 +167,11 @@ void rows_of(const Depthwise& p) {
 void depthwise_in_place(const Depthwise& p) {
   const Geometry& g = p.geometry;
   const bool plain = g.dilation_h == 1 && g.dilation_w == 1;
-  if (plain && g.taps_w == 3 && g.stride_w == 1) return rows_of<3, 1>(p);
-  if (plain && g.taps_w == 3 && g.stride_w == 2) return rows_of<3, 2>(p);
-  if (plain && g.taps_w == 5 && g.stride_w == 1) return rows_of<5, 1>(p);
-  if (plain && g.taps_w == 5 && g.stride_w == 2) return rows_of<5, 2>(p);
-  rows_of<0, 0>(p);
+  if (p.multiplier > 1) return rows_of<0, 0, true>(p);
+  if (!plain || !has_code(g.taps_w, g.stride_w)) return rows_of<0, 0>(p);
+  const bool is_3 = p.geometry.taps_w == 3, is_1 = p.geometry.stride_w == 1;
+  if (is_3) return is_1 ? rows_of<3, 1>(p) : rows_of<3, 2>(p);
+  return is_1 ? rows_of<5, 1>(p) : rows_of<5, 2>(p);
 }
 
 }  // namespace PENLIGHT_ISA

@@ -1,5 +1,5 @@
-// What the two ways of computing depthwise windows share: a few neighbouring outputs of one
-// vector of channels, in registers.
+// What the ways of computing depthwise windows share: a few neighbouring outputs of one vector
+// of channels, in registers, and tiles that hold a few channels of an image.
 #pragma once
 
 #include "epilogue.h"
@@ -17,6 +17,11 @@ constexpr bool kUnrolled = false;
 #else
 constexpr bool kUnrolled = true;
 #endif
+
+// Of which windows are there copies?
+PENLIGHT_INLINE bool has_code(ptrdiff_t taps, ptrdiff_t stride) {
+  return (taps == 3 || taps == 5) && (stride == 1 || stride == 2);
+}
 
 // Rows at once: as many as there are registers for.
 template <int taps>
@@ -46,6 +51,77 @@ PENLIGHT_INLINE void add_windows(const float* corner, ptrdiff_t pixel, ptrdiff_t
       }
     });
   });
+}
+
+// Elements from one column of the input to the next.
+PENLIGHT_INLINE ptrdiff_t pixel_of(const Depthwise& p) {
+  return p.multiplier == 1 ? p.channels : p.channels / p.multiplier;
+}
+
+constexpr ptrdiff_t kBlock = kPanel;  // channels of a tile: a line of the cache
+
+// From which channels of the input a vector of outputs is computed, where each has several.
+struct Source {
+  ptrdiff_t first, left;  // the first of them; how many channels there are from it on
+  Ints at;                // of each lane, from the first on
+};
+
+PENLIGHT_INLINE Source source_of(const Depthwise& p, ptrdiff_t output) {
+  Source source = {output / p.multiplier, 0, {}};
+  source.left = pixel_of(p) - source.first;
+  int32_t at = 0;
+  ptrdiff_t same = output % p.multiplier;
+  for (int i = 0; i < kLanes; ++i) {
+    source.at[i] = at;
+    if (++same < p.multiplier) continue;
+    same = 0;
+    ++at;
+  }
+  return source;
+}
+
+PENLIGHT_INLINE Floats load_spread(const float* pixel, const Source& source) {
+  return pick_lanes(load_part(pixel + source.first, source.left), source.at);
+}
+
+// What the outputs from `channel` on read of `count` neighbouring pixels, as kBlock elements each.
+static inline void copy_block(const Depthwise& p, const float* from, ptrdiff_t count, ptrdiff_t channel,
+                              float* to) {
+  if (p.multiplier == 1) {
+    const ptrdiff_t left = p.channels - channel;
+    for (from += channel; count > 0; --count, to += kBlock, from += p.channels) {
+      repeat<kBlock / kLanes>([&](auto v) __attribute__((always_inline)) {
+        store(to + v * kLanes, load_part(from + v * kLanes, max_of(left - v * kLanes, 0)));
+      });
+    }
+    return;
+  }
+  const ptrdiff_t pixel = pixel_of(p);
+  for (ptrdiff_t v = 0; v < kBlock && channel + v < p.channels; v += kLanes) {
+    const Source source = source_of(p, channel + v);
+    for (ptrdiff_t i = 0; i < count; ++i) {
+      store(to + i * kBlock + v, load_spread(from + i * pixel, source));
+    }
+  }
+}
+
+PENLIGHT_INLINE void clear(float* to, ptrdiff_t pixels) {
+  memset(to, 0, static_cast<size_t>(pixels * kBlock) * sizeof(float));
+}
+
+// Weights of the channels from `channel` on, of `taps` taps. False where one is not finite: it
+// would make a number of the zeros around the image.
+static inline bool copy_weights(const Depthwise& p, ptrdiff_t channel, ptrdiff_t taps, float* to) {
+  const ptrdiff_t padded = round_up(p.channels, kPanel);
+  Floats probe = {};
+  for (ptrdiff_t t = 0; t < 1 + taps; ++t) {
+    for (ptrdiff_t c = 0; c < kBlock; c += kLanes) {
+      const Floats weight = load(p.packed + t * padded + channel + c);
+      store(to + t * kBlock + c, weight);
+      if (t > 0) probe += weight * splat(0.0f);
+    }
+  }
+  return sum_lanes(probe) == 0.0f;
 }
 
 // Stores the sums of `count` neighbouring columns, `left` channels of each.

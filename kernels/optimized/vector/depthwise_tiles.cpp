@@ -7,10 +7,11 @@ namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
 void depthwise_in_place(const Depthwise& convolution);
+size_t windows_scratch(const Depthwise& convolution);
+void depthwise_windows(const Depthwise& convolution);
 
 namespace {
 
-constexpr ptrdiff_t kBlock = kPanel;  // channels of a tile: a line of the cache
 constexpr ptrdiff_t kMostWeights = (1 + 25) * kBlock;
 constexpr ptrdiff_t kTile = 6144;  // elements: most of the nearest cache
 constexpr ptrdiff_t kFewestRows = 3;
@@ -25,56 +26,41 @@ ptrdiff_t width_of(const Depthwise& p, ptrdiff_t taps) {
   return (round_up(p.geometry.out_width, kColumns) - 1) * p.geometry.stride_w + taps;
 }
 
+// A square window for which there is code, here and in place?
+bool is_usual(const Geometry& g) {
+  return has_code(g.taps_w, g.stride_w) && g.taps_h == g.taps_w && g.stride_h == g.stride_w &&
+         g.dilation_h == 1 && g.dilation_w == 1;
+}
+
 // Rows of the result for which a tile has room; 0 where another way is better.
 ptrdiff_t rows_in_tile(const Depthwise& p) {
   const Geometry& g = p.geometry;
   const ptrdiff_t taps = g.taps_w, stride = g.stride_w;
-  const bool takes = kUnrolled && (taps == 3 || taps == 5) && g.taps_h == taps &&
-                     (stride == 1 || stride == 2) && g.stride_h == stride && g.dilation_h == 1 &&
-                     g.dilation_w == 1 && g.out_width >= kColumns;
-  if (!takes) return 0;
+  if (!kUnrolled || p.in_cache || !is_usual(g) || g.out_width < kColumns) return 0;
   const ptrdiff_t lines = kTile / kBlock / width_of(p, taps), most = (lines - taps) / stride + 1;
   if (lines < taps) return 0;
   return most >= g.out_height ? g.out_height : most >= kFewestRows ? most : 0;
 }
 
-// Weights of the channels from `channel` on. False where one is not finite: it would make a
-// number of the zeros around the image.
-bool copy_weights(const Depthwise& p, ptrdiff_t channel, ptrdiff_t taps, float* to) {
-  const ptrdiff_t padded = round_up(p.channels, kPanel);
-  Floats probe = {};
-  for (ptrdiff_t t = 0; t < 1 + taps * taps; ++t) {
-    for (ptrdiff_t c = 0; c < kBlock; c += kLanes) {
-      const Floats weight = load(p.packed + t * padded + channel + c);
-      store(to + t * kBlock + c, weight);
-      if (t > 0) probe += weight * splat(0.0f);
-    }
-  }
-  return sum_lanes(probe) == 0.0f;
-}
+bool is_in_place(const Depthwise& p) { return p.multiplier == 1 && is_usual(p.geometry); }
 
 // The input of the rows from `row` of an image on.
 void copy_pixels(const Depthwise& p, ptrdiff_t image, ptrdiff_t row, ptrdiff_t lines, ptrdiff_t channel,
                  const Tile& tile) {
   const Geometry& g = p.geometry;
-  const ptrdiff_t left = p.channels - channel, top = row * g.stride_h - g.pad_h;
+  const ptrdiff_t top = row * g.stride_h - g.pad_h, pixel = pixel_of(p);
   const ptrdiff_t inside = min_of(g.width, tile.width - g.pad_w);
   for (ptrdiff_t i = 0; i < lines; ++i) {
     float* to = tile.pixels + i * tile.width * kBlock;
     const ptrdiff_t y = top + i;
     if (y < 0 || y >= g.height) {
-      memset(to, 0, static_cast<size_t>(tile.width * kBlock) * sizeof(float));
+      clear(to, tile.width);
       continue;
     }
-    memset(to, 0, static_cast<size_t>(g.pad_w * kBlock) * sizeof(float));
+    clear(to, g.pad_w);
     to += g.pad_w * kBlock;
-    const float* from = p.input + ((image * g.height + y) * g.width) * p.channels + channel;
-    for (ptrdiff_t x = 0; x < inside; ++x, to += kBlock, from += p.channels) {
-      repeat<kBlock / kLanes>([&](auto v) __attribute__((always_inline)) {
-        store(to + v * kLanes, load_part(from + v * kLanes, max_of(left - v * kLanes, 0)));
-      });
-    }
-    memset(to, 0, static_cast<size_t>((tile.width - g.pad_w - inside) * kBlock) * sizeof(float));
+    copy_block(p, p.input + (image * g.height + y) * g.width * pixel, inside, channel, to);
+    clear(to + inside * kBlock, tile.width - g.pad_w - inside);
   }
 }
 
@@ -111,7 +97,7 @@ void by_tiles(const Depthwise& p, ptrdiff_t most) {
   const Tile tile = {p.tile, p.tile + kMostWeights, width_of(p, taps), most};
   constexpr int together = rows_at_once<taps>();
   for (ptrdiff_t channel = p.first_channel; channel < p.last_channel; channel += kBlock) {
-    if (!copy_weights(p, channel, taps, tile.weights)) {
+    if (!copy_weights(p, channel, taps * taps, tile.weights)) {
       Depthwise own = p;
       own.first_channel = channel;
       own.last_channel = min_of(p.last_channel, channel + kBlock);
@@ -135,15 +121,17 @@ void by_tiles(const Depthwise& p, ptrdiff_t most) {
 }  // namespace
 
 size_t depthwise_scratch(const Depthwise& p) {
-  return rows_in_tile(p) ? static_cast<size_t>(kMostWeights + kTile) * sizeof(float) : 0;
+  if (rows_in_tile(p)) return static_cast<size_t>(kMostWeights + kTile) * sizeof(float);
+  return !kUnrolled || is_in_place(p) ? 0 : windows_scratch(p);
 }
 
 void depthwise(const Depthwise& p) {
-  const ptrdiff_t rows = p.tile ? rows_in_tile(p) : 0;
   if constexpr (kUnrolled) {
+    const ptrdiff_t rows = p.tile ? rows_in_tile(p) : 0;
     const bool is_3 = p.geometry.taps_w == 3, is_1 = p.geometry.stride_w == 1;
     if (rows && is_3) return is_1 ? by_tiles<3, 1>(p, rows) : by_tiles<3, 2>(p, rows);
     if (rows) return is_1 ? by_tiles<5, 1>(p, rows) : by_tiles<5, 2>(p, rows);
+    if (p.tile && !is_in_place(p) && windows_scratch(p)) return depthwise_windows(p);
   }
   depthwise_in_place(p);
 }

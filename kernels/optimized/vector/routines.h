@@ -93,17 +93,19 @@ struct FewChannels {
   void* scratch;  // few_channels_scratch() bytes
 };
 
-// A convolution whose every channel has its own window.
+// A convolution whose every channel has a window of its own, or several for as many outputs.
 struct Depthwise {
   const float* input;
   const float* packed;  // biases [channels], then [tap][channels], channels padded to kPanel
   float* output;
-  ptrdiff_t channels;
+  ptrdiff_t channels;                     // of the output
+  ptrdiff_t multiplier = 1;               // of them to a channel of the input
   ptrdiff_t first_row, last_row;          // of batch * out_height
   ptrdiff_t first_channel, last_channel;  // the first a multiple of kPanel
   Epilogue epilogue;
   Geometry geometry;
-  float* tile;  // depthwise_scratch() bytes, or null
+  bool in_cache;  // the input was just computed: a tile for windows without other code alone
+  float* tile;    // depthwise_scratch() bytes, or null
 };
 
 // Columns [first, last) of a matrix, and their biases or zeros, as panels of a Product.

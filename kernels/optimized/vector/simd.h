@@ -162,6 +162,19 @@ PENLIGHT_INLINE Floats look_up(const float (&table)[16], Ints at) {
 }
 #endif
 
+// Lane at[i] of a vector in lane i.
+PENLIGHT_INLINE Floats pick_lanes(Floats x, Ints at) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_maskz_permutexvar_ps(0xffff, (__m512i)at, (__m512)x);
+#elif defined(__AVX2__)
+  return (Floats)_mm256_permutevar8x32_ps((__m256)x, (__m256i)at);
+#else
+  float lanes[kLanes];
+  store(lanes, x);
+  return gather(lanes, at);
+#endif
+}
+
 // As many of the `left` elements as a vector holds.
 PENLIGHT_INLINE Floats load_part(const float* from, ptrdiff_t left) {
   return left >= kLanes ? load(from) : load_some(from, left);

@@ -15,6 +15,7 @@ _CALLERS = {
     "few_channels": {"convolution"},
     "depthwise": {"convolution", "expansion"},
     "depthwise_tiles": {"convolution", "expansion"},
+    "depthwise_windows": {"convolution", "expansion"},
     "attention": {"attention"},
     "rotary": {"rotary"},
     "recurrent": {"recurrent"},

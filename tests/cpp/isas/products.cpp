@@ -69,7 +69,7 @@ Shape any_convolution(Random& r) {
   Shape s{r.in(1, 2),  r.in(1, 40), r.in(1, 14),
           r.in(1, 14), r.in(1, 40), {{1, 1}, {1, 1}, {0, 0}, {1, 1}, 1, {}}};
   Geometry& g = s.g;
-  const dim_t kind = r.in(0, 6);
+  const dim_t kind = r.in(0, 8);
   for (int d = 0; d < 2; ++d) {
     g.taps[d] = kind == 0 ? 1 : r.in(1, 5);
     g.stride[d] = r.in(1, 3);
@@ -90,6 +90,19 @@ Shape any_convolution(Random& r) {
       g.taps[d] = r.one_in(2) ? 3 : 5;
       g.stride[d] = r.in(1, 2);
       g.dilation[d] = 1;
+    }
+  }
+  if (kind >= 7) {  // the same with any window
+    constexpr dim_t taps[] = {1, 2, 3, 5, 6, 7, 7, 9, 11, 31};
+    g.groups = s.outputs = s.channels = r.in(2, r.one_in(3) ? 70 : 20);
+    s.height = r.in(1, 20);
+    s.width = r.one_in(8) ? r.in(60, 130) : r.in(1, 20);
+    for (int d = 0; d < 2; ++d) {
+      g.taps[d] = taps[r.in(0, 9)];
+      g.stride[d] = r.one_in(2) ? 1 : r.in(1, 4);
+      g.dilation[d] = r.one_in(3) ? r.in(2, 5) : 1;
+      const dim_t reach = (g.taps[d] - 1) * g.dilation[d];
+      g.pad[d] = r.one_in(2) ? reach / 2 : r.in(0, reach + 2);
     }
   }
   if (kind == 5) {  // tiles of transformed products: large ones, or small for small images
@@ -277,7 +290,7 @@ void expansion(Random r, long round) {
   fill(x, r, r.one_in(4));
   const dim_t height = sizes[2], width = sizes[3];
   for (int d = 0; d < 2; ++d) {
-    g.taps[d] = r.one_in(2) ? 3 : r.in(1, 5);
+    g.taps[d] = r.one_in(2) ? 3 : r.in(1, 8);
     g.stride[d] = r.in(1, 2);
     g.dilation[d] = r.one_in(3) ? 2 : 1;
     g.pad[d] = r.in(0, g.taps[d] / 2);
