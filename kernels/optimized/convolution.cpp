@@ -2,7 +2,7 @@
 //
 // Two layouts of packed weights: panels (vector/product.cpp, vector/few_channels.cpp), one
 // group after the other; and, where every channel is a group of its own, taps of all
-// channels (vector/depthwise.cpp).
+// outputs (vector/depthwise.cpp).
 #include "image.h"
 #include "isa.h"
 #include "packed.h"
@@ -25,7 +25,8 @@ void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight
   convolution.input = input.const_data_ptr<float>();
   convolution.packed = weight.const_data_ptr<float>();
   convolution.output = out.mutable_data_ptr<float>();
-  convolution.channels = input.size(1);
+  convolution.channels = c.outputs;
+  convolution.multiplier = c.outputs / c.groups;
   convolution.epilogue = epilogue;
   convolution.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
   const dim_t rows = input.size(0) * c.out[0];
@@ -130,7 +131,7 @@ Tensor& convolve(KernelContext& ctx, const Tensor& input, const Tensor& weight,
   Convolution c{};
   if (!read_convolution(ctx, input, window, stride, padding, dilation, groups, input.size(1), c)) return out;
   const dim_t channels = input.size(1) / c.groups, outputs = c.outputs / c.groups;
-  const bool depthwise = c.groups > 1 && channels == 1 && outputs == 1;
+  const bool depthwise = c.groups > 1 && channels == 1;
   const bool few = c.groups == 1 && channels < kFewChannels && c.window.taps[0] * c.window.taps[1] > 1;
   if (!is_channels_last(input) && !(few && input.is_contiguous())) {
     ctx.fail(Status::InvalidArgument,

@@ -161,6 +161,12 @@ CONVOLUTIONS = [
     ((1, 20, 17, 33), 20, (7, 5), (4, 3), (0, 4), (1, 1), 20),
     ((1, 16, 90, 9), 16, (7, 3), (20, 1), (3, 1), (1, 1), 16),
     *(((1, 9, 3, width), 9, (7, 7), (1, 1), (3, 3), (1, 1), 9) for width in range(1, 21)),
+    # Several outputs for each channel.
+    ((1, 24, 16, 17), 48, (7, 7), (2, 2), (3, 3), (1, 1), 24),
+    ((2, 9, 14, 13), 27, (3, 3), (1, 1), (1, 1), (1, 1), 9),
+    ((1, 17, 12, 15), 34, (5, 5), (2, 2), (2, 2), (1, 1), 17),
+    ((1, 5, 6, 3), 85, (3, 3), (1, 1), (1, 1), (1, 1), 5),
+    ((1, 3, 9, 130), 6, (3, 3), (1, 1), (2, 2), (2, 2), 3),
     # Groups of few outputs.
     ((1, 32, 14, 13), 32, (3, 3), (1, 1), (1, 1), (1, 1), 8),
     ((2, 9, 8, 7), 18, (3, 3), (2, 2), (1, 1), (1, 1), 9),
@@ -187,7 +193,7 @@ def test_convolution(isa: str, case: tuple[object, ...]) -> None:
     sizes, outputs, window, stride, padding, dilation, groups = case
     op = overload_of("penlight::conv2d_packed")
     x, weight, bias = image(*sizes), torch.randn(outputs, sizes[1] // groups, *window), torch.randn(outputs)
-    depthwise = groups > 1 and groups == outputs == sizes[1]
+    depthwise = groups > 1 and groups == sizes[1]
     exact = padded_conv2d(x.double(), weight.double(), bias.double(), stride, padding, dilation, groups)
     residual = image(*exact.shape)
     for activation in range(len(ACTIVATIONS)) if depthwise else (0, 2, 9, 10):
@@ -217,7 +223,7 @@ def test_groups_do_not_meet(isa: str) -> None:
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
-@pytest.mark.parametrize("outputs, size, stride", [(40, 3, 1), (40, 7, 1)])
+@pytest.mark.parametrize("outputs, size, stride", [(40, 3, 1), (40, 7, 1), (80, 3, 2), (120, 5, 1)])
 def test_infinite_weight_of_depthwise(isa: str, outputs: int, size: int, stride: int) -> None:
     """No product with what lies outside of the image: that would be no number."""
     op = overload_of("penlight::conv2d_packed")

@@ -94,7 +94,7 @@ def _convolution(
     outputs, *taps = window
     above, left, below, right = _sides(padding)
     channels = x.shape[1] // groups
-    if groups > 1 and channels == 1 and outputs == groups:
+    if groups > 1 and channels == 1:
         rows = weight.reshape(-1, -(-outputs // PANEL) * PANEL)[:, :outputs].T
     else:
         rows = unpack_panels(weight, outputs, channels * taps[0] * taps[1], groups)

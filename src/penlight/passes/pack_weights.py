@@ -122,7 +122,7 @@ def _replace(graph: Graph, node: Node, op: OpOverload, x: Node, args: tuple[Any,
 
 
 def _is_depthwise(weight: torch.Tensor, groups: Any) -> bool:
-    return groups > 1 and weight.shape[1] == 1 and weight.shape[0] == groups
+    return groups > 1 and weight.shape[1] == 1
 
 
 def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | None:

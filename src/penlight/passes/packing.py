@@ -2,8 +2,8 @@
 
     panels      for each 16 outputs: their 16 biases, then for each step of the sum
                 (tap of the window, channel) the 16 weights; outputs past the last are zero
-    depthwise   the bias of each channel, then for each tap the weight of each channel;
-                channels are padded with zeros to a multiple of 16
+    depthwise   the bias of each output, then for each tap the weight of each output;
+                outputs are padded with zeros to a multiple of 16
 
 One layout serves every instruction set: 16 is a multiple of every vector's width.
 A convolution with groups has the panels of one group after the other. A transposed one has those
@@ -94,16 +94,16 @@ def unpack_transposed(
 
 
 def pack_depthwise(weight: Derived, bias: torch.Tensor | None) -> Derived:
-    """Weights `[channels, 1, *taps]` of a convolution with a group for each channel."""
-    channels = weight.like.shape[0]
-    taps = weight.like.numel() // max(channels, 1)
-    padded = _ceil(channels, PANEL) * PANEL
+    """Weights `[outputs, 1, *taps]` of a convolution with a group for each channel."""
+    outputs = weight.like.shape[0]
+    taps = weight.like.numel() // max(outputs, 1)
+    padded = _ceil(outputs, PANEL) * PANEL
 
     def compute() -> torch.Tensor:
         packed = torch.zeros(1 + taps, padded, dtype=weight.like.dtype)
         if bias is not None:
-            packed[0, :channels] = bias
-        packed[1:, :channels] = weight.tensor().reshape(channels, taps).T
+            packed[0, :outputs] = bias
+        packed[1:, :outputs] = weight.tensor().reshape(outputs, taps).T
         return packed.flatten()
 
     like = torch.empty((1 + taps) * padded, dtype=weight.like.dtype, device="meta")

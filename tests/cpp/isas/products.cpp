@@ -92,9 +92,10 @@ Shape any_convolution(Random& r) {
       g.dilation[d] = 1;
     }
   }
-  if (kind >= 7) {  // the same with any window
+  if (kind >= 7) {  // the same with any window, and with several outputs each
     constexpr dim_t taps[] = {1, 2, 3, 5, 6, 7, 7, 9, 11, 31};
-    g.groups = s.outputs = s.channels = r.in(2, r.one_in(3) ? 70 : 20);
+    g.groups = s.channels = r.in(2, r.one_in(3) ? 70 : 20);
+    s.outputs = s.channels * (r.one_in(2) ? 1 : r.in(2, 5));
     s.height = r.in(1, 20);
     s.width = r.one_in(8) ? r.in(60, 130) : r.in(1, 20);
     for (int d = 0; d < 2; ++d) {
@@ -127,14 +128,14 @@ Shape any_convolution(Random& r) {
 void pack_convolution(const Shape& s) {
   const dim_t per_group = s.channels / s.g.groups, taps = s.g.taps[0] * s.g.taps[1];
   const dim_t depth = per_group * taps, outputs = s.outputs / s.g.groups;
-  const bool depthwise = s.g.groups > 1 && per_group == 1 && outputs == 1;
-  const dim_t padded = (s.channels + 15) / 16 * 16, panels = (outputs + 15) / 16 * 16;
+  const bool depthwise = s.g.groups > 1 && per_group == 1;
+  const dim_t padded = (s.outputs + 15) / 16 * 16, panels = (outputs + 15) / 16 * 16;
   const dim_t size[] = {depthwise ? (1 + taps) * padded : s.g.groups * panels * (1 + depth)};
   weight.shape(size, 1, nullptr, ScalarType::Float, false);
   if (depthwise) {
     for (dim_t i = 0; i < size[0]; ++i) {
       const dim_t c = i % padded, t = i / padded - 1;
-      weight.data()[i] = c >= s.channels ? 0 : t < 0 ? bias.data()[c] : plain.data()[c * taps + t];
+      weight.data()[i] = c >= s.outputs ? 0 : t < 0 ? bias.data()[c] : plain.data()[c * taps + t];
     }
     return;
   }
