@@ -155,14 +155,7 @@ PENLIGHT_INLINE Floats gather(const float* from, Ints at) {
 #endif
 }
 
-#if defined(__AVX512F__)
-// table[at[i] % 16] in lane i.
-PENLIGHT_INLINE Floats look_up(const float (&table)[16], Ints at) {
-  return (Floats)_mm512_maskz_permutexvar_ps(0xffff, (__m512i)at, (__m512)load(table));
-}
-#endif
-
-// Lane at[i] of a vector in lane i.
+// Lane at[i], of AVX-512 at[i] % 16, of a vector in lane i.
 PENLIGHT_INLINE Floats pick_lanes(Floats x, Ints at) {
 #if defined(__AVX512F__)
   return (Floats)_mm512_maskz_permutexvar_ps(0xffff, (__m512i)at, (__m512)x);
