@@ -78,10 +78,13 @@ def test_images_stay_between_convolutions(function: Callable[[Tensor], Tensor]) 
         lambda y: y.transpose(2, 3).tanh().transpose(2, 3),
         lambda y: functional.softmax(y, 3) @ torch.ones(9, 9) + y,
         lambda y: y.flip(1) + y,
+        lambda y: y[:1].transpose(2, 3).sin().transpose(2, 3) + y,
+        lambda y: y[1:].view(1, 12, 5, 2, 9).permute(0, 1, 3, 2, 4).reshape(1, 12, 10, 9) + y,
+        lambda y: y[:, :6].transpose(1, 2).flatten(2).sum(2)[:, None, :, None] + y,
         lambda y: y.view(1, 24, 10, 9).tanh().view(2, 12, 10, 9),
         lambda y: functional.layer_norm(y, (9,)) * y,
     ],
-    ids=range(11),
+    ids=range(14),
 )
 def test_what_is_broadcast_or_wants_rows(function: Callable[[Tensor], Tensor]) -> None:
     check(Between(function), IMAGE)

@@ -122,10 +122,12 @@ def _move_parts(graph: Graph, node: Node, views: int, as_image: bool) -> int:
     if image is None and not as_image:
         return 0
     lies = Layout.dense(sizes_of(tensor_of(source))) if image is None else channels_last_layout(source)  # type: ignore[arg-type]
-    layout = next(found for one, found in views_in_order(first, lies) if one is node)
-    with graph.inserting_before(node):
-        result = moved(graph, image or source, layout, node, image=as_image)
-        if as_image:
+    layout = next((found for one, found in views_in_order(first, lies) if one is node), None)
+    result = None if layout is None else moved(graph, image or source, layout, node, image=as_image)
+    if result is None:
+        return 0
+    if as_image:
+        with graph.inserting_before(node):
             result = from_channels_last(graph, result, node)
     node.replace_all_uses_with(result)
     graph.erase_node(node)

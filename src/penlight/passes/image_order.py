@@ -201,7 +201,7 @@ def _end_of_views(source: Node, view: Node) -> tuple[End, int]:
             return "images", count
         if pixels_behind(node) is not None:  # an image as it is
             break
-        moves = not as_rows.is_dense() and order_of_parts(layout, range(len(layout.dims)))
+        moves = not as_rows.is_dense() and order_of_parts(source, layout, range(len(layout.dims)))
         found = (node, count) if moves else ("rows", 0)
     return found
 

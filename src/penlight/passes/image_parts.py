@@ -48,10 +48,10 @@ def views_in_order(view: Node, layout: Layout | None) -> Iterator[tuple[Node, La
 AS_IMAGE = (0, 2, 3, 1)
 
 
-def order_of_parts(layout: Layout, dims: Sequence[int]) -> tuple[list[int], list[int]] | None:
+def order_of_parts(source: Node, layout: Layout, dims: Sequence[int]) -> tuple[list[int], list[int]] | None:
     """Sizes of a tensor's parts as they lie in memory, and their places if `dims` are walked in that order.
 
-    None if they are not all of a dense tensor.
+    None if they are not all of the dense tensor `source`.
     """
     parts = [part for dim in dims for part in layout.dims[dim] if part[0] != 1]
     if layout.offset != 0 or not parts or len(parts) > _MOST_PARTS:
@@ -61,21 +61,25 @@ def order_of_parts(layout: Layout, dims: Sequence[int]) -> tuple[list[int], list
     lying = sorted(range(len(parts)), key=lambda place: -parts[place][1])
     lengths = [parts[place][0] for place in lying]
     dense = [math.prod(lengths[i + 1 :]) for i in range(len(lengths))]
-    if [parts[place][1] for place in lying] != dense:
+    whole = math.prod(lengths) == math.prod(sizes_of(tensor_of(source)))  # type: ignore[arg-type]
+    if not whole or [parts[place][1] for place in lying] != dense:
         return None
     return lengths, [lying.index(place) for place in range(len(parts))]
 
 
-def moved(graph: Graph, source: Node, layout: Layout, node: Node, *, image: bool) -> Node:
+def moved(graph: Graph, source: Node, layout: Layout, node: Node, *, image: bool) -> Node | None:
     """What `node` is a copy of, channels-last if an `image` is wanted, from the dense `source`.
+
+    None where that is not one permutation.
 
     Args:
         layout: where in `source`, if that is row-major, else as it lies, the elements of `node` are.
     """
     value: Any = tensor_of(source)
     dims = AS_IMAGE if image else range(len(layout.dims))
-    order = order_of_parts(layout, dims)
-    assert order is not None
+    order = order_of_parts(source, layout, dims)
+    if order is None:
+        return None
     lengths, places = order
     sizes = tuple(tensor_of(node).shape)  # type: ignore[union-attr]
     with graph.inserting_before(node):
