@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -189,3 +190,63 @@ def test_left_out() -> None:
     found, without = (operators(model, IMAGE, without=names) for names in ([], ["keep_channels_last"]))
     assert without.count("clone") > found.count("clone")
     check(model, IMAGE, without=["keep_channels_last"])
+
+
+class Random(nn.Module):
+    """Operators on images and rows, drawn anew for each seed; every result is an input of later ones."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+        self.layers = nn.ModuleDict()
+
+    def layer(self, name: str, make: Callable[[], nn.Module]) -> nn.Module:
+        if name not in self.layers:
+            self.layers[name] = make()
+        return self.layers[name]
+
+    def forward(self, x: Tensor) -> Tensor:
+        draw = random.Random(self.seed)
+        seen = [x]
+        for step in range(draw.randint(4, 12)):
+            seen.append(self.step(draw, step, seen))
+        return seen[-1] + sum(one.sum((2, 3), keepdim=True).mean(1, keepdim=True) for one in seen[-3:])
+
+    def step(self, draw: random.Random, step: int, seen: list[Tensor]) -> Tensor:
+        y = draw.choice(seen[-4:])
+        n, c, h, w = y.shape
+        fits = [one for one in seen if one.shape == y.shape]
+        other = draw.choice(fits)
+        kind = draw.randrange(17)
+        if kind < 3:
+            k, groups = draw.choice((1, 3)), draw.choice((1, 1, c))
+            return self.layer(f"conv{step}", lambda: nn.Conv2d(c, c, k, padding=k // 2, groups=groups))(y)  # type: ignore[no-any-return]
+        if kind == 3:
+            return self.layer(f"norm{step}", lambda: nn.GroupNorm(2, c))(y)  # type: ignore[no-any-return]
+        if kind == 4:
+            return self.layer(f"rows{step}", lambda: nn.Linear(c, c))(y.flatten(2).mT).mT.view(y.shape)  # type: ignore[no-any-return]
+        if kind == 5:
+            return y.flatten(2).softmax(-1).view(y.shape) * w
+        return [
+            lambda: torch.sin(y) + other,
+            lambda: y * other.mean((2, 3), keepdim=True),
+            lambda: y * other.mean(draw.choice((1, 2, 3)), keepdim=True).tanh(),
+            lambda: torch.cat([y[:, : c // 2], other[:, c // 2 :]], 1),
+            lambda: torch.cat(other.split(c // 2, 1)[::-1], 1).sigmoid() + y,
+            lambda: y.softmax(draw.randrange(4)),
+            lambda: y.transpose(2, 3).reshape(y.shape),
+            lambda: functional.max_pool2d(y, 3, 1, 1),
+            lambda: y.view(n, 2, c // 2, h, w).transpose(1, 2).reshape(y.shape),
+            lambda: y.view(n, c, h // 2, 2, w // 2, 2).permute(0, 1, 3, 5, 2, 4).reshape(y.shape),
+            lambda: torch.where(y > other, y, other.abs().clamp(max=3)),
+        ][kind - 6]()
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(40), *(pytest.param(n, marks=pytest.mark.slow) for n in range(40, 400))]
+)
+def test_random_images(seed: int) -> None:
+    torch.manual_seed(seed)
+    model, x = Random(seed), torch.randn(2, 8, 6, 4)
+    model(x)
+    check(model, x, tolerance=1e-4)
