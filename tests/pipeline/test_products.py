@@ -164,3 +164,16 @@ def test_tables_read_at_constant_places() -> None:
         assert "permute_copy" not in found or not folded
         assert "arange" not in found, "as small as it is"
         check(model, x)
+
+
+@pytest.mark.parametrize("dim", [0, 1, None])
+def test_weight_norm_is_folded(dim: int | None) -> None:
+    """Its weights are made when the file is written, a piece at a time, not in each run."""
+    for layer, x in (
+        (nn.Linear(700, 600), torch.randn(3, 700)),
+        (nn.Conv1d(40, 60, 3), torch.randn(2, 40, 30)),
+        (nn.ConvTranspose1d(40, 60, 4, 2), torch.randn(2, 40, 30)),
+    ):
+        model = nn.utils.parametrizations.weight_norm(layer, dim=dim)
+        assert not {"linalg_vector_norm", "div", "mul"} & {*operators(model, x)}
+        check(model, x)

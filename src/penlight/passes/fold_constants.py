@@ -13,6 +13,7 @@ Needs:  edge dialect; Keeps: every output.
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import _disable_current_modes
 
-from penlight.ir.tensors import Derived
+from penlight.ir.tensors import PIECE, Derived
 from penlight.kernels.out_variants import view_twin
 from penlight.passes.base import tensor_of
 from penlight.passes.constants import Constants
@@ -127,15 +128,34 @@ def _value(node: Node, like: torch.Tensor, constants: Constants, values: dict[No
     inputs = {n: constants.kept(n) for step in steps for n in step.all_input_nodes if n in constants.names}
     program = [(step, step.target, step.args, step.kwargs) for step in steps]
 
-    def compute() -> torch.Tensor:
+    def pieces() -> Iterator[torch.Tensor]:
         known = {n: t.tensor() if isinstance(t, Derived) else t for n, t in inputs.items()}
-        for step, target, args, kwargs in program:
+        for step, target, args, kwargs in program[:-1]:
             known[step] = _run(target, args, kwargs, known)
-        result = known[node]
-        assert isinstance(result, torch.Tensor)
-        return result
+        _, target, args, kwargs = program[-1]
+        for rows in _row_ranges(like) if _is_by_element(target) else [None]:
+            part = known if rows is None else {n: _rows_of(t, like, rows) for n, t in known.items()}
+            result = _run(target, args, kwargs, part)
+            assert isinstance(result, torch.Tensor)
+            yield result
 
-    return Derived.whole(like, compute)
+    return Derived(like, pieces)
+
+
+def _is_by_element(target: Any) -> bool:
+    return isinstance(target, OpOverload) and torch.Tag.pointwise in target.tags
+
+
+def _row_ranges(like: torch.Tensor) -> Iterator[slice]:
+    """Rows that make about a piece each."""
+    count = max(1, PIECE * like.shape[0] // _nbytes(like))
+    return (slice(start, start + count) for start in range(0, like.shape[0], count))
+
+
+def _rows_of(value: Any, like: torch.Tensor, rows: slice) -> Any:
+    """What these rows of a result like `like` are made of."""
+    whole = isinstance(value, torch.Tensor) and value.dim() == like.dim() and value.shape[0] == like.shape[0]
+    return value[rows] if whole else value
 
 
 def _can_fold(node: Node) -> bool:
@@ -165,20 +185,16 @@ def _is_worth(node: Node, constants: Constants) -> bool:
     assert value is not None
     if _nbytes(value) <= _SMALL:
         return True
-    replaced = _SMALL
-    seen, todo = set(), [node]
+    seen, todo = {node}, [node]
     while todo:
-        for source in todo.pop().all_input_nodes:
-            if source in seen:
-                continue
-            seen.add(source)
-            if source.op != "placeholder":
-                todo.append(source)
-                replaced += _SMALL if _takes_time(source) else 0
-            elif all(user in seen or user is node for user in source.users):
-                tensor = constants.like(source)
-                assert tensor is not None
-                replaced += _nbytes(tensor)
+        more = [source for source in todo.pop().all_input_nodes if source not in seen]
+        seen.update(more)
+        todo += more
+    sources = seen - {node}
+    replaced = _SMALL * (1 + sum(_takes_time(one) for one in sources if one.op != "placeholder"))
+    for one in seen:
+        like = constants.like(one) if seen.issuperset(one.users) else None
+        replaced += 0 if like is None else _nbytes(like)
     return _nbytes(value) <= replaced
 
 
