@@ -23,6 +23,14 @@ class Calls(nn.Module):
         return self.function(*args)
 
 
+def trained(norm: nn.Module) -> nn.Module:
+    """With statistics and parameters as training leaves them."""
+    for name, tensor in (*norm.named_parameters(), *norm.named_buffers()):
+        if tensor.is_floating_point():
+            tensor.data = torch.rand_like(tensor) + 0.5 if "var" in name else torch.randn_like(tensor)
+    return norm.eval()
+
+
 def operators(model: nn.Module, *args: Tensor, **options: object) -> list[str]:
     """Their names, in order, without namespace and overload."""
     graph = to_edge(export(model.eval(), args), **options).methods["forward"].graph

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tests.pipeline.fused import Calls, check, operators
-from tests.pipeline.test_simplify_batch_norm import trained
+from tests.pipeline.fused import Calls, check, operators, trained
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -50,8 +49,9 @@ def arithmetic(model: nn.Module, *args: Tensor, **options: object) -> list[str]:
         ((6,), lambda y, g: torch.sub(g, y, alpha=3) * g),
         ((1,), lambda y, g: (y * 3 + 1) / 7 - 2),
         ((6, 1), lambda y, g: y.permute(0, 2, 1) * g),
+        ((6, 1), lambda y, g: y.permute(0, -1, 1) * g),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 @pytest.mark.parametrize("bias", [True, False])
 def test_linear(shape: tuple[int, ...], function: Callable[..., Tensor], bias: bool) -> None:
@@ -206,6 +206,8 @@ def test_what_stays() -> None:
         (lambda a, b, x: a(x) + b(x.roll(1, 0)), shared, shared),
         (lambda a, b, x: (y := a(x)) + b(x) + y.tanh(), wide(), wide()),
         (lambda a, b, x: a(x)[:, :, :7, :9] + b(x), wide(), nn.Conv2d(6, 6, 3)),
+        (lambda a, b, x: a(x) + b(x), nn.Conv2d(6, 6, (9, 11)), nn.Conv2d(6, 6, 1)),
+        (lambda a, b, x: b(x) - a(x), nn.Conv2d(6, 6, (1, 11)), nn.Conv2d(6, 6, 1)),
     ):
         model = Kept(function, first, second)
         assert operators(model, IMAGE).count("conv2d_packed") == 2
@@ -230,6 +232,22 @@ def test_factors_that_stay() -> None:
     check(model.double(), x.double())
     check(model.bfloat16(), x.bfloat16(), tolerance=2e-2)
     check(Scaled(nn.Linear(4, 6), (6,), lambda y, g: y * g.double()), x)
+
+
+def test_a_factor_that_is_an_input_stays() -> None:
+    class Times(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(6, 6)
+
+        def forward(self, x: Tensor, n: int) -> Tensor:
+            return torch.add(x, self.layer(x), alpha=n) * n
+
+    model, x = Times().eval(), torch.randn(2, 6)
+    sizes = {"x": None, "n": Dim.AUTO(max=9)}
+    program = penlight.load(penlight.compile(model, (x, 3), dynamic_shapes=sizes).to_bytes())
+    for n in (2, 7):
+        torch.testing.assert_close(program(x, n), model(x, n), rtol=1e-5, atol=1e-5)
 
 
 def test_weights_that_others_read_stay() -> None:

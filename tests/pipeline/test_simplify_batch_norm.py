@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from tests.pipeline.fused import Calls, check, operators
+from tests.pipeline.fused import Calls, check, operators, trained
 from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional
@@ -15,14 +15,6 @@ import penlight
 
 NAME = "simplify_batch_norm"
 NORM = "_native_batch_norm_legit_no_training"
-
-
-def trained(norm: nn.Module) -> nn.Module:
-    """With statistics and parameters as training leaves them."""
-    for name, tensor in (*norm.named_parameters(), *norm.named_buffers()):
-        if tensor.is_floating_point():
-            tensor.data = torch.rand_like(tensor) + 0.5 if "var" in name else torch.randn_like(tensor)
-    return norm.eval()
 
 
 class Dense(nn.Module):

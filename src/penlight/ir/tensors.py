@@ -38,9 +38,11 @@ class Derived:
         return cls(tensor, lambda: pieces_of(tensor), recipe("as it is", tensor))
 
     @classmethod
-    def whole(cls, like: torch.Tensor, compute: Callable[[], torch.Tensor]) -> Derived:
+    def whole(
+        cls, like: torch.Tensor, compute: Callable[[], torch.Tensor], recipe: Hashable = None
+    ) -> Derived:
         """One that can only be computed at once."""
-        return cls(like, lambda: iter((compute(),)))
+        return cls(like, lambda: iter((compute(),)), recipe)
 
     def tensor(self) -> torch.Tensor:
         parts = list(self.pieces())

@@ -37,10 +37,10 @@ class Affine:
         return Affine(self.scale * other.scale, self.shift * other.scale + other.shift)
 
 
-def weight_of_second(node: Node) -> float:
-    """What a sum or a difference multiplies its second operand with."""
+def weight_of_second(node: Node) -> float | None:
+    """What a sum or a difference multiplies its second operand with; None if that is not known yet."""
     alpha: Any = node.args[2] if len(node.args) > 2 else node.kwargs.get("alpha", 1)
-    return float(SUMS[node.target] * alpha)
+    return float(SUMS[node.target] * alpha) if isinstance(alpha, int | float) else None
 
 
 def affine_step(constants: Constants, node: Node, axis: int) -> tuple[Node, Affine] | None:
@@ -63,6 +63,8 @@ def affine_step(constants: Constants, node: Node, axis: int) -> tuple[Node, Affi
         step = Affine(given.reciprocal(), none.shift)
     else:
         second = weight_of_second(node)
+        if second is None:
+            return None
         step = Affine(none.scale * second, given) if swapped else Affine(none.scale, given * second)
     usual = step.scale.isfinite() & (step.scale != 0) & step.shift.isfinite()
     return (x, step) if bool(usual.all()) else None  # type: ignore[return-value]

@@ -68,7 +68,7 @@ def _scaled(constants: Constants, node: Node) -> Node | None:
         seen: Any = x
         dims = list(range(len(getattr(tensor_of(x), "shape", ()))))
         while seen.target is aten.permute_copy.default and len(seen.users) == 1:
-            dims = [seen.args[1][dim] for dim in dims]
+            dims = [seen.args[1][dim] % len(dims) for dim in dims]
             seen = seen.args[0]
         layer = _layer(constants, seen)
         if layer is None:
@@ -87,6 +87,8 @@ def _merged(constants: Constants, node: Node) -> Node | None:
         return None
     a, b = node.args[:2]
     second = weight_of_second(node)
+    if second is None:
+        return None
     for base, other, factors in ((a, b, (1.0, second)), (b, a, (second, 1.0))):
         layer = _convolution(constants, base)
         if layer is None:
@@ -134,7 +136,8 @@ def _add_window(constants: Constants, base: Node, other: Node, factors: tuple[fl
     mine, theirs = (constants.derived(layer.args[1]) for layer in (base, other))  # type: ignore[arg-type]
     if mine.like.shape[:2] != theirs.like.shape[:2] or mine.like.dtype is not theirs.like.dtype:
         return False
-    if base.args[8] != other.args[8]:
+    results = [sizes_of(tensor_of(layer)) for layer in (base, other)]  # type: ignore[arg-type]
+    if base.args[8] != other.args[8] or not same_sizes(*results):
         return False
 
     def compute() -> torch.Tensor:
@@ -144,7 +147,7 @@ def _add_window(constants: Constants, base: Node, other: Node, factors: tuple[fl
 
     how = recipe("merged", mine, theirs, factors, tuple((place.start, place.stop) for place in places))
     bias = _bias(constants, base) * factors[0] + _bias(constants, other) * factors[1]
-    _replace(constants, base, Derived(mine.like, lambda: iter((compute(),)), how), bias)
+    replace_parameters(constants, base, Derived.whole(mine.like, compute, how), bias)
     return True
 
 
@@ -172,12 +175,8 @@ def _add_image(constants: Constants, base: Node, other: Any, factors: tuple[floa
 
     how = recipe("with its image", mine, affine.scale, factors, tuple(map(int, tap)))
     bias = _bias(constants, base) * factors[0] + affine.shift * factors[1]
-    _replace(constants, base, Derived(mine.like, lambda: iter((compute(),)), how), bias)
+    replace_parameters(constants, base, Derived.whole(mine.like, compute, how), bias)
     return True
-
-
-def _replace(constants: Constants, layer: Node, weight: Derived, bias: torch.Tensor) -> None:
-    replace_parameters(constants, layer, weight, bias.to(weight.like.dtype))
 
 
 def _affine_of(constants: Constants, node: Any, image: Any) -> Affine | None:

@@ -80,16 +80,16 @@ def scale_layer(constants: Constants, layer: Node, scale: torch.Tensor, shift: t
     transposed = layer.target is convolution and bool(layer.args[6])
     groups = int(layer.args[8]) if layer.target is convolution else 1  # type: ignore[arg-type]
     old = constants.derived(layer.args[1])  # type: ignore[arg-type]
-    new_bias = (shift if bias is None else bias.double() * scale + shift).to(old.like.dtype)
+    new_bias = shift if bias is None else bias.double() * scale + shift
     replace_parameters(constants, layer, _scaled(old, scale, transposed, groups), new_bias)
 
 
 def replace_parameters(constants: Constants, layer: Node, weight: Derived, bias: torch.Tensor) -> None:
-    """Give a convolution or a linear layer others, named after those that it had."""
+    """Give a convolution or a linear layer others, named after those that it had; of one dtype."""
     stem = constants.names[layer.args[1]].removesuffix(".weight").removesuffix(".folded")  # type: ignore[index]
     args = list(layer.args)
     args[1] = constants.add(f"{stem}.folded.weight", weight)
-    args[2:3] = [constants.add(f"{stem}.folded.bias", bias)]
+    args[2:3] = [constants.add(f"{stem}.folded.bias", bias.to(weight.like.dtype))]
     layer.args = tuple(args)
 
 

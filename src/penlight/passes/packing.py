@@ -107,7 +107,7 @@ def pack_depthwise(weight: Derived, bias: torch.Tensor | None) -> Derived:
         return packed.flatten()
 
     like = torch.empty((1 + taps) * padded, dtype=weight.like.dtype, device="meta")
-    return Derived(like, lambda: iter((compute(),)), recipe("depthwise", weight, bias))
+    return Derived.whole(like, compute, recipe("depthwise", weight, bias))
 
 
 def _rows_of_panels(weight: Derived, per_group: int) -> Iterator[torch.Tensor]:
