@@ -52,6 +52,14 @@ def named(name: str) -> Model:
     return _classifier(lambda: _running_statistics(torchvision.models.get_model(name)), sizes)
 
 
+def _no_zeros(network: nn.Module) -> nn.Module:
+    """Weights that begin as zeros drawn instead: what comes out says something of all that goes before."""
+    for weight in network.parameters():
+        if weight.dim() > 1 and not weight.any():
+            nn.init.normal_(weight, std=0.02)
+    return network
+
+
 def of_timm(name: str) -> Model:
     """A network of timm's, of images as large as it was trained with."""
     _torchvision()
@@ -60,9 +68,11 @@ def of_timm(name: str) -> Model:
     config = timm.get_pretrained_cfg(name)
     if config is None:
         raise ValueError(f"timm has no network {name!r}")
-    return _classifier(
-        lambda: _running_statistics(timm.create_model(name, pretrained=False)), (1, *config.input_size)
-    )
+
+    def make() -> nn.Module:
+        return _no_zeros(_running_statistics(timm.create_model(name, pretrained=False)))
+
+    return _classifier(make, (1, *config.input_size))
 
 
 def mobilenet_v2() -> Model:

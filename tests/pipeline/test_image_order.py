@@ -13,6 +13,7 @@ from torch.export import Dim
 from torch.nn import functional
 
 import penlight
+from penlight.passes.image_order import is_elementwise
 
 IMAGE = torch.randn(2, 12, 10, 9)
 
@@ -174,6 +175,15 @@ def test_pieces_of_a_product_are_images() -> None:
     x = torch.randn(2, 90, 12)
     assert "clone" not in operators(Pooled(), x)
     check(Pooled(), x)
+
+
+def test_operators_of_the_user_read_what_the_model_gives() -> None:
+    """Rows, though they say that they compute element by element: their kernels may count on it."""
+    library = torch.library.Library("image_order_test", "FRAGMENT")
+    library.define("twice(Tensor x) -> Tensor", tags=(torch.Tag.pointwise,))
+    assert is_elementwise(torch.ops.aten.mul.Tensor)
+    assert not is_elementwise(torch.ops.image_order_test.twice.default)
+    assert not is_elementwise(torch.ops.aten.rand_like.default)
 
 
 def test_dynamic_sizes() -> None:

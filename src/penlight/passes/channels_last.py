@@ -36,8 +36,8 @@ from penlight.passes.image_order import (
     in_any_order,
     is_elementwise,
 )
-from penlight.passes.image_parts import channels_last_layout, moved, views_in_order
-from penlight.passes.image_views import image_of_pixels
+from penlight.passes.image_parts import moved, views_in_order
+from penlight.passes.image_views import channels_last_layout, image_of_pixels
 from penlight.passes.layouts import Layout, sizes_of
 
 aten = torch.ops.aten
@@ -102,13 +102,12 @@ def read_row_major(convolution: OpOverload) -> Callable[[Graph], int]:
 
 def _move_down(graph: Graph, node: Node, max_pool: OpOverload) -> int:
     """Have `node` compute on channels-last images; copies after it give what it gave."""
-    with graph.inserting_before(node):
-        if node.target is MAX_POOL:
-            _pool(graph, node, max_pool)
-        elif node.target in SEVERAL:
-            _several(graph, node)
-        else:
-            _one(graph, node, {source: _image(graph, source, node) for source in node.all_input_nodes})
+    if node.target is MAX_POOL:
+        _pool(graph, node, max_pool)
+    elif node.target in SEVERAL:
+        _several(graph, node)
+    else:
+        _one(graph, node, {source: _image(graph, source, node) for source in node.all_input_nodes})
     return 1
 
 

@@ -4,8 +4,8 @@ The file must not grow for it, or not much: a result is folded if it is small fo
 operators that go, not larger than the constants it replaces (which then die), or read
 from a table and small beside all weights. So a transposed weight is folded, and an
 expanded mask or a large `full` is not. Large results are computed when the file is
-written. What is made like another tensor
-(`new_zeros`, `full_like`) depends on nothing if its sizes are known.
+written. What is made like another tensor (`new_zeros`, `full_like`) depends on nothing
+if its sizes are known.
 
 Needs:  edge dialect; Keeps: every output.
 """
@@ -33,10 +33,9 @@ aten = torch.ops.aten
 # their place in the file, and larger ones that take many operators to make.
 _SMALL = 16 * 1024
 # What is read from tables, as the bias of each pair of pixels by their distance, may take this part
-# of the weights' bytes together.
+# of the weights' bytes each time that this pass runs.
 _SHARE = 50
 _LOOKUPS = {aten.index.Tensor, aten.index_select.default, aten.embedding.default, aten.gather.default}
-_VIEWS = {aten.view_copy.default, aten.permute_copy.default, aten.unsqueeze_copy.default, aten.clone.default}
 
 
 def fold_constants(graph: Graph, constants: Constants) -> int:
@@ -59,30 +58,29 @@ def fold_constants(graph: Graph, constants: Constants) -> int:
     weights = [like for name in constants.names if (like := constants.like(name)) is not None]
     room = sum(map(_nbytes, weights)) // _SHARE
     for node in frontier:
-        kept = _is_kept_well(node, constants)
-        if not kept and _reads_table(node, known) and _nbytes(node.meta["val"]) <= room:
-            kept, room = True, room - _nbytes(node.meta["val"])
-        if not kept:
+        value = _can_keep(node)
+        worth = value is not None and _is_worth(node, constants)
+        if value is not None and not worth and _reads_table(node) and _nbytes(value) <= room:
+            worth, room = True, room - _nbytes(value)
+        if value is None or not worth:
             # What it is made of may be smaller, as the places at which a table is read.
             more = [one for one in node.all_input_nodes if one.op != "placeholder" and one not in seen]
             seen.update(more)
             frontier += more
             continue
-        value: Any = tensor_of(node)
         new = constants.add(f"folded.{node.name}", _value(node, value, constants, values))
         node.replace_all_uses_with(new, delete_user_cb=lambda user: user not in known or user in seen)
         folded += 1
     return folded
 
 
-def _is_kept_well(node: Node, constants: Constants) -> bool:
-    """Is it a tensor of known sizes that is worth its place in the file?"""
+def _can_keep(node: Node) -> torch.Tensor | None:
+    """Its value if that is a tensor of known sizes with elements."""
     value = tensor_of(node)
     if value is None or not all(isinstance(size, int) for size in value.shape):
-        return False
-    if 0 in value.shape:  # `full` makes it; not every runtime reads constants without bytes
-        return False
-    return _is_worth(node, constants)
+        return None
+    # `full` makes what has none; not every runtime reads constants without bytes.
+    return None if 0 in value.shape else value
 
 
 # What makes a tensor like another one -> where its arguments have the number that fills it.
@@ -172,12 +170,15 @@ def _can_fold(node: Node) -> bool:
     )
 
 
-def _reads_table(node: Node, known: set[Node]) -> bool:
-    """Is it what is found at constant places of a constant, seen in some order?"""
-    while node.target in _VIEWS and node.all_input_nodes:
+def _reads_table(node: Node) -> bool:
+    """Is it what is found at some places of a tensor, seen in some order?"""
+    while _is_view(node.target):
         node = node.all_input_nodes[0]
-    sizes = getattr(tensor_of(node), "shape", (None,))
-    return node.target in _LOOKUPS and node in known and all(isinstance(size, int) for size in sizes)
+    return node.target in _LOOKUPS
+
+
+def _is_view(target: Any) -> bool:
+    return isinstance(target, OpOverload) and (view_twin(target) is not None or target is aten.clone.default)
 
 
 def _is_worth(node: Node, constants: Constants) -> bool:
@@ -245,10 +246,7 @@ def _views(node: Node) -> list[Node] | None:
     """The constant and the views of it that lead to `node`, if there is nothing else."""
     chain = [node]
     while chain[-1].op == "call_function":
-        target = chain[-1].target
-        if not isinstance(target, OpOverload) or len(chain[-1].all_input_nodes) != 1:
-            return None
-        if view_twin(target) is None and target is not torch.ops.aten.clone.default:
+        if not _is_view(chain[-1].target) or len(chain[-1].all_input_nodes) != 1:
             return None
         chain.append(chain[-1].all_input_nodes[0])
     return chain[::-1]

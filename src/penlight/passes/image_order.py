@@ -18,8 +18,8 @@ from torch.fx import Node
 
 from penlight.passes.base import tensor_of
 from penlight.passes.image_copies import image_behind, is_to_channels_last
-from penlight.passes.image_parts import channels_last_layout, order_of_parts, views_in_order
-from penlight.passes.image_views import pixels_behind
+from penlight.passes.image_parts import order_of_parts, views_in_order
+from penlight.passes.image_views import channels_last_layout, pixels_behind
 from penlight.passes.layouts import Layout, equal, same_sizes, sizes_of
 
 aten = torch.ops.aten
@@ -49,16 +49,11 @@ MAX_POOL = aten.max_pool2d_with_indices.default
 
 def is_elementwise(target: Any) -> bool:
     """Does it compute each element from those at the same place, broadcast?"""
-    if not isinstance(target, OpOverload) or target in _NOT_ELEMENTWISE:
-        return False
+    if not isinstance(target, OpOverload) or target.namespace != "aten" or target in _NOT_ELEMENTWISE:
+        return False  # what an operator of the user's reads is what the model gives it
     if torch.Tag.nondeterministic_seeded in target.tags:  # its numbers come in row-major order
         return False
     return torch.Tag.pointwise in target.tags or target in _MORE_ELEMENTWISE
-
-
-def gives_what_it_reads(target: Any) -> bool:
-    """Can it compute images in either order, and give one in the order of those that it reads?"""
-    return target in _IMAGES or is_elementwise(target)
 
 
 def in_any_order(source: Node, result: torch.Tensor) -> bool:
@@ -139,7 +134,7 @@ def _of_one_order(ends: dict[Node, End], wanted: dict[Node, set[End]]) -> tuple[
 
 def _cut(ends: dict[Node, End], wanted: dict[Node, set[End]], nodes: set[Node]) -> set[Node]:
     """Of `nodes`, those on the side of images."""
-    import networkx  # imports much, and most graphs need none of it
+    import networkx  # a third of a second where nothing else did, and most graphs need no cut
 
     flow = networkx.DiGraph()
     flow.add_nodes_from(("rows", "images"))
@@ -170,7 +165,7 @@ def _is_free(node: Node) -> bool:
             return False
         return not pools or (value.dtype is torch.float32 and all(one == (0,) for one in wanted))
     value = tensor_of(node)
-    if value is None or value.dim() != 4 or not gives_what_it_reads(node.target):
+    if value is None or value.dim() != 4 or not (node.target in _IMAGES or is_elementwise(node.target)):
         return False
     tensors = [(source, tensor_of(source)) for source in node.all_input_nodes]
     return all(one is None or one.dim() == 4 or in_any_order(source, value) for source, one in tensors)

@@ -23,12 +23,7 @@ from penlight.passes.layouts import Layout, sizes_of, step_of
 
 _MOST_PARTS = 8
 _LAST = torch.channels_last
-
-
-def channels_last_layout(image: Node) -> Layout:
-    """Where the elements of `image`, of 4 dimensions, lie when it is channels-last."""
-    n, c, h, w = sizes_of(tensor_of(image))  # type: ignore[arg-type]
-    return Layout.of((n, c, h, w), (c * h * w, 1, c * w, c))
+_AS_IMAGE = (0, 2, 3, 1)  # dimensions of a channels-last image from the slowest to the fastest
 
 
 def views_in_order(view: Node, layout: Layout | None) -> Iterator[tuple[Node, Layout]]:
@@ -42,10 +37,6 @@ def views_in_order(view: Node, layout: Layout | None) -> Iterator[tuple[Node, La
         if len(view.users) != 1:
             return
         view = next(iter(view.users))
-
-
-# Dimensions of an image from the slowest to the fastest, channels-last.
-AS_IMAGE = (0, 2, 3, 1)
 
 
 def order_of_parts(source: Node, layout: Layout, dims: Sequence[int]) -> tuple[list[int], list[int]] | None:
@@ -76,14 +67,14 @@ def moved(graph: Graph, source: Node, layout: Layout, node: Node, *, image: bool
         layout: where in `source`, if that is row-major, else as it lies, the elements of `node` are.
     """
     value: Any = tensor_of(source)
-    dims = AS_IMAGE if image else range(len(layout.dims))
+    dims = _AS_IMAGE if image else range(len(layout.dims))
     order = order_of_parts(source, layout, dims)
     if order is None:
         return None
     lengths, places = order
     sizes = tuple(tensor_of(node).shape)  # type: ignore[union-attr]
     with graph.inserting_before(node):
-        rows = source if value.is_contiguous() else add_permute(graph, source, AS_IMAGE, node)
+        rows = source if value.is_contiguous() else add_permute(graph, source, _AS_IMAGE, node)
         numbers = add_view(graph, rows, lengths, node)
         if places != sorted(places):
             numbers = add_permute(graph, numbers, places, node)

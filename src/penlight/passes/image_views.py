@@ -64,6 +64,12 @@ def _is_dense_row_major(node: Node) -> bool:
     return value is not None and is_static(node) and value.is_contiguous()
 
 
+def channels_last_layout(image: Node) -> Layout:
+    """Where the elements of `image`, of 4 dimensions, lie when it is channels-last."""
+    n, c, h, w = sizes_of(tensor_of(image))  # type: ignore[arg-type]
+    return Layout.of((n, c, h, w), (c * h * w, 1, c * w, c))
+
+
 def image_sizes(value: torch.Tensor) -> tuple[Any, ...]:
     """Of a signal, those of an image of height 1."""
     return tuple(value.shape) if value.dim() == 4 else (*value.shape[:2], 1, value.shape[2])
@@ -103,8 +109,7 @@ def views_of_image(node: Node) -> tuple[Node, Layout] | None:
         return None
     if not steps or not before.is_contiguous(memory_format=torch.channels_last):
         return None
-    n, c, h, w = sizes_of(before)
-    layout: Layout | None = Layout.of((n, c, h, w), (c * h * w, 1, c * w, c))
+    layout: Layout | None = channels_last_layout(image)
     for follow in reversed(steps):
         layout = follow(layout) if layout is not None else None
     return None if layout is None else (image, layout)
