@@ -130,11 +130,20 @@ inline void store_element(ScalarType type, void* to, C value) {
   store_block(type, to, 1, &value, 1);
 }
 
-// `value` as an element of a floating `type` has it, for limits that are compared.
-inline double rounded_to(ScalarType type, double value) {
-  double element;
-  store_element(type, &element, value);
-  return load_element<double>(type, &element);
+inline void store_scalar(ScalarType type, void* to, const Scalar& value) {
+  if (value.isFloatingPoint()) {
+    store_element(type, to, value.to<double>());
+  } else {
+    store_element(type, to, value.to<int64_t>());
+  }
+}
+
+// `value` as an element of `type`, which is not complex, has it: rounded, wrapped, or a truth value.
+inline Scalar cast_to(ScalarType type, const Scalar& value) {
+  int64_t element;
+  store_scalar(type, &element, value);
+  return is_floating(type) ? Scalar(load_element<double>(type, &element))
+                           : Scalar(load_element<int64_t>(type, &element));
 }
 
 }  // namespace penlight

@@ -70,17 +70,6 @@ struct SoftShrink {
   }
 };
 
-struct Clip {
-  Parameter low, high;
-
-  template <class T>
-  T operator()(T x) const {
-    const T a = low.as<T>(), b = high.as<T>();
-    const T raised = x < a ? a : x;
-    return raised > b ? b : raised;
-  }
-};
-
 // From 0 to 6 on the way from -3 to 3.
 template <class T>
 T gate(T x) {
@@ -140,12 +129,6 @@ Tensor& prelu_kernel_out(KernelContext& ctx, const Tensor& self, const Tensor& w
   return map<Domain::Floating>(ctx, PENLIGHT_OF_2(a > T(0) ? a : a * b), out, self, weight);
 }
 
-// The limits take the tensor's dtype, unlike clamp's.
-Tensor& hardtanh_out(KernelContext& ctx, const Tensor& self, const Scalar& min_val, const Scalar& max_val,
-                     Tensor& out) {
-  return map<Domain::Real>(ctx, Clip{min_val, max_val}, out, self);
-}
-
 Tensor& softplus_out(KernelContext& ctx, const Tensor& self, const Scalar& beta, const Scalar& threshold,
                      Tensor& out) {
   return map<Domain::Floating>(ctx, Softplus{beta.to<double>(), threshold.to<double>()}, out, self);
@@ -164,12 +147,12 @@ Tensor& logit_out(KernelContext& ctx, const Tensor& self, Optional<double> eps, 
 
 Tensor& threshold_out(KernelContext& ctx, const Tensor& self, const Scalar& threshold, const Scalar& value,
                       Tensor& out) {
-  return map<Domain::Real>(ctx, Threshold{threshold, value}, out, self);
+  const ScalarType type = self.scalar_type();
+  return map<Domain::Real>(ctx, Threshold{cast_to(type, threshold), cast_to(type, value)}, out, self);
 }
 
 Tensor& hardshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {
-  return map<Domain::Floating>(ctx, HardShrink{rounded_to(self.scalar_type(), lambd.to<double>())}, out,
-                               self);
+  return map<Domain::Floating>(ctx, HardShrink{cast_to(self.scalar_type(), lambd).to<double>()}, out, self);
 }
 
 Tensor& softshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {

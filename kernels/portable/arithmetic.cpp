@@ -137,8 +137,7 @@ Tensor& divide(KernelContext& ctx, Tensor& out, const A& a, const B& b) {
 // As the other operand of a division with a rest, a number has the tensor's dtype.
 Scalar in_dtype_of(const Tensor& tensor, const Scalar& scalar) {
   const ScalarType type = tensor.scalar_type();
-  return is_floating(type) && scalar.isFloatingPoint() ? Scalar(rounded_to(type, scalar.to<double>()))
-                                                       : scalar;
+  return is_floating(type) && scalar.isFloatingPoint() ? cast_to(type, scalar) : scalar;
 }
 
 template <class B>
@@ -165,7 +164,9 @@ bool is_one(const Scalar& scalar) { return scalar.isIntegral(true) && scalar.to<
 template <class B>
 Tensor& add(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b, const Scalar& alpha) {
   if (is_one(alpha)) return map<Domain::Number>(ctx, kAdd, out, a, b);
-  return map<Domain::Number>(ctx, AddScaled{alpha}, out, a, b);
+  // Of truth values it says whether `b` counts, not how often and with which sign.
+  const bool logical = out.scalar_type() == ScalarType::Bool;
+  return map<Domain::Number>(ctx, AddScaled{logical ? cast_to(ScalarType::Bool, alpha) : alpha}, out, a, b);
 }
 
 template <class A, class B>

@@ -19,11 +19,12 @@ constexpr auto kMinimum = PENLIGHT_OF_2(a < b || math::is_nan(a) ? a : b);
 
 constexpr auto kCopySign = PENLIGHT_OF_2(math::copysign(a, b));
 
+constexpr auto kClamp = [](auto x, auto low, auto high) { return kMinimum(kMaximum(x, low), high); };
+
 template <class Bound>
 Tensor& clamp(KernelContext& ctx, const Tensor& self, const Optional<Bound>& min, const Optional<Bound>& max,
               Tensor& out) {
-  const auto both = [](auto x, auto low, auto high) { return kMinimum(kMaximum(x, low), high); };
-  if (min && max) return map<Domain::Real>(ctx, both, out, self, *min, *max);
+  if (min && max) return map<Domain::Real>(ctx, kClamp, out, self, *min, *max);
   if (min) return map<Domain::Real>(ctx, kMaximum, out, self, *min);
   if (max) return map<Domain::Real>(ctx, kMinimum, out, self, *max);
   ctx.fail(Status::InvalidArgument, "clamp needs a lower or an upper bound");
@@ -73,6 +74,12 @@ Tensor& clamp_out(KernelContext& ctx, const Tensor& self, const Optional<Scalar>
 Tensor& clamp_tensor_out(KernelContext& ctx, const Tensor& self, const Optional<Tensor>& min,
                          const Optional<Tensor>& max, Tensor& out) {
   return clamp(ctx, self, min, max, out);
+}
+
+// As clamp, but the limits take the tensor's dtype.
+Tensor& hardtanh_out(KernelContext& ctx, const Tensor& self, const Scalar& min_val, const Scalar& max_val,
+                     Tensor& out) {
+  return map_promoting<Domain::Real, 0, 1>(ctx, kClamp, out, self, min_val, max_val);
 }
 
 }  // namespace penlight::portable

@@ -64,7 +64,10 @@ Tensor& where_self_out(KernelContext& ctx, const Tensor& condition, const Tensor
 
 Tensor& masked_fill_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& mask,
                                const Scalar& value, Tensor& out) {
-  return map_promoting<Domain::Number, 0, 1>(ctx, kMaskedFill, out, self, mask, value);
+  // Truth values are computed as integers, where 0.5 is 0.
+  const bool logical = self.scalar_type() == ScalarType::Bool;
+  return map_promoting<Domain::Number, 0, 1>(ctx, kMaskedFill, out, self, mask,
+                                             logical ? cast_to(ScalarType::Bool, value) : value);
 }
 
 Tensor& masked_fill_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& mask,

@@ -1,5 +1,5 @@
 // Searching sorted sequences, and histograms.
-#include "kernels/common/convert.h"
+#include "kernels/common/elementwise.h"
 #include "kernels/common/view.h"
 
 namespace penlight::portable {
@@ -98,24 +98,18 @@ static void search_all(KernelContext& ctx, const Tensor& sequence, const View& v
   }
 }
 
-// A Scalar as a tensor without dimensions.
+// A number as a tensor without dimensions, of the dtype that it and the sequence promote to.
 struct ScalarView {
-  union {
-    int64_t integer;
-    double real;
-  };
+  int64_t element;
   ScalarType type;
   View view;
 
-  explicit ScalarView(Scalar scalar) {
-    type = scalar.isFloatingPoint() ? ScalarType::Double : ScalarType::Long;
-    if (scalar.isFloatingPoint()) {
-      real = scalar.to<double>();
-    } else {
-      integer = scalar.to<int64_t>();
-    }
+  ScalarView(const Tensor& sequence, const Scalar& number) {
+    const Operand operands[] = {sequence, number};
+    type = promote(operands, 2);
+    store_scalar(type, &element, number);
     view.dim = 0;
-    view.data = reinterpret_cast<char*>(&integer);
+    view.data = reinterpret_cast<char*>(&element);
   }
 };
 
@@ -132,7 +126,7 @@ Tensor& bucketize_tensor_out(KernelContext& ctx, const Tensor& self, const Tenso
 
 Tensor& bucketize_scalar_out(KernelContext& ctx, Scalar self, const Tensor& boundaries, bool, bool right,
                              Tensor& out) {
-  const ScalarView value(self);
+  const ScalarView value(boundaries, self);
   if (!check_boundaries(ctx, boundaries) || !ctx.resize(out, SizesRef())) return out;
   search_all(ctx, boundaries, value.view, value.type, nullptr, right, out);
   return out;
@@ -167,7 +161,7 @@ Tensor& searchsorted_tensor_out(KernelContext& ctx, const Tensor& sorted_sequenc
 
 Tensor& searchsorted_scalar_out(KernelContext& ctx, const Tensor& sorted_sequence, Scalar self, bool,
                                 bool right, Optional<StringView> side, Optional<Tensor> sorter, Tensor& out) {
-  const ScalarView value(self);
+  const ScalarView value(sorted_sequence, self);
   if (!check(ctx, sorted_sequence.dim() == 1, "a sequence for one number has one dimension")) return out;
   if (!search_right(ctx, right, side) || !ctx.resize(out, SizesRef())) return out;
   search_all(ctx, sorted_sequence, value.view, value.type, sorter ? &sorter.value() : nullptr, right, out);
