@@ -3,6 +3,7 @@
     NAME                as the model comes: minilm, resnet18
     torchvision:NAME    a classification network of torchvision's, with random weights
     timm:NAME           one of timm's
+    FILE.py:FUNCTION    your own: a function that returns a module and its inputs
     NAME@16             the same on a sequence of 16 tokens
     NAME@b8             on a batch of 8
 
@@ -36,7 +37,7 @@ class Case:
         """The module, in evaluation mode, and its inputs."""
         from .graphs import build
 
-        found = re.fullmatch(r"([\w:.]+)(?:@(b?)(\d+))?", self.name)
+        found = re.fullmatch(r"([\w:./-]+)(?:@(b?)(\d+))?", self.name)
         if not found:
             raise ValueError(f"no case {self.name!r}: a model's name, then @LENGTH or @bBATCH")
         name, batched, number = found.groups()
@@ -49,7 +50,7 @@ class Case:
 
     @property
     def folder(self) -> str:
-        return self.name.replace("@", "-").replace(":", "-") + ("-stateless" * self.stateless)
+        return re.sub(r"[@:/]", "-", self.name) + ("-stateless" * self.stateless)
 
     def write(self, root: Path) -> None:
         """Keep the inputs and eager's answer under `root`, unless they are there."""

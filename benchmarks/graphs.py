@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from runpy import run_path
+
 import torch
 from torch import Tensor, nn
 
@@ -43,7 +45,7 @@ def tiny_products(count: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """A module and its inputs: "tiny:COUNT", "products:COUNT", "torchvision:NAME", "timm:NAME", or NAME."""
+    """A module and its inputs, by one of the names that case.py lists, or "tiny:COUNT" or "products:COUNT"."""
     kind, _, count = name.partition(":")
     if kind == "tiny":
         return tiny_operators(int(count))
@@ -54,6 +56,8 @@ def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
 
         model = (seeded.named if kind == "torchvision" else seeded.of_timm)(count)
         return model.methods["forward"], model.example("forward")
+    if kind.endswith(".py"):
+        return _of_file(kind, count)
     from .models import llama, load
 
     makers = {
@@ -63,3 +67,9 @@ def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
     }
     model = makers[name]() if name in makers else load(name)
     return model.methods["forward"], model.example("forward")
+
+
+def _of_file(path: str, function: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
+    torch.manual_seed(0)
+    module, args = run_path(path)[function]()
+    return module, args
