@@ -503,6 +503,11 @@ Tensor& leaky_relu_out(KernelContext& ctx, const Tensor& self, const Scalar& neg
                         : decline(ctx, out);
 }
 
+Tensor& prelu_kernel_out(KernelContext& ctx, const Tensor& self, const Tensor& weight, Tensor& out) {
+  return is_float(self) && is_float(weight) ? two(ctx, ElementOp::LeakyRelu, self, weight, out)
+                                            : decline(ctx, out);
+}
+
 Tensor& gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate, Tensor& out) {
   const bool tanh = approximate.size() == 4 && memcmp(approximate.data(), "tanh", 4) == 0;
   const bool none = approximate.size() == 4 && memcmp(approximate.data(), "none", 4) == 0;

@@ -1,4 +1,4 @@
-// Sums, means and Euclidean norms of float32 over dimensions that lie beside each other in
+// Sums, means, Euclidean norms and extremes of float32 over dimensions that lie beside each other in
 // memory; the portable kernels take what these decline.
 #include "kernels/common/reduce.h"
 
@@ -91,6 +91,22 @@ Tensor& linalg_vector_norm_out(KernelContext& ctx, const Tensor& self, Scalar or
     return out;
   }
   return reduce(ctx, Reduction::Norm, self, dim, keepdim, out);
+}
+
+Tensor& amax_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
+  return reduce(ctx, Reduction::Greatest, self, dim, keepdim, out);
+}
+
+Tensor& amin_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
+  return reduce(ctx, Reduction::Least, self, dim, keepdim, out);
+}
+
+Tensor& max_unary_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return reduce(ctx, Reduction::Greatest, self, nullopt, false, out);
+}
+
+Tensor& min_unary_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return reduce(ctx, Reduction::Least, self, nullopt, false, out);
 }
 
 }  // namespace penlight::optimized

@@ -1,4 +1,4 @@
-// Sums, means and Euclidean norms of what lies one after the other, or a fixed distance apart.
+// Sums, means, Euclidean norms and extremes of what lies one after the other, or a fixed distance apart.
 #include "functions.h"
 #include "routines.h"
 #include "sums.h"
@@ -54,24 +54,89 @@ PENLIGHT_INLINE void columns(const Reduce& p, const float* x, float* out, ptrdif
   }
 }
 
-template <class Term>
-void reduce_by(const Reduce& p, Term&& term) {
-  if (p.inner == 1) return rows(p, term);
-  constexpr int kVectors = 4;
+constexpr int kVectors = 4;
+
+// `columns` over all of them: called with how many vectors, where they and their results are, and how many
+// columns there are.
+template <class Columns>
+void each_columns(const Reduce& p, Columns&& columns_of) {
   for (ptrdiff_t o = p.first; o < p.last; ++o) {
     const float* x = p.input + o * p.count * p.inner;
     float* out = p.output + o * p.inner;
     ptrdiff_t c = p.first_column;
     for (; c + kVectors * kLanes <= p.last_column; c += kVectors * kLanes) {
-      columns<kVectors>(p, x + c, out + c, kVectors * kLanes, term);
+      columns_of(Index<kVectors>(), x + c, out + c, kVectors * kLanes);
     }
-    for (; c < p.last_column; c += kLanes) columns<1>(p, x + c, out + c, p.last_column - c, term);
+    for (; c < p.last_column; c += kLanes) columns_of(Index<1>(), x + c, out + c, p.last_column - c);
   }
+}
+
+template <class Term>
+void reduce_by(const Reduce& p, Term&& term) {
+  if (p.inner == 1) return rows(p, term);
+  each_columns(p, [&](auto count, const float* x, float* out, ptrdiff_t left) __attribute__((always_inline)) {
+    constexpr int vectors = decltype(count)();
+    columns<vectors>(p, x, out, left, term);
+  });
+}
+
+// NaN wins, and stays.
+template <bool greatest, class T>
+PENLIGHT_INLINE auto beats(T x, T best) {
+  return (greatest ? x > best : x < best) | (x != x);
+}
+
+template <bool greatest>
+float extreme_of(const float* x, ptrdiff_t count) {
+  float lanes[kVectors * kLanes];
+  ptrdiff_t i = 0;
+  float best = x[0];
+  if (count >= kVectors * kLanes) {
+    Floats found[kVectors];
+    repeat<kVectors>([&](auto v) __attribute__((always_inline)) { found[v] = load(x + v * kLanes); });
+    for (i = kVectors * kLanes; i + kVectors * kLanes <= count; i += kVectors * kLanes) {
+      repeat<kVectors>([&](auto v) __attribute__((always_inline)) {
+        const Floats value = load(x + i + v * kLanes);
+        found[v] = select(beats<greatest>(value, found[v]), value, found[v]);
+      });
+    }
+    repeat<kVectors>([&](auto v) __attribute__((always_inline)) { store(lanes + v * kLanes, found[v]); });
+    for (const float value : lanes) best = beats<greatest>(value, best) ? value : best;
+  }
+  for (; i < count; ++i) best = beats<greatest>(x[i], best) ? x[i] : best;
+  return best;
+}
+
+template <bool greatest>
+void extremes(const Reduce& p) {
+  if (p.inner == 1) {
+    for (ptrdiff_t o = p.first; o < p.last; ++o)
+      p.output[o] = extreme_of<greatest>(p.input + o * p.count, p.count);
+    return;
+  }
+  each_columns(p, [&](auto count, const float* x, float* out, ptrdiff_t left) __attribute__((always_inline)) {
+    constexpr int vectors = decltype(count)();
+    Floats best[vectors];
+    repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+      best[v] = load_part(x + v * kLanes, left - v * kLanes);
+    });
+    for (ptrdiff_t i = 1; i < p.count; ++i) {
+      repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+        const Floats value = load_part(x + i * p.inner + v * kLanes, left - v * kLanes);
+        best[v] = select(beats<greatest>(value, best[v]), value, best[v]);
+      });
+    }
+    repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+      store_part(out + v * kLanes, best[v], left - v * kLanes);
+    });
+  });
 }
 
 }  // namespace
 
 void reduce(const Reduce& p) {
+  if (p.reduction == Reduction::Greatest) return extremes<true>(p);
+  if (p.reduction == Reduction::Least) return extremes<false>(p);
   if (p.reduction == Reduction::Norm) {
     reduce_by(p, [](auto x) __attribute__((always_inline)) { return x * x; });
   } else {

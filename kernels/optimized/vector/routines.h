@@ -298,7 +298,7 @@ struct Softmax {
   bool logarithm;
 };
 
-enum class Reduction : uint8_t { Sum, Mean, Norm };  // Norm: the root of the sum of squares
+enum class Reduction : uint8_t { Sum, Mean, Norm, Greatest, Least };  // Norm: the root of the sum of squares
 
 // Elements [outer][count][inner], each of the outer and inner ones reduced over `count`.
 struct Reduce {
