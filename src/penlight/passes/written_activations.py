@@ -4,6 +4,7 @@
     0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x ** 3)))       ->   gelu(x, approximate="tanh")
     x * sigmoid(x)                                                     ->   silu(x)
     x * clamp(x + 3, 0, 6) / 6                                         ->   hardswish(x)
+    prelu(x, weight) with one slope for all channels                   ->   leaky_relu(x, slope)
 
 in any order of the factors, with squares and cubes as powers or products.
 
@@ -22,6 +23,7 @@ import torch
 from torch.fx import Graph, Node
 
 from penlight.passes.base import tensor_of
+from penlight.passes.constants import Constants
 
 aten = torch.ops.aten
 
@@ -34,25 +36,39 @@ class Product:
     factors: list[Node] = field(default_factory=list)
 
 
-def fuse_written_activations(graph: Graph) -> int:
+def fuse_written_activations(graph: Graph, constants: Constants) -> int:
     """Rewrite `graph` in place; return how many were found."""
     found = 0
     for node in reversed(list(graph.nodes)):
-        if node.target not in (aten.mul.Tensor, aten.mul.Scalar, aten.div.Scalar) or node.kwargs:
+        if node.target is aten._prelu_kernel.default:
+            match = _one_slope(node, constants)
+        elif node.target in (aten.mul.Tensor, aten.mul.Scalar, aten.div.Scalar) and not node.kwargs:
+            match = _match(node)
+        else:
             continue
-        match = _match(node)
         if match is None:
             continue
-        x, target, kwargs = match
         with graph.inserting_before(node):
-            new = graph.call_function(target, (x,), kwargs)
+            new = graph.call_function(*match)
         new.meta = dict(node.meta)
         node.replace_all_uses_with(new)
         found += 1
     return found
 
 
-def _match(node: Node) -> tuple[Node, Any, dict[str, Any]] | None:
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+
+def _one_slope(node: Node, constants: Constants) -> Call | None:
+    x, weight = node.args
+    like = constants.like(weight)
+    if not isinstance(x, Node) or like is None or like.numel() != 1 or like.dtype is not torch.float32:
+        return None
+    slope = constants.get(weight).item()  # type: ignore[union-attr]
+    return (aten.leaky_relu.default, (x, slope), {}) if math.isfinite(slope) else None
+
+
+def _match(node: Node) -> Call | None:
     product, value = _product(node, root=True), tensor_of(node)
     if len(product.factors) != 2 or value is None or value.dtype is not torch.float32:
         return None
@@ -61,14 +77,14 @@ def _match(node: Node) -> tuple[Node, Any, dict[str, Any]] | None:
         if before is None or before.dtype is not torch.float32 or before.shape != value.shape:
             continue
         if product.number == 1 and other.target is aten.sigmoid.default and other.args[0] is x:
-            return x, aten.silu.default, {}
+            return aten.silu.default, (x,), {}
         if _near(product.number, 1 / 6) and _is_ramp(other, x):
-            return x, aten.hardswish.default, {}
+            return aten.hardswish.default, (x,), {}
         inner = _plus_one(other) if _near(product.number, 0.5) else None
         if inner is not None and inner.target is aten.erf.default and _is(inner.args[0], math.sqrt(0.5), x):
-            return x, aten.gelu.default, {}
+            return aten.gelu.default, (x,), {}
         if inner is not None and inner.target is aten.tanh.default and _is_bent(inner.args[0], x):
-            return x, aten.gelu.default, {"approximate": "tanh"}
+            return aten.gelu.default, (x,), {"approximate": "tanh"}
     return None
 
 
