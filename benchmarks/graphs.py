@@ -45,7 +45,7 @@ def tiny_products(count: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 
 def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
-    """A module and its inputs, by one of the names that case.py lists, or "tiny:COUNT" or "products:COUNT"."""
+    """A module and its inputs, by a name as in case.py, or "tiny:COUNT" or "products:COUNT"."""
     kind, _, count = name.partition(":")
     if kind == "tiny":
         return tiny_operators(int(count))

@@ -63,8 +63,9 @@ PORTABLE_WHOLE = frozenset(
     }
 )
 
-# Tagged core, yet better split for every target: their parts are views or numbers.
-_SPLIT_ANYWAY = frozenset({aten.squeeze.default})
+# Better split for every target, though there are kernels: the parts are views or numbers, or what passes
+# look for. With baddbmm attention is written; the halves that glu takes need no copy of their own.
+_SPLIT_ANYWAY = frozenset({aten.baddbmm.default, aten.glu.default, aten.squeeze.default})
 
 # Never kept for having a kernel: views and copies, which later passes want to see as the core has them.
 _NEVER_WHOLE = frozenset(
@@ -135,6 +136,34 @@ def _addbmm(x, a, b, *, beta=1, alpha=1):  # type: ignore[no-untyped-def]
     return torch.addmm(x, wide, b.reshape(-1, b.shape[2]), beta=beta, alpha=alpha)
 
 
+def _instance_norm(x, weight, bias, mean, var, use_input_stats, _, eps, *__):  # type: ignore[no-untyped-def]
+    """Of each channel alone: torch's own makes one batch of all, which channels-last images are not."""
+    if not use_input_stats or mean is not None or var is not None:
+        return NotImplemented
+    return torch.group_norm(x, x.shape[1], weight, bias, eps)
+
+
+def _glu(x, dim=-1):  # type: ignore[no-untyped-def]
+    if x.dtype in (torch.float16, torch.bfloat16):
+        return NotImplemented  # rounded once by the kernel
+    taken, gate = x.split(x.shape[dim] // 2, dim)
+    return taken * gate.sigmoid()
+
+
+def _resize_signal(op: OpOverload, resize: OpOverload) -> Callable[..., Any]:
+    """A signal of one dimension as an image of height 1."""
+    parts = decomposition_table.get(op, op.decompose)
+
+    def split(x: Any, size: Any, *rest: Any) -> Any:
+        if not isinstance(x.shape[2], int) or not isinstance((size or [1])[0], int):
+            return parts(x, size, *rest)  # torch cannot tell the size of an image then
+        *options, factors = rest
+        height = None if size is None else [1, *size], None if factors is None else [1.0, *factors]
+        return resize(x.unsqueeze(2), height[0], *options, height[1]).squeeze(2)
+
+    return split
+
+
 def _empty_permuted(size, physical_layout, **options):  # type: ignore[no-untyped-def]
     return torch.empty(size, dtype=options.get("dtype"))
 
@@ -179,6 +208,8 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.empty_permuted.default: _empty_permuted,
     aten.gru.input: split_gru,
     aten.gru_cell.default: split_gru_cell,
+    aten.glu.default: _glu,
+    aten.instance_norm.default: _instance_norm,
     aten.istft.default: _refs.istft,
     aten.lstm.input: split_lstm,
     aten.lstm_cell.default: split_lstm_cell,
@@ -190,6 +221,8 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     # torch's own in C++ fix a dynamic length.
     aten.stft.center: _refs.stft,
     aten.stft.default: _stft,
+    aten.upsample_linear1d.vec: _resize_signal(aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec),
+    aten.upsample_nearest1d.vec: _resize_signal(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec),
     **exchanged.SPLITS,
     **grouped.SPLITS,
     **matrices.SPLITS,

@@ -2,8 +2,7 @@
 
 Convolutions over packed weights are surrounded by copies. A copy back to row-major
 order moves down past the operators that are to compute on channels-last images
-(image_order.py says which), and where it meets one to channels-last, both go. A signal
-of one dimension is an image of height 1, and is kept as one in the same way.
+(image_order.py says which), and where it meets one to channels-last, both go.
 
 Needs:  edge dialect.
 Keeps:  shapes, dtypes, values.
@@ -34,7 +33,6 @@ from penlight.passes.image_order import (
     SEVERAL,
     channels_last_nodes,
     in_any_order,
-    is_elementwise,
 )
 from penlight.passes.image_parts import moved, views_in_order
 from penlight.passes.image_views import channels_last_layout, image_of_pixels
@@ -60,15 +58,13 @@ def keep_channels_last(max_pool: OpOverload) -> Callable[[Graph], int]:
                     changed += 1
             elif node.target in READERS:
                 source = image_behind(node.args[0])
-                if source is not None and tensor_of(node.args[0]).dim() == 4:  # type: ignore[union-attr]
+                if source is not None:
                     node.update_arg(0, source)
                     changed += 1
             elif node in views:
                 changed += _move_parts(graph, node, views[node], node in chosen)
             elif node in chosen:
                 changed += _move_down(graph, node, max_pool)
-            elif is_elementwise(node.target):
-                changed += _move_signal(graph, node)
         return changed
 
     return keep_channels_last
@@ -135,8 +131,8 @@ def _move_parts(graph: Graph, node: Node, views: int, as_image: bool) -> int:
 
 def _image(graph: Graph, source: Any, reader: Node) -> Node:
     """`source` channels-last, as `reader` is to read it; what is the same in either order as it is."""
-    result, found = tensor_of(reader), image_behind(source)
-    if found is None and result is not None and in_any_order(source, result):
+    found = image_behind(source)
+    if found is None and in_any_order(source):
         return source  # type: ignore[no-any-return]
     found = found or image_of_pixels(graph, source)
     if found is None:
@@ -196,23 +192,3 @@ def _pool(graph: Graph, node: Node, op: OpOverload) -> None:
         user.replace_all_uses_with(back)
         graph.erase_node(user)
     graph.erase_node(node)
-
-
-def _move_signal(graph: Graph, node: Node) -> int:
-    """As `_move_down`, of signals where all that `node` reads are images, or the same in any order."""
-    value = tensor_of(node)
-    if value is None or value.dim() != 3:
-        return 0
-    images: dict[Node, Node] = {}
-    for source in node.all_input_nodes:
-        image = image_behind(source)
-        # What only this reads is copied as little after it as before.
-        if image is None and list(source.users) == [node] and tensor_of(source).shape == value.shape:  # type: ignore[union-attr]
-            image = image_of_pixels(graph, source)
-        if image is not None and tensor_of(source).dim() == 3:  # type: ignore[union-attr]
-            images[source] = image
-        elif image is not None or not in_any_order(source, value):
-            return 0
-    if images:
-        _one(graph, node, images)
-    return bool(images)

@@ -1,6 +1,6 @@
 """Copies of images from one order to the other, and what such a copy is of.
 
-A signal of one dimension is an image of height 1, and is kept as one in the same way.
+A signal of one dimension is an image of height 1.
 """
 
 from __future__ import annotations
@@ -53,14 +53,9 @@ def is_to_channels_last(node: Node) -> bool:
 
 
 def image_behind(node: Any) -> Node | None:
-    """The channels-last image that `node` is a row-major copy of, of 4 dimensions or as a signal of 3."""
+    """The channels-last image that `node` is a row-major copy of."""
     if not isinstance(node, Node):
         return None
-    if node.target is _squeeze and node.args[1] == [2]:
-        return image_behind(node.args[0])
-    if node.target is _unsqueeze and node.args[1] == 2:
-        flat = node.args[0]
-        return image_behind(flat) if isinstance(flat, Node) and flat.target is _squeeze else None
     if node.target is not aten.clone.default or not isinstance(node.args[0], Node):
         return None
     if node.kwargs.get("memory_format") is not torch.contiguous_format:

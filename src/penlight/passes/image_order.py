@@ -56,12 +56,12 @@ def is_elementwise(target: Any) -> bool:
     return torch.Tag.pointwise in target.tags or target in _MORE_ELEMENTWISE
 
 
-def in_any_order(source: Node, result: torch.Tensor) -> bool:
+def in_any_order(source: Node) -> bool:
     """A number, a value for each channel, or one image pixel: the same bytes in either order."""
     value = tensor_of(source)
     if value is None or (value.dim() < 3 and value.numel() == 1):
         return True
-    if result.dim() == 3 or value.dim() not in (3, 4):
+    if value.dim() not in (3, 4):
         return False
     return all(isinstance(size, int) and size == 1 for size in value.shape[-2:])
 
@@ -88,7 +88,7 @@ def channels_last_nodes(nodes: list[Node]) -> tuple[set[Node], dict[Node, int]]:
             if node in free:
                 result = tensor_of(node)
                 broadcast = result is not None and not same_sizes(sizes_of(value), sizes_of(result))
-                if result is None or not (broadcast and in_any_order(source, result)):
+                if result is None or not (broadcast and in_any_order(source)):
                     wanted.setdefault(source, set()).add(node)
             elif is_to_channels_last(node):
                 wanted.setdefault(source, set()).add("images")
@@ -168,7 +168,7 @@ def _is_free(node: Node) -> bool:
     if value is None or value.dim() != 4 or not (node.target in _IMAGES or is_elementwise(node.target)):
         return False
     tensors = [(source, tensor_of(source)) for source in node.all_input_nodes]
-    return all(one is None or one.dim() == 4 or in_any_order(source, value) for source, one in tensors)
+    return all(one is None or one.dim() == 4 or in_any_order(source) for source, one in tensors)
 
 
 def _origin(source: Node, free: set[Node]) -> End:

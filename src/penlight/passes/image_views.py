@@ -27,7 +27,7 @@ def image_of_pixels(graph: Graph, node: Node) -> Node | None:
     base, value = pixels_behind(node), tensor_of(node)
     if base is None or value is None:
         return None
-    n, c, h, w = image_sizes(value)
+    n, c, h, w = value.shape
     with graph.inserting_before(node):
         rows = add_view(graph, base, (n, h, w, c), node)
         image = add_permute(graph, rows, (0, 3, 1, 2), node, torch.channels_last)
@@ -38,7 +38,7 @@ def image_of_pixels(graph: Graph, node: Node) -> Node | None:
 def pixels_behind(node: Node) -> Node | None:
     """The tensor that has the pixels of the image `node`, which is views of it, as rows."""
     value = tensor_of(node)
-    if value is None or value.dim() not in (3, 4) or not is_static(node):
+    if value is None or value.dim() != 4 or not is_static(node):
         return None
     follow: list[Follow] = []
     base, step = node, step_of(node)
@@ -53,7 +53,7 @@ def pixels_behind(node: Node) -> Node | None:
             layout = one(layout) if layout is not None else None
         if layout is None or layout.is_dense():
             continue
-        placed = layout.viewed(image_sizes(value))
+        placed = layout.viewed(tuple(value.shape))
         if placed is not None and _is_channels_last(placed):
             return base
     return None
@@ -68,11 +68,6 @@ def channels_last_layout(image: Node) -> Layout:
     """Where the elements of `image`, of 4 dimensions, lie when it is channels-last."""
     n, c, h, w = sizes_of(tensor_of(image))  # type: ignore[arg-type]
     return Layout.of((n, c, h, w), (c * h * w, 1, c * w, c))
-
-
-def image_sizes(value: torch.Tensor) -> tuple[Any, ...]:
-    """Of a signal, those of an image of height 1."""
-    return tuple(value.shape) if value.dim() == 4 else (*value.shape[:2], 1, value.shape[2])
 
 
 def read_images_as_pixels(graph: Graph) -> int:

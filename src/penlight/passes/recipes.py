@@ -26,6 +26,7 @@ from penlight.passes.fold_padding import fold_padding
 from penlight.passes.fuse_elementwise import fuse_elementwise
 from penlight.passes.fuse_epilogues import fuse_epilogues
 from penlight.passes.fuse_expansions import fuse_expansions
+from penlight.passes.image_signals import signals_as_images
 from penlight.passes.image_views import read_images_as_pixels
 from penlight.passes.merge_views import merge_views
 from penlight.passes.no_ops import remove_no_ops
@@ -37,6 +38,7 @@ from penlight.passes.simplify_batch_norm import simplify_batch_norm
 from penlight.passes.simplify_views import simplify_views
 from penlight.passes.subexpressions import merge_subexpressions
 from penlight.passes.tune_convolutions import Measure, tune_convolutions
+from penlight.passes.unread_indices import drop_unread_indices
 from penlight.passes.written_activations import fuse_written_activations
 from penlight.passes.written_attention import fuse_written_attention
 
@@ -49,6 +51,7 @@ TO_EDGE: tuple[Pass, ...] = (remove_assertions, promote, resolve_layouts)
 
 EDGE: tuple[Pass, ...] = (
     replace_empty_results,
+    drop_unread_indices,
     remove_no_ops,
     simplify_views,
     merge_views,
@@ -106,6 +109,8 @@ def packed(
         convolve_frames(beside_layers),
         fold_constants,
         pack_weights(linear, convolution, transposed, beside_layers),
+        signals_as_images,
+        fold_constants,
         keep_channels_last(max_pool),
         read_images_as_pixels,
         read_row_major(convolution),
@@ -141,7 +146,7 @@ OPTIONAL = frozenset(
             "fuse_rotary",
         ),
         *("fuse_attention_views", "keep_batches_first", "constant_products"),
-        *("convolve_frames", "pack_weights", "keep_channels_last"),
+        *("convolve_frames", "pack_weights", "signals_as_images", "keep_channels_last"),
         *("read_images_as_pixels", "read_row_major"),
         *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),
     )
