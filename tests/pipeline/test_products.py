@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.pipeline.fused import Calls as Function
 from tests.pipeline.fused import check, operators
 from torch import Tensor, nn
 from torch.nn import functional
@@ -109,6 +110,24 @@ def test_attention_leaves_what_is_no_scale() -> None:
     model, x = Attention(lambda x: x * 0.0), torch.randn(1, 5, 24)
     assert "mul" in operators(model, x)
     check(model, x)
+
+
+@pytest.mark.parametrize("places", [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_attention_of_one_scaled_tensor(places: tuple[int, ...], turned: bool) -> None:
+    """Taking the factor from queries would take it from keys or values too."""
+
+    def attention(*args: Tensor) -> Tensor:
+        scaled, other = args[0] * 0.25, args[1]
+        read = [(scaled, other)[place] for place in places]
+        return functional.scaled_dot_product_attention(*(x.transpose(1, 2) if turned else x for x in read))
+
+    def written(*args: Tensor) -> Tensor:
+        scaled = args[0] * 0.25
+        return (scaled @ scaled.mT).softmax(-1) @ (args[1], scaled)[places[2]]
+
+    for function in (attention, written):
+        check(Function(function), torch.randn(2, 4, 4, 8), torch.randn(2, 4, 4, 8))
 
 
 def test_attention_scale_left_out() -> None:

@@ -50,7 +50,7 @@ def fold_attention_scale(attention: OpOverload) -> Callable[[Graph], int]:
 
 def _scaled(operand: Any, reader: Node) -> tuple[Node, float] | None:
     """The product with a number that `operand` is views of, if only `reader` reads it and them."""
-    while isinstance(operand, Node) and list(operand.users) == [reader]:
+    while isinstance(operand, Node) and list(operand.users) == [reader] and _once(operand, reader):
         value, args = tensor_of(operand), operand.args
         if value is None or value.dtype is not torch.float32:
             return None
@@ -64,6 +64,11 @@ def _scaled(operand: Any, reader: Node) -> tuple[Node, float] | None:
             return None
         operand, reader = step[0], operand
     return None
+
+
+def _once(operand: Node, reader: Node) -> bool:
+    """Is it one argument alone? Queries may be keys, or values, too."""
+    return [*reader.args, *reader.kwargs.values()].count(operand) == 1
 
 
 def _scale_of(node: Node) -> float | None:
