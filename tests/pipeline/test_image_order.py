@@ -157,6 +157,50 @@ def test_one_channel_lies_in_both_orders() -> None:
     check(Between(lambda y: y * y[:, :1]), IMAGE)
 
 
+# From images of one channel, or of one pixel, which lie the same in both orders.
+TO_LARGER: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = {
+    "joined channels": (lambda x: torch.cat([x, 1 - x], 1), (1, 1, 6, 7)),
+    "many channels": (lambda x: torch.cat([x] * 40, 1), (2, 1, 6, 7)),
+    "channels added": (lambda x: x - torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1), (1, 1, 6, 7)),
+    "channels around": (lambda x: functional.pad(x, (0, 0, 0, 0, 1, 1)), (1, 1, 6, 7)),
+    "first channel twice": (lambda x: torch.cat([x[:, :1], x[:, :1]], 1), (2, 3, 6, 7)),
+    "shuffled to one": (lambda x: torch.cat([functional.pixel_shuffle(x, 2)] * 2, 1), (1, 4, 3, 4)),
+    "pixels beside": (lambda x: torch.cat([x] * 5, 3), (1, 4, 1, 1)),
+    "pixels below": (lambda x: torch.cat([x, x.sin()], 2), (2, 4, 1, 1)),
+    "pixels around": (lambda x: functional.pad(x, (2, 1, 2, 2)), (1, 4, 1, 1)),
+    "nearest": (lambda x: functional.interpolate(x, size=(5, 6)), (1, 4, 1, 1)),
+    "blended": (lambda x: functional.interpolate(x, size=(5, 6), mode="bilinear"), (2, 4, 1, 1)),
+    "times a map": (lambda x: x * torch.ones(1, 1, 5, 5), (1, 4, 1, 1)),
+    "pooled": (lambda x: functional.interpolate(x.mean((2, 3), keepdim=True), size=(6, 7)), (1, 4, 6, 7)),
+}
+READERS: dict[str, Callable[[int], nn.Module]] = {
+    "pointwise": lambda c: nn.Conv2d(c, 6, 1),
+    "depthwise": lambda c: nn.Conv2d(c, c, 3, padding=1, groups=c),
+    "wide": lambda c: nn.Conv2d(c, 6, 3, padding=1),
+    "transposed": lambda c: nn.ConvTranspose2d(c, 6, 3, 2),
+    "pooled": lambda c: nn.Sequential(nn.MaxPool2d(3, 1, 1), nn.Conv2d(c, 4, 1)),
+    "normalised": lambda c: nn.Sequential(nn.GroupNorm(1, c), nn.Conv2d(c, 4, 1)),
+    "resampled": lambda c: nn.Sequential(nn.Upsample(scale_factor=2, mode="bilinear"), nn.Conv2d(c, 4, 1)),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("name", TO_LARGER)
+def test_from_what_lies_in_both_orders(name: str, reader: str, before: bool, dynamic: bool) -> None:
+    function, sizes = TO_LARGER[name]
+    x = torch.randn(2 if dynamic else sizes[0], *sizes[1:])
+    channels = function(x).shape[1]
+    first = [nn.Conv2d(sizes[1], sizes[1], 1)] if before else []
+    model = nn.Sequential(*first, Calls(function), READERS[reader](channels)).eval()
+    shapes = ({0: Dim("batch", min=1, max=5)},) if dynamic else None
+    program = penlight.load(penlight.compile(model, (x,), dynamic_shapes=shapes).to_bytes())
+    for batch in (1, 2, 5) if dynamic else (sizes[0],):
+        x = torch.randn(batch, *sizes[1:])
+        torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-5)
+
+
 def test_pieces_of_a_product_are_images() -> None:
     """Queries, keys and values as images for a pooling convolution, as in MViT."""
 

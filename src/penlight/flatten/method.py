@@ -425,13 +425,13 @@ class MethodFlattener:
         """Channels-last where torch says so and a tensor argument is that too, or the node asks for it.
 
         Strides alone do not tell: those of a view (a permute) can look channels-last, and the
-        program's copy of it is row-major, unless a pass made it an image.
+        program's copy of it is row-major, unless a pass made it an image. Nor do arguments: what has
+        one channel, or one pixel, lies the same in both orders.
         """
-        plain, order = tuple(range(example.dim())), dim_order_of(example)
-        is_image = op in _OF_IMAGES and IMAGE in node.meta
-        if order == plain or is_image or view_twin(op) is not None:
-            return order if is_image else plain
-        asked = node.kwargs.get("memory_format") in (torch.channels_last, torch.channels_last_3d)
+        plain, order, is_image = tuple(range(example.dim())), dim_order_of(example), IMAGE in node.meta
+        if order == plain or op in _OF_IMAGES or view_twin(op) is not None:
+            return order if is_image and op in _OF_IMAGES else plain
+        asked = is_image or node.kwargs.get("memory_format") in (torch.channels_last, torch.channels_last_3d)
         # Penlight's own have one layout each, whatever their arguments have; but chains are as ATen's.
         asked |= op.namespace == "penlight" and program_name(op) != "penlight::elementwise"
         given = any(tensor.dim_order == order for arg in args for tensor in _tensors_of(arg))

@@ -146,9 +146,7 @@ def _one(graph: Graph, node: Node, images: dict[Node, Node]) -> None:
     kwargs = torch.fx.map_arg(node.kwargs, lambda arg: images.get(arg, arg))
     with graph.inserting_before(node):
         new = graph.call_function(node.target, args, kwargs)  # type: ignore[arg-type]
-        new.meta = {**node.meta, "val": channels_last_like(node)}
-        if node.target is aten.slice_copy.Tensor:
-            new.meta[IMAGE] = True
+        new.meta = {**node.meta, "val": channels_last_like(node), IMAGE: True}
         back = from_channels_last(graph, new, node)
     node.replace_all_uses_with(back)
     graph.erase_node(node)
