@@ -19,6 +19,7 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Graph, GraphModule, Node
 
+from penlight.errors import IllegalGraph
 from penlight.ir.edge import IMAGE, EdgeMethod, EdgeProgram, InputKind
 from penlight.ir.source import source_of
 from penlight.passes.constants import Constants
@@ -94,7 +95,7 @@ def run(
     """Run `passes` in order over every graph of `program`, in place."""
     for function in passes:
         start = time.perf_counter()
-        changed = 0
+        changed, known = 0, _fixed_sizes(program)
         name = function.__name__.replace("_", " ")
         wanted = list(inspect.signature(function).parameters)
         for graph, constants in graphs_of(program):
@@ -104,12 +105,26 @@ def run(
             changed += int(function(*positional, **given) or 0)
             remaining = {node.name for node in graph.nodes}  # some were taken by another after all
             report.left += [one for name, one in notes.left.items() if name in remaining]
+        if _fixed_sizes(program) != known:
+            raise IllegalGraph(
+                f"{name} asked what a dynamic size is, which ties it to the example's",
+                do=f'leave the pass out: without=["{function.__name__}"]',
+            )
         if changed:
             remove_dead(program)
         report.add(name, count_nodes(program), changed, start)
         if changed and verify is not None:
             verify(program, name)
     return program
+
+
+def _fixed_sizes(program: EdgeProgram) -> int:
+    """How many symbols for sizes have become a number, or another symbol."""
+    modes = (fake_mode_of(method.graph) for method in program.methods.values())
+    environments = {
+        id(mode.shape_env): mode.shape_env for mode in modes if mode is not None and mode.shape_env
+    }
+    return sum(len(env.replacements) for env in environments.values())
 
 
 class _Notes:

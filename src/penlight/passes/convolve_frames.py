@@ -29,6 +29,7 @@ from penlight.passes.base import Leave, add_node, add_permute, add_view, is_stat
 from penlight.passes.constants import Constants
 from penlight.passes.fold_padding import TRANSPOSED
 from penlight.passes.image_order import is_elementwise
+from penlight.passes.layouts import same_sizes, sizes_of
 
 aten = torch.ops.aten
 _max_pool3d = aten.max_pool3d_with_indices.default
@@ -118,7 +119,8 @@ def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | 
         return "something else reads the weight as it is"
     if not is_static(x) or not isinstance(groups, int):  # type: ignore[arg-type]
         return "its sizes are dynamic"
-    return "it is empty" if 0 in like.shape or 0 in value.shape or 0 in node.meta["val"].shape else None
+    sizes = *like.shape, *sizes_of(value), *sizes_of(node.meta["val"])
+    return "it is empty" if 0 in sizes else None
 
 
 def _convolution(videos: _Videos, node: Node) -> Node:
@@ -268,7 +270,7 @@ def _as_frames(videos: _Videos, source: Node, result: torch.Tensor, joins: bool)
     if value is None or value.dim() == 0:
         return source
     channels = result.shape[1]
-    if source in videos.frames and (joins or value.shape == result.shape):
+    if source in videos.frames and (joins or same_sizes(sizes_of(value), sizes_of(result))):
         return videos.frames[source]
     if joins or not is_static(source):
         return None

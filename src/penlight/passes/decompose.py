@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch._ops import HigherOrderOperator, OpOverload
+from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import rebind_unbacked
@@ -313,7 +314,7 @@ class _Decomposer(TorchDispatchMode):
         return results
 
     def emit(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
-        result = op(*args, **kwargs)
+        result = _SHAPES.get(op, op)(*args, **kwargs)
         if isinstance(result, bool | int | float) or result is None:
             return result
         new_args, new_kwargs = pytree.tree_map(self.argument, (args, kwargs))
@@ -370,6 +371,17 @@ class _Decomposer(TorchDispatchMode):
             return self.symbols.node(value, meta)
         return value
 
+
+def _padded(x: torch.Tensor, pad: Sequence[Any], value: Any = 0) -> torch.Tensor:
+    sizes = [*x.shape]
+    for i in range(len(pad) // 2):
+        sizes[-1 - i] = sizes[-1 - i] + pad[2 * i] + pad[2 * i + 1]
+    return torch.empty(sizes, dtype=x.dtype, memory_format=suggest_memory_format(x))
+
+
+# What a result looks like, where torch may take symbolic sizes for numbers: after an export that recorded
+# gradients, it asks C++ about this operator.
+_SHAPES: dict[OpOverload, Callable[..., Any]] = {torch.ops.aten.constant_pad_nd.default: _padded}
 
 # What a composite in C++ asks that knows no symbols.
 _SIZES = frozenset({torch.ops.aten.size.default, torch.ops.aten.stride.default, torch.ops.aten.numel.default})

@@ -21,7 +21,7 @@ from torch.fx import Graph, Node
 
 from penlight.kernels.activations import Activation
 from penlight.passes.base import Leave, add_node, tensor_of
-from penlight.passes.layouts import equal, sizes_of
+from penlight.passes.layouts import equal, expressions, same_sizes, sizes_of
 from penlight.passes.merge_views import RESHAPES
 from penlight.passes.simplify_views import view_sizes
 
@@ -123,7 +123,7 @@ def _obstacle(node: Node, user: Node) -> str | None:
     if node.args[_ACTIVATION][0] != Activation.NONE:
         return "the layer applies an activation already"
     value, result = tensor_of(node), tensor_of(user)
-    if value is None or result is None or value.shape != result.shape or value.dtype != result.dtype:
+    if value is None or result is None or value.dtype != result.dtype or not _alike(value, result):
         return "its result has another shape or dtype than the layer's"
     if user.target is not aten.add.Tensor:
         return None
@@ -133,12 +133,16 @@ def _obstacle(node: Node, user: Node) -> str | None:
         return "the layer adds something already"
     if user.kwargs.get("alpha", 1) != 1 or other is node or added is None:
         return "it is not a plain sum of two tensors"
-    if added.dtype != value.dtype or added.shape != value.shape:
+    if added.dtype != value.dtype or not _alike(added, value):
         return "what is added is broadcast or of another dtype"
-    pairs = zip(value.shape, added.stride(), value.stride(), strict=True)
-    if any(size != 1 and step != wanted for size, step, wanted in pairs):
+    pairs = zip(sizes_of(value), expressions(added.stride()), expressions(value.stride()), strict=True)
+    if any(not equal(size, 1) and not equal(step, wanted) for size, step, wanted in pairs):
         return "what is added lies in another order in memory"
     return None
+
+
+def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return same_sizes(sizes_of(a), sizes_of(b))
 
 
 def _activation(user: Node) -> tuple[int, float, float] | None:

@@ -59,11 +59,10 @@ def is_elementwise(target: Any) -> bool:
 def in_any_order(source: Node) -> bool:
     """A number, a value for each channel, or one image pixel: the same bytes in either order."""
     value = tensor_of(source)
-    if value is None or (value.dim() < 3 and value.numel() == 1):
+    if value is None:
         return True
-    if value.dim() not in (3, 4):
-        return False
-    return all(isinstance(size, int) and size == 1 for size in value.shape[-2:])
+    pixels = sizes_of(value)[-2:] if value.dim() in (3, 4) else sizes_of(value)
+    return value.dim() <= 4 and all(equal(size, 1) for size in pixels)
 
 
 End = Node | Literal["rows", "images"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,9 +28,14 @@ aten = torch.ops.aten
 Size = Any  # an int, or an expression of sympy's
 
 
+def expressions(numbers: Iterable[Any]) -> tuple[Size, ...]:
+    """Symbolic numbers as expressions: comparing those decides nothing about the model."""
+    return tuple(number.node.expr if isinstance(number, torch.SymInt) else number for number in numbers)
+
+
 def sizes_of(value: torch.Tensor) -> tuple[Size, ...]:
-    """Symbolic sizes as expressions: comparing those decides nothing about the model."""
-    return tuple(size.node.expr if isinstance(size, torch.SymInt) else size for size in value.shape)
+    """To be compared, as expressions where they are symbolic."""
+    return expressions(value.shape)
 
 
 def equal(a: Size, b: Size) -> bool:

@@ -19,6 +19,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.passes.base import Leave, tensor_of
+from penlight.passes.layouts import equal, sizes_of
 
 aten = torch.ops.aten
 
@@ -87,7 +88,7 @@ def _weighted(norm: Node) -> tuple[Node, Node | None]:
             if (
                 weight is not None
                 and weight.dim() == 1
-                and weight.shape[0] == value.shape[-1]
+                and equal(sizes_of(weight)[0], sizes_of(value)[-1])
                 and weight.dtype == value.dtype
             ):
                 return user, other

@@ -24,6 +24,7 @@ from torch.fx import Graph, Node
 
 from penlight.passes.base import tensor_of
 from penlight.passes.constants import Constants
+from penlight.passes.layouts import same_sizes, sizes_of
 
 aten = torch.ops.aten
 
@@ -74,7 +75,9 @@ def _match(node: Node) -> Call | None:
         return None
     for x, other in (product.factors, product.factors[::-1]):
         before = tensor_of(x)
-        if before is None or before.dtype is not torch.float32 or before.shape != value.shape:
+        if before is None or before.dtype is not torch.float32:
+            continue
+        if not same_sizes(sizes_of(before), sizes_of(value)):
             continue
         if product.number == 1 and other.target is aten.sigmoid.default and other.args[0] is x:
             return aten.silu.default, (x,), {}

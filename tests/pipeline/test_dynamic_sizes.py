@@ -1,0 +1,104 @@
+"""A dynamic size stays dynamic where it happens to be, in the example, what another size is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.pipeline.fused import Calls
+from torch import Tensor, nn
+from torch.export import Dim
+from torch.fx import Graph
+
+import penlight
+from penlight.errors import IllegalGraph
+from penlight.passes.base import Report, run
+from penlight.passes.layouts import sizes_of
+from penlight.pipeline import export, to_edge
+
+torch.manual_seed(0)
+LAYER, IMAGES, SIGNALS = nn.Linear(5, 3), nn.Conv2d(4, 3, 3, padding=1), nn.Conv1d(4, 3, 3)
+ROWS, NORM = nn.Linear(3, 3), nn.LayerNorm(3)
+VECTOR, MATRIX, MAP = torch.randn(3), torch.randn(4, 3), torch.randn(3, 1, 1)
+
+
+def mean_square(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * VECTOR
+
+
+# Of a tensor whose first size, 3 or 4 in the example, is dynamic.
+MODELS: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...]]] = {
+    "factor": (lambda x: x * VECTOR, (3, 3)),
+    "gate": (lambda x: x * torch.sigmoid(1.5 * x) * VECTOR, (3, 3)),
+    "mean square": (mean_square, (3, 3)),
+    "mean square of matrices": (mean_square, (4, 3, 3)),
+    "layer and places": (lambda x: LAYER(x) + MATRIX, (4, 4, 5)),
+    "layer and vector": (lambda x: LAYER(x) + VECTOR, (3, 5)),
+    "layer and itself": (lambda x: ROWS(x) + x, (3, 3)),
+    "layer and its mean": (lambda x: ROWS(x) + x.mean(0), (3, 3)),
+    "norm": (lambda x: NORM(x + MATRIX), (4, 4, 3)),
+    "image and channels": (lambda x: IMAGES(x) + MAP, (3, 4, 6, 7)),
+    "image and square": (lambda x: torch.relu(IMAGES(x)).flatten(2) @ x.flatten(2).mT, (4, 4, 4, 4)),
+    "image and pixel": (lambda x: IMAGES(x) * x.mean((2, 3), keepdim=True)[:, :3], (3, 4, 3, 3)),
+    "image, padded": (lambda x: F.pad(IMAGES(x), (1, 1, 0, 0)), (3, 4, 6, 8)),
+    "signal and channels": (lambda x: SIGNALS(x).tanh() * VECTOR[:, None] + x[:, :3, 2:], (3, 4, 8)),
+    "attention": (lambda x: F.scaled_dot_product_attention(x, x * 0.5, x), (4, 4, 4)),
+    "attention, written": (lambda x: (x @ x.mT * 0.5 + MATRIX[:, :1]).softmax(-1) @ x, (4, 4, 4)),
+    "softmax and factor": (lambda x: x.softmax(-1) * VECTOR, (3, 3)),
+    "joined": (lambda x: torch.cat([x, x[:1], VECTOR[None]]), (3, 3)),
+}
+
+
+class Wrapped(Calls):
+    """With the layers, whose weights are parameters of the model then."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__(function)
+        self.layers = nn.ModuleList([LAYER, IMAGES, SIGNALS, ROWS, NORM])
+
+
+@pytest.mark.parametrize("exported", [False, True], ids=["module", "exported"])
+@pytest.mark.parametrize("name", MODELS)
+def test_size_as_another(name: str, exported: bool) -> None:
+    function, sizes = MODELS[name]
+    model, x = Wrapped(function).eval(), torch.randn(sizes)
+    shapes = (({0: Dim("batch", min=1, max=9)},),)
+    if exported:
+        program = penlight.compile(torch.export.export(model, (x,), dynamic_shapes=shapes))
+    else:
+        program = penlight.compile(model, (x,), dynamic_shapes=shapes)
+    loaded = penlight.load(program.to_bytes())
+    for batch in (sizes[0], 1, 2, 9):
+        x = torch.randn(batch, *sizes[1:])
+        torch.testing.assert_close(loaded(x), model(x), rtol=1e-5, atol=1e-5)
+
+
+def test_two_sizes_that_are_alike() -> None:
+    model = Wrapped(lambda x, y: LAYER(x) + y).eval()
+    batch, count = Dim("batch", min=1, max=8), Dim("count", min=1, max=9)
+    example = torch.randn(4, 5), torch.randn(4, 1, 3)
+    loaded = penlight.load(
+        penlight.compile(model, example, dynamic_shapes=(({0: batch}, {0: count}),)).to_bytes()
+    )
+    for x, y in ((4, 4), (2, 7), (8, 9), (1, 1)):
+        args = torch.randn(x, 5), torch.randn(y, 1, 3)
+        torch.testing.assert_close(loaded(*args), model(*args), rtol=1e-5, atol=1e-5)
+
+
+def test_a_pass_that_asks_is_named() -> None:
+    def asks(graph: Graph) -> int:
+        for node in graph.find_nodes(op="call_function", target=torch.ops.aten.mul.Tensor):
+            x: Tensor = node.meta["val"]
+            return int(x.shape[0] == 3)
+        return 0
+
+    def looks(graph: Graph) -> int:
+        return sum(sizes_of(node.meta["val"])[0] == 3 for node in graph.nodes if node.op == "call_function")
+
+    model, shapes = Calls(lambda x: x * VECTOR), (({0: Dim("batch", max=9)},),)
+    edge = to_edge(export(model.eval(), (torch.randn(3, 3),), dynamic_shapes=shapes))
+    run(edge, [looks], Report())
+    with pytest.raises(IllegalGraph, match=r"asks asked what a dynamic size is"):
+        run(edge, [asks], Report())
