@@ -543,6 +543,14 @@ Tensor& exp_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   return one(ctx, ElementOp::Exp, self, out);
 }
 
+Tensor& expm1_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return one(ctx, ElementOp::Expm1, self, out);
+}
+
+Tensor& log1p_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return one(ctx, ElementOp::Log1p, self, out);
+}
+
 Tensor& log_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   return one(ctx, ElementOp::Log, self, out);
 }

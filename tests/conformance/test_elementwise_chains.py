@@ -37,6 +37,8 @@ FUNCTIONS: dict[ElementOp, tuple[float, float, float]] = {
     ElementOp.ERF: (7, -5, 5),  # 6 where a multiply and an add are one
     ElementOp.SIGMOID: (4, -85, 90),
     ElementOp.TANH: (4, -12, 12),
+    ElementOp.EXPM1: (3, -35, 90),
+    ElementOp.LOG1P: (4, -1, 3e38),
 }
 
 
@@ -220,7 +222,7 @@ BAD: dict[str, tuple[list[Tensor], list[int], list[float]]] = {
     "half a step": ([X], GOOD[:-1], []),
     "too many steps": ([X], GOOD * (STEPS + 1), []),
     "operation 0": ([X], step(0, 0, REGISTERS), []),
-    "an operation that there is not": ([X], step(36, 0, REGISTERS), []),
+    "an operation that there is not": ([X], step(len(ElementOp) + 1, 0, REGISTERS), []),
     "a negative operation": ([X], step(-1, 0, REGISTERS), []),
     "an operation beyond 32 bits": ([X], step((1 << 32) + 1, 0, REGISTERS, REGISTERS), []),
     "a register that there is not": ([X], step(ElementOp.NEG, REGISTERS, REGISTERS), []),

@@ -91,6 +91,11 @@ ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "masked": lambda x: x.masked_fill(B > 0, -1e4),
     "prelu": lambda x: functional.prelu(x, ROW[:6]),
     "addcmul": lambda x: torch.addcmul(x, B, ROW, value=0.5),
+    "expm1": torch.expm1,
+    "log1p": lambda x: torch.log1p(x.abs()),
+    "elu": lambda x: functional.elu(x, 0.7),
+    "softplus": lambda x: functional.softplus(x, beta=0.5),
+    "mish": functional.mish,
 }
 
 
@@ -102,6 +107,35 @@ def test_an_operator_joins_a_chain(name: str) -> None:
     found = operators(function, A, B)
     assert set(found) <= {"elementwise", "view_copy", "unsqueeze_copy"} and found["elementwise"] == 1, found
     check(function, A, B)
+
+
+ALONE: dict[str, Callable[[Tensor], Tensor]] = {
+    "elu": functional.elu,
+    "elu of slopes": lambda x: functional.elu(x, alpha=0.3),
+    "selu": functional.selu,
+    "celu": lambda x: functional.celu(x, alpha=2.5),
+    "celu below": lambda x: functional.celu(x, alpha=-0.5),
+    "softplus": functional.softplus,
+    "softplus of slopes": lambda x: functional.softplus(x, beta=2.5, threshold=3),
+    "softplus below": lambda x: functional.softplus(x, beta=-1.5, threshold=30),
+    "mish": functional.mish,
+    "log of sigmoid": functional.logsigmoid,
+    "threshold": lambda x: functional.threshold(x, 0.5, -3.0),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_an_activation_of_several_steps_alone(name: str) -> None:
+    special = torch.tensor(
+        [0.0, -0.0, 1e-8, -1e-8, 88.9, -88.9, 1e30, -1e30, torch.inf, -torch.inf, torch.nan]
+    )
+    x = torch.cat([special, torch.linspace(-30, 30, 401)])
+    function = ALONE[name]
+    assert len(programs(function, x)) == 1
+    model = Calls(function)
+    program = penlight.load(penlight.compile(model, (x,)).to_bytes())
+    torch.testing.assert_close(program(x), function(x.double()).float(), rtol=2e-6, atol=1e-7, equal_nan=True)
+    assert not programs(function, x.half()), "chains are of float32"
 
 
 def test_broadcast_operands_are_read_as_they_are() -> None:

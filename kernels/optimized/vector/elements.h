@@ -51,8 +51,10 @@ enum class ElementOp : int {
   GeluTanh = 33,
   HardSigmoid = 34,
   HardSwish = 35,
+  Expm1 = 36,
+  Log1p = 37,
 };
-constexpr int kElementOps = 36;
+constexpr int kElementOps = 38;
 
 // Bit (1 << number) for each operation that is compiled: a selective build leaves out
 // those that no program of its has.

@@ -99,6 +99,8 @@ void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t coun
     PENLIGHT_ONE(GeluTanh, activated<Activation::GeluTanh>(x, none))
     PENLIGHT_ONE(HardSigmoid, activated<Activation::HardSigmoid>(x, none))
     PENLIGHT_ONE(HardSwish, activated<Activation::HardSwish>(x, none))
+    PENLIGHT_ONE(Expm1, expm1_of(x))
+    PENLIGHT_ONE(Log1p, log1p_of(x))
 #undef PENLIGHT_THREE
 #undef PENLIGHT_TWO
 #undef PENLIGHT_ONE

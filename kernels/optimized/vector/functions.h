@@ -6,9 +6,9 @@
 // polynomials in x^2, fitted for the least relative error up to where the result is 1;
 // at most 6 ulp, 7 where a multiply and an add round separately. GELU: by that, and with
 // AVX-512 by sixteen polynomials.
-// log: Cephes' logf; at most 2 ulp. sin, cos: the angle is reduced in double precision and
-// Cephes' polynomials take the rest; at most 2 ulp. Angles beyond 2^20 are the C library's.
-// NaN stays NaN, results reach 0 and infinity where the C library's do.
+// expm1: as exp; at most 3 ulp. log: Cephes' logf; at most 2 ulp. log1p: by that; at most 4 ulp. sin, cos:
+// the angle is reduced in double precision and Cephes' polynomials take the rest; at most 2 ulp. Angles
+// beyond 2^20 are the C library's. NaN stays NaN, results reach 0 and infinity where the C library's do.
 #pragma once
 
 #include "simd.h"
@@ -16,9 +16,9 @@
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
-// e^x is p * 2^n.
+// e^x is p * 2^n, and p is 1 + rest.
 struct Parts {
-  Floats p;
+  Floats p, rest;
   Ints n;
 };
 
@@ -35,8 +35,7 @@ PENLIGHT_INLINE Parts parts_of_exp(Floats x) {
   p = p * r + splat(1.66665211e-1f);
   p = p * r + splat(4.99999940e-1f);
   p = p * r + splat(1.0f);
-  p = p * r + splat(1.0f);
-  return {p, (Ints)shifted - splat_int(0x4b400000)};
+  return {p * r + splat(1.0f), p * r, (Ints)shifted - splat_int(0x4b400000)};
 }
 
 // 2^n from its exponent: zero for n = -127, infinite for 128.
@@ -54,6 +53,14 @@ PENLIGHT_INLINE Floats exp_of(Floats x) {
 PENLIGHT_INLINE Floats exp_of_score(Floats x) {
   const Parts parts = parts_of_exp(at_least(x, splat(-88.0f)));
   return parts.p * power_of_two(parts.n);
+}
+
+// e^x - 1: below -30 it is -1, from 88.8 on infinite.
+PENLIGHT_INLINE Floats expm1_of(Floats x) {
+  const Parts parts = parts_of_exp(at_least(at_most(x, splat(88.8f)), splat(-30.0f)));
+  // Half of it, as 2^128 is infinite.
+  const Floats half = power_of_two(parts.n - splat_int(1));
+  return splat(2.0f) * (parts.rest * half + (half - splat(0.5f)));
 }
 
 PENLIGHT_INLINE Floats sqrt_of(Floats x) {
@@ -180,6 +187,14 @@ PENLIGHT_INLINE Floats log_of(Floats x) {
   result = select(x < splat(0.0f), splat(__builtin_nanf("")), result);
   // Infinity and NaN are what they are.
   return select((x < splat(__builtin_inff())), result, x);
+}
+
+// log(1 + x), by what rounding makes of 1 + x (Kahan; see Goldberg, "What every computer scientist should
+// know about floating-point arithmetic", 1991).
+PENLIGHT_INLINE Floats log1p_of(Floats x) {
+  const Floats raised = splat(1.0f) + x, kept = raised - splat(1.0f);
+  const Ints as_it_is = (kept == splat(0.0f)) | (x == splat(__builtin_inff()));
+  return select(as_it_is, x, log_of(raised) * (x / kept));
 }
 
 typedef double Doubles __attribute__((vector_size(kLanes * 8)));

@@ -61,6 +61,8 @@ MEANING: dict[int, Callable[..., Tensor]] = {
     ElementOp.GELU_TANH: lambda x: functional.gelu(x, approximate="tanh"),
     ElementOp.HARD_SIGMOID: functional.hardsigmoid,
     ElementOp.HARD_SWISH: functional.hardswish,
+    ElementOp.EXPM1: torch.expm1,
+    ElementOp.LOG1P: torch.log1p,
 }
 
 

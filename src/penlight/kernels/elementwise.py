@@ -48,6 +48,8 @@ class ElementOp(IntEnum):
     GELU_TANH = 33
     HARD_SIGMOID = 34
     HARD_SWISH = 35
+    EXPM1 = 36
+    LOG1P = 37
 
 
 REGISTERS = 8
@@ -76,6 +78,7 @@ ALONE: dict[str, tuple[ElementOp, ...]] = {
     "aten::clamp.out": (ElementOp.CLAMP,),
     "aten::hardtanh.out": (ElementOp.CLAMP,),
     "aten::leaky_relu.out": (ElementOp.LEAKY_RELU,),
+    "aten::_prelu_kernel.out": (ElementOp.LEAKY_RELU,),
     "aten::gelu.out": (ElementOp.GELU, ElementOp.GELU_TANH),
     "aten::hardsigmoid.out": (ElementOp.HARD_SIGMOID,),
     "aten::hardswish.out": (ElementOp.HARD_SWISH,),

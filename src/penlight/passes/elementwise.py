@@ -25,7 +25,10 @@ class Step:
     """One operation; a source is another step, a tensor of the graph, or a number."""
 
     op: Op
-    sources: tuple[Step | Node | float, ...]
+    sources: tuple[Source, ...]
+
+
+Source = Step | Node | float
 
 
 _ONE: dict[OpOverload, Op] = {
@@ -37,7 +40,9 @@ _ONE: dict[OpOverload, Op] = {
     aten.rsqrt.default: Op.RSQRT,
     aten.reciprocal.default: Op.RECIPROCAL,
     aten.exp.default: Op.EXP,
+    aten.expm1.default: Op.EXPM1,
     aten.log.default: Op.LOG,
+    aten.log1p.default: Op.LOG1P,
     aten.sin.default: Op.SIN,
     aten.cos.default: Op.COS,
     aten.erf.default: Op.ERF,
@@ -186,7 +191,61 @@ def _addcmul(args: list[Any], kwargs: dict[str, Any]) -> Step:
     return Step(Op.ADD, (x, Step(Op.MUL, (a if value == 1 else Step(Op.MUL, (value, a)), b))))
 
 
+def _scaled(x: Source, factor: Any) -> Source:
+    return x if factor == 1 else Step(Op.MUL, (x, factor))
+
+
+def _elu(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    x, (alpha, scale, inner) = args[0], _numbers(args, kwargs, alpha=1, scale=1, input_scale=1)
+    below = _scaled(Step(Op.EXPM1, (_scaled(x, inner),)), alpha * scale)
+    return Step(Op.WHERE, (Step(Op.LESS, (0.0, x)), _scaled(x, scale), below))
+
+
+def _celu(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    (alpha,) = _numbers(args, kwargs, alpha=1)
+    return None if alpha == 0 else _elu([args[0], alpha, 1, 1 / alpha], {})
+
+
+def _softplus(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    x, (beta, threshold) = args[0], _numbers(args, kwargs, beta=1, threshold=20)
+    if beta == 0:
+        return None
+    raised = _scaled(x, beta)
+    curved = Step(Op.LOG1P, (Step(Op.EXP, (raised,)),))
+    return Step(Op.WHERE, (Step(Op.LESS, (threshold, raised)), x, _scaled(curved, 1 / beta)))
+
+
+def _mish(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    return Step(Op.MUL, (args[0], Step(Op.TANH, (Step(Op.LOG1P, (Step(Op.EXP, (args[0],)),)),))))
+
+
+def _log_sigmoid(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    below = Step(Op.EXP, (Step(Op.NEG, (Step(Op.ABS, (args[0],)),)),))
+    return Step(Op.SUB, (Step(Op.MINIMUM, (args[0], 0.0)), Step(Op.LOG1P, (below,))))
+
+
+def _threshold(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    x, limit, value = args
+    return Step(Op.WHERE, (Step(Op.LESS_EQUAL, (x, limit)), value, x))
+
+
+def _numbers(args: list[Any], kwargs: dict[str, Any], **defaults: Any) -> list[Any]:
+    """The arguments after the first, by name and what they are if they are not given."""
+    given = dict(zip(defaults, args[1:], strict=False))
+    return [given.get(name, kwargs.get(name, default)) for name, default in defaults.items()]
+
+
+# Several steps each, which no kernel of the optimized library takes but as a chain.
+ALONE: dict[Any, Any] = {
+    aten.elu.default: _elu,
+    aten.celu.default: _celu,
+    aten.softplus.default: _softplus,
+    aten.mish.default: _mish,
+    aten.log_sigmoid.default: _log_sigmoid,
+    aten.threshold.default: _threshold,
+}
 _SPECIAL: dict[Any, Any] = {
+    **ALONE,
     aten.where.self: _where,
     aten.clamp.default: _clamp,
     aten.clamp_min.default: _clamp_min,
