@@ -11,6 +11,7 @@ from tests.build.models import Make
 from penlight.build.build import BuildOptions, build
 from penlight.build.select import Selection, Use, select_from_list
 from penlight.build.targets import find_target
+from penlight.build.toolchain import find_toolchain
 from penlight.errors import (
     BuildFailed,
     FileMissing,
@@ -102,6 +103,10 @@ def test_delegates_that_the_binary_lacks(make: Make, programs: Programs, tmp_pat
 
 def test_arena_larger_than_ram(make: Make, programs: Programs) -> None:
     board = find_target("cortex-m3").with_memory(ram=4096)
+    try:
+        find_toolchain(board)
+    except NoToolchain as error:
+        pytest.skip(error.what)
     need = sum(Program.read(programs("keywords")).contents.methods[0].arenas)
     with pytest.raises(OutOfMemory) as raised:
         make(programs("keywords"), target=board)
