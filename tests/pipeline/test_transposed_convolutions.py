@@ -14,7 +14,7 @@ import penlight
 from penlight.pipeline import Report, export, to_edge
 
 LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
-    "doubled": (lambda: nn.ConvTranspose2d(6, 8, 2, 2), (2, 6, 7, 5)),
+    "doubled": (lambda: nn.ConvTranspose2d(6, 40, 2, 2), (2, 6, 7, 5)),
     "overlapping": (lambda: nn.ConvTranspose2d(6, 8, 4, 2, 1, bias=False), (1, 6, 5, 9)),
     "padded behind": (lambda: nn.ConvTranspose2d(6, 3, 3, (2, 3), 1, (1, 0)), (1, 6, 5, 4)),
     "a signal": (lambda: nn.ConvTranspose1d(6, 8, 8, 4, 2), (2, 6, 11)),
@@ -32,14 +32,73 @@ def test_it_is_packed(name: str) -> None:
     check(model, x)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    "outputs, size, stride, padding, behind",
+    [
+        (1, 16, 8, 0, 0),
+        (1, 12, 4, 4, 0),
+        (2, 2, 2, 0, 1),
+        (3, 4, 2, 0, 0),
+        (3, 6, 2, 2, 1),
+        (1, 12, 3, 6, 2),
+    ],
+)
+@pytest.mark.parametrize("dims", [1, 2])
+def test_few_outputs_are_several_pixels_each(
+    dims: int, outputs: int, size: int, stride: int, padding: int, behind: int, bias: bool
+) -> None:
+    make = (nn.ConvTranspose1d, nn.ConvTranspose2d)[dims - 1]
+    layer = make(40, outputs, size, stride, padding, behind, bias=bias)
+    for batch, sizes in ((1, (6, 5)), (2, (3, 4))):
+        x = torch.randn(batch, 40, *sizes[:dims])
+        found = operators(layer, x)
+        assert "conv2d_packed" in found and "conv_transpose2d_packed" not in found
+        check(layer, x)
+    names = ["split_into_pixels"]
+    assert "conv_transpose2d_packed" in operators(layer, x, without=names)
+    check(layer, x, without=names)
+
+
+def test_strides_may_differ() -> None:
+    for stride, padding, behind in (
+        ((2, 4), (2, 0), (1, 2)),
+        ((1, 4), (1, 0), (0, 1)),
+        ((4, 1), (0, 1), (2, 0)),
+    ):
+        layer, x = nn.ConvTranspose2d(20, 2, (4, 4), stride, padding, behind), torch.randn(2, 20, 5, 6)
+        assert "conv2d_packed" in operators(layer, x)
+        check(layer, x)
+
+
+def test_what_is_not_finite_stays_where_it_is() -> None:
+    """Where windows differ, zeros would be multiplied by it."""
+    for padding in (0, 1, 2):
+        layer, x = nn.ConvTranspose2d(6, 1, 4, 2, padding), torch.randn(1, 6, 5, 5)
+        x[0, 2, 2, 3], x[0, 1, 4, 0] = torch.inf, torch.nan
+        assert ("conv2d_packed" in operators(layer, x)) == (padding != 1)
+        check(layer, x)
+
+
+def test_one_channel_of_samples_is_not_copied() -> None:
+    """A decoder's last layer: the samples of a frame lie side by side."""
+    model = nn.Sequential(nn.Conv1d(40, 40, 3, padding=1), nn.ConvTranspose1d(40, 1, 16, 8))
+    x = torch.randn(1, 40, 20)
+    assert operators(model, x).count("clone") == 1, "that of the first layer's input"
+    program = penlight.compile(model.eval(), (x,))
+    names = [operator.name for operator in program.contents.methods[0].operators]
+    assert sorted(names) == ["dim_order_ops::_to_dim_order_copy", "penlight::conv2d_packed"]
+    check(model, x)
+
+
 def test_a_decoder_stays_channels_last() -> None:
     """Conversions are at its ends; batch norm, activations and a skip connection are part of layers."""
 
     class Decoder(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.norm = nn.ConvTranspose2d(16, 8, 2, 2), nn.BatchNorm2d(8)
-            self.skip, self.last = nn.Conv2d(16, 8, 1), nn.ConvTranspose2d(8, 3, 4, 2, 1)
+            self.first, self.norm = nn.ConvTranspose2d(16, 24, 2, 2), nn.BatchNorm2d(24)
+            self.skip, self.last = nn.Conv2d(16, 24, 1), nn.ConvTranspose2d(24, 20, 4, 2, 1)
 
         def forward(self, x: Tensor, y: Tensor) -> Tensor:
             return self.last(torch.relu(self.norm(self.first(x)) + self.skip(y))).sigmoid()

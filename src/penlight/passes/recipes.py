@@ -37,6 +37,7 @@ from penlight.passes.scalars import promote
 from penlight.passes.simplify_batch_norm import simplify_batch_norm
 from penlight.passes.simplify_views import simplify_views
 from penlight.passes.subexpressions import merge_subexpressions
+from penlight.passes.subpixels import split_into_pixels
 from penlight.passes.tune_convolutions import Measure, tune_convolutions
 from penlight.passes.unread_indices import drop_unread_indices
 from penlight.passes.written_activations import fuse_written_activations
@@ -108,6 +109,7 @@ def packed(
         constant_products(beside_products),
         convolve_frames(beside_layers),
         fold_constants,
+        split_into_pixels,
         pack_weights(linear, convolution, transposed, beside_layers),
         signals_as_images,
         fold_constants,
@@ -146,7 +148,7 @@ OPTIONAL = frozenset(
             "fuse_rotary",
         ),
         *("fuse_attention_views", "keep_batches_first", "constant_products"),
-        *("convolve_frames", "pack_weights", "signals_as_images", "keep_channels_last"),
+        *("convolve_frames", "split_into_pixels", "pack_weights", "signals_as_images", "keep_channels_last"),
         *("read_images_as_pixels", "read_row_major"),
         *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),
     )
