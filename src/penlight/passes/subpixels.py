@@ -130,8 +130,9 @@ def _weight(old: torch.Tensor, windows: list[Window]) -> torch.Tensor:
     made = old.new_empty((*steps, outputs, inputs, *sizes))
     for place in itertools.product(*map(range, steps)):
         for tap in itertools.product(*map(range, sizes)):
-            numbers = (window.number(r, at) for window, r, at in zip(windows, place, tap, strict=True))
-            made[(*place, slice(None), slice(None), *tap)] = old[(slice(None), slice(None), *numbers)].T
+            numbers = [window.number(r, at) for window, r, at in zip(windows, place, tap, strict=True)]
+            target: Any = (*place, ..., *tap)  # outputs and inputs
+            made[target] = old[(..., *numbers)].T
     return made.reshape(-1, inputs, *sizes)
 
 
