@@ -131,8 +131,10 @@ def _weight(old: torch.Tensor, windows: list[Window]) -> torch.Tensor:
     for place in itertools.product(*map(range, steps)):
         for tap in itertools.product(*map(range, sizes)):
             numbers = [window.number(r, at) for window, r, at in zip(windows, place, tap, strict=True)]
-            target: Any = (*place, ..., *tap)  # outputs and inputs
-            made[target] = old[(..., *numbers)].T
+            # Outputs and inputs, of one number of the weight.
+            to: Any = (*place, ..., *tap)
+            number: Any = (..., *numbers)
+            made[to] = old[number].T
     return made.reshape(-1, inputs, *sizes)
 
 
