@@ -138,6 +138,19 @@ def test_an_activation_of_several_steps_alone(name: str) -> None:
     assert not programs(function, x.half()), "chains are of float32"
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, a: functional.elu(x, alpha=a.item()),
+        lambda x, a: functional.softplus(x * 1.0, beta=a.item() + 1),
+        lambda x, a: functional.celu(x, alpha=a.item() + 0.5) * 2,
+        lambda x, a: functional.softplus(x, beta=x.shape[0]),
+    ],
+)
+def test_numbers_that_are_known_when_it_runs(function: Callable[..., Tensor]) -> None:
+    check(function, torch.randn(3, 40), torch.tensor(0.5))
+
+
 def test_broadcast_operands_are_read_as_they_are() -> None:
     def function(x: Tensor, row: Tensor, column: Tensor, number: Tensor) -> Tensor:
         return (x - column) * row + number * x

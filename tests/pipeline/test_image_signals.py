@@ -123,6 +123,73 @@ def compiled(model: nn.Module, x: Tensor, shapes: object) -> Callable[[Tensor], 
     return penlight.load(penlight.compile(model, (x,), dynamic_shapes=shapes).to_bytes())  # type: ignore
 
 
+class Beside(nn.Module):
+    """Convolutions of signals and of images, beside what has a dimension of 1 elsewhere."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function, self.layer = function, nn.Conv1d(6, 8, 3)
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return self.layer(x), self.function(y)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda y: y.squeeze((0,)).sigmoid(),
+        lambda y: y.squeeze((0,)).softmax(-1).unsqueeze(1),
+        lambda y: F.pad(y.squeeze((0,)), (1, 1)).mean(-1, keepdim=True),
+        lambda y: torch.cat([y.squeeze((0,)), y.squeeze(0)], 1).unsqueeze(0),
+        lambda y: y.squeeze((0, 2)).unsqueeze(1).tanh().unsqueeze(2),
+        lambda y: y.squeeze((-2,)).tanh().unsqueeze(-2) + y,
+    ],
+)
+def test_other_dimensions_of_1_stay(function: Callable[[Tensor], Tensor]) -> None:
+    check(Beside(function), torch.randn(2, 6, 12), torch.randn(1, 3, 1, 9))
+
+
+RESAMPLED: dict[str, nn.Module] = {
+    "twice": nn.Upsample(scale_factor=2),
+    "to a size": nn.Upsample(size=9),
+    "linear": nn.Upsample(scale_factor=1.5, mode="linear"),
+    "linear by corners": nn.Upsample(size=21, mode="linear", align_corners=True),
+}
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("name", RESAMPLED)
+def test_resampled_with_one_dynamic_size(name: str, dim: int) -> None:
+    model, sizes = RESAMPLED[name], [2, 8, 16]
+    program = compiled(model, torch.randn(sizes), ({dim: Dim("size", min=1, max=20)},))
+    for size in (1, 5, 20):
+        sizes[dim] = size
+        x = torch.randn(sizes)
+        torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["twice", "to a size"])
+def test_nothing_resampled(name: str) -> None:
+    check(RESAMPLED[name], torch.empty(0, 8, 16))
+
+
+@pytest.mark.parametrize(
+    "make, sizes",
+    [(nn.InstanceNorm1d, (2, 8, 16)), (nn.InstanceNorm2d, (2, 8, 4, 5)), (nn.InstanceNorm1d, (8, 9))],
+)
+@pytest.mark.parametrize("tracked", [False, True])
+def test_instance_norms(make: Callable[..., nn.Module], sizes: tuple[int, ...], tracked: bool) -> None:
+    check(trained(make(8, affine=True, track_running_stats=tracked)), torch.randn(sizes), tolerance=1e-4)
+
+
+def test_instance_norm_of_dynamic_channels() -> None:
+    model = Calls(lambda x: F.instance_norm(x))
+    program = compiled(model, torch.randn(2, 8, 16), (({1: Dim("channels", min=1, max=9)},),))
+    for channels in (1, 3, 9):
+        x = torch.randn(2, channels, 16)
+        torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-4)
+
+
 def test_greatest_without_places() -> None:
     def pooled(x: Tensor) -> tuple[Tensor, ...]:
         return x.max(2)[0], x.min(1, keepdim=True)[0], x.max(0)[1]

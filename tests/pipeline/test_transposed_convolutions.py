@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from fused import check, operators
+from fused import Calls, check, operators
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -69,6 +69,19 @@ def test_strides_may_differ() -> None:
         layer, x = nn.ConvTranspose2d(20, 2, (4, 4), stride, padding, behind), torch.randn(2, 20, 5, 6)
         assert "conv2d_packed" in operators(layer, x)
         check(layer, x)
+
+
+def test_one_number_for_both_directions() -> None:
+    weight = torch.randn(8, 1, 4, 4)
+    for options in (
+        {"stride": (2,)},
+        {"stride": 2, "padding": (2,)},
+        {"stride": (4,), "output_padding": (1,)},
+    ):
+        check(
+            Calls(lambda x, o=options: nn.functional.conv_transpose2d(x, weight, **o)),
+            torch.randn(1, 8, 5, 5),
+        )
 
 
 def test_what_is_not_finite_stays_where_it_is() -> None:

@@ -136,10 +136,11 @@ def _addbmm(x, a, b, *, beta=1, alpha=1):  # type: ignore[no-untyped-def]
     return torch.addmm(x, wide, b.reshape(-1, b.shape[2]), beta=beta, alpha=alpha)
 
 
-def _instance_norm(x, weight, bias, mean, var, use_input_stats, _, eps, *__):  # type: ignore[no-untyped-def]
+def _instance_norm(x, weight, bias, mean, var, use_input_stats, momentum, eps, _):  # type: ignore[no-untyped-def]
     """Of each channel alone: torch's own makes one batch of all, which channels-last images are not."""
-    if not use_input_stats or mean is not None or var is not None:
-        return NotImplemented
+    if not use_input_stats or mean is not None or var is not None or not isinstance(x.shape[1], int):
+        op = aten.instance_norm.default
+        return op.decompose(x, weight, bias, mean, var, use_input_stats, momentum, eps, False)
     return torch.group_norm(x, x.shape[1], weight, bias, eps)
 
 
@@ -155,8 +156,9 @@ def _resize_signal(op: OpOverload, resize: OpOverload) -> Callable[..., Any]:
     parts = decomposition_table.get(op, op.decompose)
 
     def split(x: Any, size: Any, *rest: Any) -> Any:
-        if not isinstance(x.shape[2], int) or not isinstance((size or [1])[0], int):
-            return parts(x, size, *rest)  # torch cannot tell the size of an image then
+        numbers = [*x.shape, *(size or ())]
+        if 0 in numbers or not all(isinstance(number, int) for number in numbers):
+            return parts(x, size, *rest)  # of an image, torch asks C++ for the sizes, or refuses none
         *options, factors = rest
         height = None if size is None else [1, *size], None if factors is None else [1.0, *factors]
         return resize(x.unsqueeze(2), height[0], *options, height[1]).squeeze(2)

@@ -108,7 +108,7 @@ def run(
         if _fixed_sizes(program) != known:
             raise IllegalGraph(
                 f"{name} asked what a dynamic size is, which ties it to the example's",
-                do=f'leave the pass out: without=["{function.__name__}"]',
+                do=f'if the pass can be left out, do: without=["{function.__name__}"]',
             )
         if changed:
             remove_dead(program)

@@ -8,7 +8,8 @@ that each output needs, one behind the other:
 
 With groups it is a sum of kt convolutions, one for each place in the window. So 3-D
 networks have what there is for images: packed weights, fused activations and residuals,
-channels-last order. Elementwise operators between two convolutions move to the frames.
+channels-last order. Elementwise operators between two convolutions move to the frames, and
+group norms to an image of all frames of a video, one below the other.
 
 Needs:  edge dialect, float32, sizes that are known.
 Keeps:  outputs up to rounding.
@@ -35,6 +36,8 @@ aten = torch.ops.aten
 _max_pool3d = aten.max_pool3d_with_indices.default
 _max_pool2d = aten.max_pool2d_with_indices.default
 
+_group_norm = aten.native_group_norm.default
+
 _SWAPPED = (0, 2, 1, 3, 4)  # channels and time
 
 
@@ -58,6 +61,8 @@ def convolve_frames(kept: Collection[str] = ()) -> Callable[[Graph, Constants, L
                 changed += _move_to_frames(videos, node)
             elif node.target is _max_pool3d:
                 changed += _pool(videos, node)
+            elif node.target is _group_norm:
+                changed += _normalise(videos, node)
         return changed
 
     return convolve_frames
@@ -278,6 +283,27 @@ def _as_frames(videos: _Videos, source: Node, result: torch.Tensor, joins: bool)
     if sizes[0] == 1 and sizes[1] in (1, channels) and sizes[2:] == (1, 1, 1):
         return add_view(videos.graph, source, (1, sizes[1], 1, 1))
     return None
+
+
+def _normalise(videos: _Videos, node: Node) -> int:
+    """A group norm of videos, whose frames are one high image, if nobody wants its means."""
+    args: tuple[Any, ...] = node.args
+    users = list(node.users)
+    if args[0] not in videos.frames or not is_static(args[0]) or any(user.args[1] != 0 for user in users):
+        return 0
+    graph, results, (n, c, t, h, w) = videos.graph, node.meta["val"], _sizes(args[0])
+    to_rows, to_image = (0, 2, 3, 1), (0, 3, 1, 2)
+    with graph.inserting_before(node):
+        rows = add_view(graph, add_permute(graph, videos.frames[args[0]], to_rows), (n, t * h, w, c))
+        image = add_permute(graph, rows, to_image)
+        normalised = graph.call_function(_group_norm, (image, *args[1:]), dict(node.kwargs))
+        normalised.meta = {**node.meta, "val": type(results)((image.meta["val"], *results[1:]))}
+        first = graph.call_function(operator.getitem, (normalised, 0))
+        first.meta = {**users[0].meta, "val": image.meta["val"]}
+        rows = add_view(graph, add_permute(graph, first, to_rows), (n * t, h, w, c))
+        frames = add_permute(graph, rows, to_image)
+    videos.replace(users, frames, users[0])
+    return 1
 
 
 def _pool(videos: _Videos, node: Node) -> int:

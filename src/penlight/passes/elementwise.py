@@ -195,24 +195,33 @@ def _scaled(x: Source, factor: Any) -> Source:
     return x if factor == 1 else Step(Op.MUL, (x, factor))
 
 
-def _elu(args: list[Any], kwargs: dict[str, Any]) -> Step:
-    x, (alpha, scale, inner) = args[0], _numbers(args, kwargs, alpha=1, scale=1, input_scale=1)
+def _elu(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    x, numbers = args[0], _numbers(args, kwargs, alpha=1, scale=1, input_scale=1)
+    if numbers is None:
+        return None
+    alpha, scale, inner = numbers
     below = _scaled(Step(Op.EXPM1, (_scaled(x, inner),)), alpha * scale)
     return Step(Op.WHERE, (Step(Op.LESS, (0.0, x)), _scaled(x, scale), below))
 
 
 def _celu(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
-    (alpha,) = _numbers(args, kwargs, alpha=1)
-    return None if alpha == 0 else _elu([args[0], alpha, 1, 1 / alpha], {})
+    numbers = _numbers(args, kwargs, alpha=1)
+    if numbers is None or numbers[0] == 0:
+        return None
+    return _elu([args[0], numbers[0], 1, 1 / numbers[0]], {})
 
 
 def _softplus(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
-    x, (beta, threshold) = args[0], _numbers(args, kwargs, beta=1, threshold=20)
-    if beta == 0:
+    x, numbers = args[0], _numbers(args, kwargs, beta=1, threshold=20)
+    if numbers is None or numbers[0] == 0:
         return None
+    beta, threshold = numbers
     raised = _scaled(x, beta)
     curved = Step(Op.LOG1P, (Step(Op.EXP, (raised,)),))
-    return Step(Op.WHERE, (Step(Op.LESS, (threshold, raised)), x, _scaled(curved, 1 / beta)))
+    return Step(
+        Op.WHERE,
+        (Step(Op.LESS, (threshold, raised)), x, curved if beta == 1 else Step(Op.DIV, (curved, beta))),
+    )
 
 
 def _mish(args: list[Any], kwargs: dict[str, Any]) -> Step:
@@ -229,10 +238,11 @@ def _threshold(args: list[Any], kwargs: dict[str, Any]) -> Step:
     return Step(Op.WHERE, (Step(Op.LESS_EQUAL, (x, limit)), value, x))
 
 
-def _numbers(args: list[Any], kwargs: dict[str, Any], **defaults: Any) -> list[Any]:
-    """The arguments after the first, by name and what they are if they are not given."""
+def _numbers(args: list[Any], kwargs: dict[str, Any], **defaults: Any) -> list[Any] | None:
+    """The arguments after the first, by name, and what they are if not given; None if one is no number."""
     given = dict(zip(defaults, args[1:], strict=False))
-    return [given.get(name, kwargs.get(name, default)) for name, default in defaults.items()]
+    found = [given.get(name, kwargs.get(name, default)) for name, default in defaults.items()]
+    return found if all(isinstance(number, int | float) for number in found) else None
 
 
 # Several steps each, which no kernel of the optimized library takes but as a chain.

@@ -24,7 +24,7 @@ from penlight.ir.edge import IMAGE
 from penlight.passes.base import add_node, tensor_of
 from penlight.passes.image_copies import is_to_channels_last
 from penlight.passes.image_order import READERS, is_elementwise
-from penlight.passes.layouts import equal, same_sizes, sizes_of
+from penlight.passes.layouts import same_sizes, sizes_of
 from penlight.passes.merge_views import RESHAPES
 
 aten = torch.ops.aten
@@ -44,7 +44,7 @@ def signals_as_images(graph: Graph) -> int:
         if node in found:
             _lift(graph, node, images)
     for node in graph.find_nodes(op="call_function", target=_unsqueeze):
-        if _is_image(node) and node.args[0].target is _squeeze and _is_image(node.args[0].args[0]):
+        if _adds_height(node) and _takes_height(node.args[0]):
             node.replace_all_uses_with(node.args[0].args[0])
     return len(found)
 
@@ -65,19 +65,23 @@ def _say_height(node: Node) -> None:
         node.target, node.args = _squeeze, (node.args[0], [2])
 
 
-def _is_image(node: Any) -> bool:
-    """Does it have four dimensions, the third of which may have been added to a signal?"""
-    value = tensor_of(node)
-    return value is not None and value.dim() == 4 and equal(sizes_of(value)[2], 1)
+def _adds_height(node: Node) -> bool:
+    """Is it a signal as an image?"""
+    return bool(node.target is _unsqueeze and _is_signal(node.args[0]) and node.args[1] == 2)
+
+
+def _takes_height(node: Any) -> bool:
+    """Is it an image as a signal?"""
+    return isinstance(node, Node) and node.target is _squeeze and node.args[1] == [2] and _is_signal(node)
 
 
 def _beside_images(graph: Graph) -> set[Node]:
     """What can compute on images, and is connected by such to what does."""
     left = []
     for node in graph.nodes:
-        if node.target is _unsqueeze and _is_image(node) and node.args[1] == 2:
+        if _adds_height(node):
             left.append(node.args[0])
-        elif node.target is _squeeze and _is_image(node.args[0]) and _is_signal(node):
+        elif _takes_height(node):
             left.append(node)
     found: set[Node] = set()
     while left:
@@ -90,7 +94,7 @@ def _beside_images(graph: Graph) -> set[Node]:
     return found
 
 
-def _is_signal(node: Node) -> bool:
+def _is_signal(node: Any) -> bool:
     value = tensor_of(node)
     return value is not None and value.dim() == 3
 
@@ -102,7 +106,7 @@ def _lift(graph: Graph, node: Node, images: dict[Node, Node]) -> None:
         value = tensor_of(source)
         if value is None or value.dim() < 2:
             return source
-        if source.target is _squeeze and value.dim() == 3 and _is_image(source.args[0]):
+        if _takes_height(source):
             return source.args[0]  # type: ignore[return-value]
         if source not in images:
             place, sizes = value.dim() - 1, list(value.shape)
@@ -164,8 +168,8 @@ def as_image(node: Node) -> Call | None:
         known = value is not None and value.dim() == 3
         return (node.target, list(node.args), dict(node.kwargs)) if known else None
     rule = _RULES.get(node.target)
-    source: Any = node.args[0][0] if node.args and isinstance(node.args[0], list | tuple) else node.args[0]
-    if rule is None or not isinstance(source, Node) or not _is_signal(source):
+    source: Any = node.args[0] if node.args else None
+    if rule is None or not _is_signal(source[0] if isinstance(source, list | tuple) and source else source):
         return None
     if node.target is aten.cat.default and not all(value.dim() == 3 for value in tensors):
         return None

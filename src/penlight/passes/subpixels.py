@@ -81,6 +81,8 @@ def _windows(constants: Constants, node: Node) -> list[Window] | None:
         return None
     if like.dim() not in (3, 4) or value.dim() != like.dim() or any(step != 1 for step in dilation):
         return None
+    if not len(stride) == len(padding) == len(more) == like.dim() - 2:
+        return None  # one number for all directions
     if not is_static(node, x) or 0 in (*like.shape, *result.shape) or not constants.is_read_once(weight):
         return None
     if bias is not None and constants.like(bias) is None:
