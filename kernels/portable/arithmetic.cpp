@@ -224,6 +224,7 @@ Tensor& div_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Ten
 
 Tensor& div_out_mode(KernelContext& ctx, const Tensor& self, const Tensor& other,
                      Optional<StringView> rounding_mode, Tensor& out) {
+  if (keeps_number(other, out)) return divide_in_mode(ctx, out, self, item_of(other), rounding_mode);
   return divide_in_mode(ctx, out, self, other, rounding_mode);
 }
 
@@ -233,6 +234,7 @@ Tensor& div_scalar_mode_out(KernelContext& ctx, const Tensor& self, const Scalar
 }
 
 Tensor& floor_divide_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  if (keeps_number(other, out)) return divide<DivFloor>(ctx, out, self, item_of(other));
   return divide<DivFloor>(ctx, out, self, other);
 }
 

@@ -1,4 +1,4 @@
-"""What a table of equal results cannot say of integer division: it fails, or wraps, and never traps."""
+"""What a table of results cannot say of division: integers fail, or wrap; 16 bits are rounded once."""
 
 from __future__ import annotations
 
@@ -23,3 +23,17 @@ def test_lowest_by_minus_one_wraps() -> None:
     assert quotient.tolist() == [-(2**63), -6]
     (rest,) = run_op(overload_of("aten::remainder.Tensor"), [LOWEST, minus_one], {}, LOWEST)
     assert rest.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mode", ["floor", "trunc", None])
+def test_a_divisor_of_more_digits_is_not_rounded(dtype: torch.dtype, mode: str | None) -> None:
+    """A number of another dtype is used as it is, as ATen does: `x // 0.3` in a model is such."""
+    x = torch.linspace(-6, 6, 2001).to(dtype)
+    for divisor in (torch.tensor(0.3), torch.tensor(0.1), torch.tensor(0.3, dtype=dtype)):
+        calls = [(overload_of("aten::div.Tensor_mode"), {"rounding_mode": mode})]
+        calls += [(overload_of("aten::floor_divide"), {})] if mode == "floor" else []
+        for op, kwargs in calls:
+            want = op(x, divisor, **kwargs)
+            (got,) = run_op(op, [x, divisor], kwargs, want)
+            torch.testing.assert_close(got, want, rtol=0, atol=0)
