@@ -10,7 +10,14 @@ from torch import nn
 from torch.export import Dim
 
 from penlight import pipeline
-from penlight.errors import ExportError, IllegalGraph, InvalidInput, NoKernel, UnboundedShape
+from penlight.errors import (
+    ExportError,
+    IllegalGraph,
+    InvalidInput,
+    NoKernel,
+    NotSupported,
+    UnboundedShape,
+)
 
 
 class Branches(nn.Module):
@@ -125,6 +132,21 @@ def test_operator_without_kernel_names_the_line() -> None:
         pipeline.compile(Model(), (torch.randn(3, 3),))
     text = str(raised.value)
     assert "fake_quantize" in text and "_standard_gamma" in text and "test_export_errors.py" in text
+
+
+class Flexible(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        from torch.nn.attention.flex_attention import flex_attention
+
+        return flex_attention(x, x, x)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_functions_that_programs_do_not_take() -> None:
+    with pytest.raises(NotSupported, match="higher-order operator flex_attention") as raised:
+        pipeline.compile(Flexible(), (torch.randn(1, 2, 16, 16),))
+    assert f"test_export_errors.py:{line_of(Flexible, 'flex_attention(x')}" in (raised.value.where or "")
+    assert "scaled_dot_product_attention" in (raised.value.do or "")
 
 
 def test_not_a_model() -> None:
