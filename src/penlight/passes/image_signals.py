@@ -60,9 +60,9 @@ def _say_height(node: Node) -> None:
         return
     before, after = (sizes_of(value) for value in map(tensor_of, (node.args[0], node)) if value is not None)
     if len(before) == 3 and same_sizes((*before[:2], 1, before[2]), after):
-        node.target, node.args = _unsqueeze, (node.args[0], 2)
+        node.target, node.args, node.kwargs = _unsqueeze, (node.args[0], 2), {}
     elif len(after) == 3 and same_sizes(before, (*after[:2], 1, after[2])):
-        node.target, node.args = _squeeze, (node.args[0], [2])
+        node.target, node.args, node.kwargs = _squeeze, (node.args[0], [2]), {}
 
 
 def _adds_height(node: Node) -> bool:
