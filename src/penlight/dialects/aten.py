@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
@@ -22,6 +23,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from penlight.dialects.bounds import bounds_of, check_bounds
+from penlight.dialects.edge import CONTROL_FLOW
 from penlight.dialects.given import check_tensor
 from penlight.dialects.user_operators import functionalized_by_torch, return_written, take_over
 from penlight.errors import NotSupported
@@ -66,6 +68,7 @@ def method_of(
         take_over(module.graph)
         written = {}
     _settle_sizes(module)
+    _check_control_flow(module)
     method, tensors = _with_specs(name, exported, module, written, tensor_name)
     check_bounds(method)
     return method, tensors
@@ -144,6 +147,26 @@ def copy_module(module: GraphModule) -> GraphModule:
             value = getattr(module, str(node.target))
             attributes[str(node.target)] = copy_module(value) if isinstance(value, GraphModule) else value
     return GraphModule(attributes, graph)
+
+
+# What takes functions of the model, but is in no program, and what does the same.
+_INSTEAD = {"flex_attention": "torch.nn.functional.scaled_dot_product_attention and a mask"}
+
+
+def _check_control_flow(module: GraphModule) -> None:
+    """What takes functions of the model is one of the operators that programs have."""
+    for node in module.graph.nodes:
+        target = node.target
+        if isinstance(target, HigherOrderOperator) and target.name() not in CONTROL_FLOW:
+            instead = _INSTEAD.get(target.name(), "plain operators, torch.cond, map, scan or while_loop")
+            raise NotSupported(
+                f"the higher-order operator {target.name()} is not supported",
+                where=describe(node),
+                do=f"write the line with {instead}",
+            )
+    for child in module.children():
+        if isinstance(child, GraphModule):
+            _check_control_flow(child)
 
 
 def _settle_sizes(module: GraphModule) -> None:

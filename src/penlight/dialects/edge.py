@@ -18,7 +18,7 @@ import torch
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx import Graph, GraphModule, Node
 
-from penlight.errors import IllegalGraph, NotSupported
+from penlight.errors import IllegalGraph
 from penlight.ir.dtypes import DType
 from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
 from penlight.ir.source import describe
@@ -69,29 +69,12 @@ def _verify_specs(program: EdgeProgram, method: EdgeMethod, after: str) -> None:
 def _verify_module(module: GraphModule, after: str, edge: bool) -> None:
     _verify_order(module.graph, after)
     for node in module.graph.nodes:
-        _check_control_flow(node)
         problem = _problem(node, module, edge)
         if problem:
             raise IllegalGraph(f"{problem}, after {after}", where=describe(node))
     for child in module.children():
         if isinstance(child, GraphModule):
             _verify_module(child, after, edge)
-
-
-# What does the same.
-_INSTEAD = {"flex_attention": "torch.nn.functional.scaled_dot_product_attention with a mask"}
-
-
-def _check_control_flow(node: Node) -> None:
-    """What takes functions of the model's is one of those that programs have."""
-    target = node.target
-    if isinstance(target, HigherOrderOperator) and target.name() not in CONTROL_FLOW:
-        instead = _INSTEAD.get(target.name(), "its operators")
-        raise NotSupported(
-            f"the higher-order operator {target.name()} is not supported",
-            where=describe(node),
-            do=f"write the line with {instead}",
-        )
 
 
 def _verify_order(graph: Graph, after: str) -> None:
@@ -122,7 +105,11 @@ def _problem(node: Node, module: GraphModule, edge: bool) -> str | None:
     if _name(target).removeprefix("_") in COMPOSITES:
         return None
     if isinstance(target, HigherOrderOperator):
-        return None
+        return (
+            None
+            if target.name() in CONTROL_FLOW
+            else f"the higher-order operator {target.name()} is not supported"
+        )
     if not isinstance(target, OpOverload):
         return f"{_name(target)} is no operator"
     if target._schema.is_mutable:
