@@ -224,6 +224,30 @@ def test_scores_that_are_a_result_too_stay() -> None:
     check(model, x)
 
 
+@pytest.mark.parametrize("beta, alpha", [(1.0, 1.0), (1.0, 0.3), (0.5, 2.0), (0.0, 0.3)])
+def test_sums_of_a_product_and_a_bias(beta: float, alpha: float) -> None:
+    """As BLOOM has it: a bias of keys by heads, and a mask of all."""
+
+    def attention(x: Tensor, bias: Tensor, keep: Tensor) -> Tensor:
+        scores = torch.baddbmm(bias, x, x.mT, beta=beta, alpha=alpha)
+        hidden = scores.view(2, 3, 7, 7) + torch.where(keep, 0.0, LOWEST)[:, None, None]
+        return hidden.softmax(-1).view(6, 7, 7) @ x
+
+    bias = torch.full((6, 1, 7), torch.nan) if beta == 0 else torch.randn(6, 1, 7)
+    args = torch.randn(6, 7, 8), bias, torch.rand(2, 7) < 0.8
+    assert is_fused(Calls(attention), *args)
+    check(Calls(attention), *args)
+
+
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64])
+def test_sums_of_other_dtypes(dtype: torch.dtype, target: str) -> None:
+    a, b, c = ((3 * torch.randn(sizes)).to(dtype) for sizes in ((2, 4, 3), (2, 4, 5), (2, 5, 3)))
+    model = Calls(lambda a, b, c: torch.baddbmm(a, b, c, beta=2, alpha=3))
+    tolerance = {torch.float16: 1e-3, torch.bfloat16: 1.6e-2}.get(dtype, 1e-10)
+    check(model, a, b, c, tolerance=tolerance, target=target)
+
+
 def test_half_precision_stays() -> None:
     model, x = Written(lambda scores: scores / 2).half(), torch.randn(2, 7, 24).half()
     assert not is_fused(model, x)

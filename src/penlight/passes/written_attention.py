@@ -213,11 +213,15 @@ def _dynamic(sizes: Any) -> int:
 
 
 def _mask_sizes(mask: Node, added_to: Sizes, wanted: Sizes) -> Sizes | None:
-    """The mask's, without leading ones, if it means the same added to scores of `wanted` sizes."""
+    """Sizes, without leading ones, with which the mask means the same added to scores of `wanted` sizes."""
     sizes = sizes_of(mask.meta["val"])
     while sizes and equal(sizes[0], 1):
         sizes = sizes[1:]
     count = len(sizes)
+    if (count, len(added_to), len(wanted)) == (3, 3, 4) and equal(sizes[0], wanted[0] * wanted[1]):
+        # Batches and heads were one dimension then.
+        alike = same_sizes((sizes[0], *wanted[2:]), added_to) and not _dynamic(sizes)
+        return (*wanted[:2], *sizes[1:]) if alike else None
     if count > len(wanted):
         return None
     alike = same_sizes(added_to[len(added_to) - count :], wanted[len(wanted) - count :])
@@ -247,8 +251,12 @@ def _mask(graph: Graph, scores: Scores, wanted: Sizes, constants: Constants) -> 
     """All masks as one, true where a score counts if they are conditions."""
     parts = []
     for one, sizes in scores.masks:
-        count, shape = len(_mask_sizes(one, sizes, wanted) or ()), one.meta["val"].shape
-        parts.append(add_view(graph, one, shape[len(shape) - count :]) if len(shape) > len(wanted) else one)
+        found, shape = _mask_sizes(one, sizes, wanted) or (), one.meta["val"].shape
+        if len(found) > len(shape):
+            one = add_view(graph, one, found)
+        elif len(shape) > len(wanted):
+            one = add_view(graph, one, shape[len(shape) - len(found) :])
+        parts.append(one)
     mask = parts[0]
     for one in parts[1:]:
         shape = torch.broadcast_shapes(one.meta["val"].shape, mask.meta["val"].shape)
