@@ -110,8 +110,9 @@ float extreme_of(const float* x, ptrdiff_t count) {
 template <bool greatest>
 void extremes(const Reduce& p) {
   if (p.inner == 1) {
-    for (ptrdiff_t o = p.first; o < p.last; ++o)
+    for (ptrdiff_t o = p.first; o < p.last; ++o) {
       p.output[o] = extreme_of<greatest>(p.input + o * p.count, p.count);
+    }
     return;
   }
   each_columns(p, [&](auto count, const float* x, float* out, ptrdiff_t left) __attribute__((always_inline)) {

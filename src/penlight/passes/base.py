@@ -108,7 +108,7 @@ def run(
         if _fixed_sizes(program) != known:
             raise IllegalGraph(
                 f"{name} asked what a dynamic size is, which ties it to the example's",
-                do=f'if the pass can be left out, do: without=["{function.__name__}"]',
+                do="compare sizes as expressions (layouts.sizes_of), or leave the pass out",
             )
         if changed:
             remove_dead(program)

@@ -35,7 +35,6 @@ from penlight.passes.layouts import same_sizes, sizes_of
 aten = torch.ops.aten
 _max_pool3d = aten.max_pool3d_with_indices.default
 _max_pool2d = aten.max_pool2d_with_indices.default
-
 _group_norm = aten.native_group_norm.default
 
 _SWAPPED = (0, 2, 1, 3, 4)  # channels and time
@@ -289,7 +288,9 @@ def _normalise(videos: _Videos, node: Node) -> int:
     """A group norm of videos, whose frames are one high image, if nobody wants its means."""
     args: tuple[Any, ...] = node.args
     users = list(node.users)
-    if args[0] not in videos.frames or not is_static(args[0]) or any(user.args[1] != 0 for user in users):
+    if args[0] not in videos.frames or not is_static(args[0]):
+        return 0
+    if not users or any(user.args[1] != 0 for user in users):
         return 0
     graph, results, (n, c, t, h, w) = videos.graph, node.meta["val"], _sizes(args[0])
     to_rows, to_image = (0, 2, 3, 1), (0, 3, 1, 2)

@@ -245,8 +245,8 @@ def _numbers(args: list[Any], kwargs: dict[str, Any], **defaults: Any) -> list[A
     return found if all(isinstance(number, int | float) for number in found) else None
 
 
-# Several steps each, which no kernel of the optimized library takes but as a chain.
-ALONE: dict[Any, Any] = {
+# Operators of several steps: no kernel of the optimized library takes them but as a chain, one alone too.
+OF_STEPS: dict[Any, Any] = {
     aten.elu.default: _elu,
     aten.celu.default: _celu,
     aten.softplus.default: _softplus,
@@ -255,7 +255,7 @@ ALONE: dict[Any, Any] = {
     aten.threshold.default: _threshold,
 }
 _SPECIAL: dict[Any, Any] = {
-    **ALONE,
+    **OF_STEPS,
     aten.where.self: _where,
     aten.clamp.default: _clamp,
     aten.clamp_min.default: _clamp_min,

@@ -27,7 +27,7 @@ from torch.fx import Graph, Node
 from penlight.kernels.elementwise import OPERANDS, REGISTERS, STEPS
 from penlight.passes.base import Leave, tensor_of
 from penlight.passes.constants import Constants
-from penlight.passes.elementwise import ALONE, Step, steps_of
+from penlight.passes.elementwise import OF_STEPS, Step, steps_of
 
 # Elements that a chain takes longer for than its operators do.
 FEW = 16
@@ -45,7 +45,7 @@ def fuse_elementwise(op: OpOverload) -> Callable[[Graph, Constants, Leave], int]
             if node in taken or not _is_result(node):
                 continue
             chain = _chain(node, nodes, order, constants)
-            while len(chain) > 1 or (chain and chain[0].target in ALONE):
+            while len(chain) > 1 or (chain and chain[0].target in OF_STEPS):
                 new = _replace(graph, op, chain, order, constants)
                 if new is not None:
                     nodes[order[node]], order[new] = new, order[node]
