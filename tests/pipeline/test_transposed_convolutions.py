@@ -104,19 +104,30 @@ def test_one_channel_of_samples_is_not_copied() -> None:
     check(model, x)
 
 
+class Decoder(nn.Module):
+    def __init__(self, width: int, outputs: int) -> None:
+        super().__init__()
+        self.first, self.norm = nn.ConvTranspose2d(16, width, 2, 2), nn.BatchNorm2d(width)
+        self.skip, self.last = nn.Conv2d(16, width, 1), nn.ConvTranspose2d(width, outputs, 4, 2, 1)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.last(torch.relu(self.norm(self.first(x)) + self.skip(y))).sigmoid()
+
+
+def test_a_narrow_decoder_stays_channels_last() -> None:
+    """Its first layer gives four pixels each, set apart in one copy; the rest is as in a wide one."""
+    model, inputs = Decoder(8, 3).eval(), (torch.randn(1, 16, 6, 6), torch.randn(1, 16, 12, 12))
+    found = operators(model, *inputs)
+    assert found.count("clone") == 3 and found.count("conv2d_packed") == 2, found
+    assert found.count("conv_transpose2d_packed") == 1 and "sigmoid" not in found
+    check(model, *inputs)
+    whole = operators(model, *inputs, without=["split_into_pixels"])
+    assert sorted(whole) == sorted(["clone"] * 3 + ["conv_transpose2d_packed"] * 2 + ["conv2d_packed"])
+
+
 def test_a_decoder_stays_channels_last() -> None:
     """Conversions are at its ends; batch norm, activations and a skip connection are part of layers."""
-
-    class Decoder(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.norm = nn.ConvTranspose2d(16, 24, 2, 2), nn.BatchNorm2d(24)
-            self.skip, self.last = nn.Conv2d(16, 24, 1), nn.ConvTranspose2d(24, 20, 4, 2, 1)
-
-        def forward(self, x: Tensor, y: Tensor) -> Tensor:
-            return self.last(torch.relu(self.norm(self.first(x)) + self.skip(y))).sigmoid()
-
-    model, inputs = Decoder().eval(), (torch.randn(1, 16, 6, 6), torch.randn(1, 16, 12, 12))
+    model, inputs = Decoder(24, 20).eval(), (torch.randn(1, 16, 6, 6), torch.randn(1, 16, 12, 12))
     found = operators(model, *inputs)
     assert sorted(found) == sorted(["clone"] * 3 + ["conv_transpose2d_packed"] * 2 + ["conv2d_packed"]), (
         "one operator for each layer"
