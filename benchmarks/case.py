@@ -3,7 +3,7 @@
     NAME                as the model comes: minilm, resnet18
     torchvision:NAME    a classification network of torchvision's, with random weights
     timm:NAME           one of timm's
-    FILE.py:FUNCTION    your own: a function that returns a module and its inputs
+    FILE.py:FUNCTION    your own: a function that returns a module and its inputs (see networks.py)
     NAME@16             the same on a sequence of 16 tokens
     NAME@b8             on a batch of 8
 
@@ -17,6 +17,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 
@@ -50,7 +51,10 @@ class Case:
 
     @property
     def folder(self) -> str:
-        return re.sub(r"[@:/]", "-", self.name) + ("-stateless" * self.stateless)
+        file = self.name.split(":")[0]
+        # What a file of your own says may change: what is kept of it goes by its bytes.
+        version = f"-{crc32(Path(file).read_bytes()):08x}" if file.endswith(".py") else ""
+        return re.sub(r"[@:/]", "-", self.name) + ("-stateless" * self.stateless) + version
 
     def write(self, root: Path) -> None:
         """Keep the inputs and eager's answer under `root`, unless they are there."""

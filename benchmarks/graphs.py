@@ -71,5 +71,10 @@ def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 def _of_file(path: str, function: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
     torch.manual_seed(0)
-    module, args = run_path(path)[function]()
+    make = run_path(path).get(function)
+    if not callable(make):
+        raise ValueError(
+            f"{path} has no function {function!r}: give one that returns a module and its inputs"
+        )
+    module, args = make()
     return module, args

@@ -1,0 +1,140 @@
+"""Networks that no zoo has, with seeded random weights, to race: `benchmarks/networks.py:NAME`.
+
+Each function returns a module and its inputs, as a file of your own does.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Built = tuple[nn.Module, tuple[Tensor, ...]]
+
+
+class WaveNet(nn.Module):
+    """Gated, dilated convolutions of a signal (van den Oord et al., 2016)."""
+
+    def __init__(self, width: int = 64, layers: int = 10) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv1d(1, width, 1), nn.Conv1d(width, 1, 1)
+        self.gates = nn.ModuleList(
+            nn.Conv1d(width, 2 * width, 3, padding=2**i, dilation=2**i) for i in range(layers)
+        )
+        self.outputs = nn.ModuleList(nn.Conv1d(width, width, 1) for _ in range(layers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        skips = torch.zeros_like(x)
+        for gate, output in zip(self.gates, self.outputs, strict=True):
+            a, b = gate(x).chunk(2, 1)
+            y = output(torch.tanh(a) * torch.sigmoid(b))
+            skips, x = skips + y, x + y
+        result: Tensor = self.last(F.relu(skips))
+        return result
+
+
+def wavenet() -> Built:
+    return WaveNet(), (torch.randn(1, 1, 8000),)
+
+
+class ConvTasNet(nn.Module):
+    """Two voices in one signal of 16,000 samples (Luo and Mesgarani, 2019)."""
+
+    def __init__(self, channels: int = 256, width: int = 128) -> None:
+        super().__init__()
+        self.encoder = nn.Conv1d(1, channels, 16, 8, bias=False)
+        self.decoder = nn.ConvTranspose1d(channels, 1, 16, 8, bias=False)
+        self.before = nn.Sequential(nn.GroupNorm(1, channels), nn.Conv1d(channels, width, 1))
+        self.blocks = nn.ModuleList(self._block(channels, width, 2**i) for _ in range(2) for i in range(6))
+        self.masks = nn.Conv1d(width, 2 * channels, 1)
+
+    def _block(self, channels: int, width: int, dilation: int) -> nn.Module:
+        depthwise = nn.Conv1d(channels, channels, 3, 1, dilation, dilation, channels)
+        first = nn.Conv1d(width, channels, 1), nn.PReLU(), nn.GroupNorm(1, channels)
+        return nn.Sequential(
+            *first, depthwise, nn.PReLU(), nn.GroupNorm(1, channels), nn.Conv1d(channels, width, 1)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        encoded = F.relu(self.encoder(x))
+        y = self.before(encoded)
+        for block in self.blocks:
+            y = y + block(y)
+        masks = torch.sigmoid(self.masks(y)).unflatten(1, (2, -1))
+        result: Tensor = self.decoder((masks * encoded.unsqueeze(1)).flatten(0, 1))
+        return result
+
+
+def conv_tasnet() -> Built:
+    return ConvTasNet(), (torch.randn(1, 1, 16000),)
+
+
+class PointNet(nn.Module):
+    """The greatest of each feature over 1,024 points (Qi et al., 2017)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (3, 64, 64, 128, 1024)
+        layers = [
+            nn.Sequential(nn.Conv1d(a, b, 1), nn.BatchNorm1d(b), nn.ReLU()) for a, b in pairwise(widths)
+        ]
+        self.features = nn.Sequential(*layers)
+        self.head = nn.Sequential(nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 40))
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.head(self.features(x).max(2)[0])
+        return result
+
+
+def pointnet() -> Built:
+    return PointNet(), (torch.randn(1, 3, 1024),)
+
+
+def _styled(inputs: int, outputs: int, size: int, stride: int = 1) -> list[nn.Module]:
+    convolution = nn.Conv2d(inputs, outputs, size, stride)
+    return [nn.ReflectionPad2d(size // 2), convolution, nn.InstanceNorm2d(outputs, affine=True)]
+
+
+class Residual(nn.Module):
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = x + self.layers(x)
+        return result
+
+
+def style_transfer() -> Built:
+    """An image in the style of another (Johnson et al., 2016), with instance norms."""
+    down = (
+        *_styled(3, 32, 9),
+        nn.ReLU(),
+        *_styled(32, 64, 3, 2),
+        nn.ReLU(),
+        *_styled(64, 128, 3, 2),
+        nn.ReLU(),
+    )
+    middle = (Residual(*_styled(128, 128, 3), nn.ReLU(), *_styled(128, 128, 3)) for _ in range(3))
+    up = [
+        layer
+        for a, b in ((128, 64), (64, 32))
+        for layer in (nn.Upsample(scale_factor=2), *_styled(a, b, 3), nn.ReLU())
+    ]
+    network = nn.Sequential(*down, *middle, *up, nn.ReflectionPad2d(4), nn.Conv2d(32, 3, 9))
+    return network, (torch.randn(1, 3, 224, 224),)
+
+
+def unet_of_volumes() -> Built:
+    """The first level of a 3-D U-Net, with instance norms (Isensee et al., 2021)."""
+
+    def normed(inputs: int, outputs: int, stride: int) -> list[nn.Module]:
+        layer = nn.Conv3d(inputs, outputs, 3, stride, 1)
+        return [layer, nn.InstanceNorm3d(outputs), nn.LeakyReLU()]
+
+    last = nn.Conv3d(32, 32, 3, padding=1), nn.LeakyReLU(), nn.ConvTranspose3d(32, 16, 2, 2)
+    network = nn.Sequential(*normed(1, 16, 1), *normed(16, 32, 2), *last, nn.Conv3d(16, 2, 1))
+    return network, (torch.randn(1, 1, 32, 48, 48),)
