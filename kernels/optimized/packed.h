@@ -20,9 +20,10 @@ inline bool packed_size(dim_t outputs, dim_t depth, dim_t& size) {
          multiply_sizes(round_to_panel(outputs), depth + 1, size);
 }
 
-// Packed weights are a dense run of float32 of the size that the other arguments say.
-inline bool check_packed(KernelContext& ctx, const Tensor& packed, dim_t size) {
-  if (packed.scalar_type() != ScalarType::Float) {
+// Packed weights are a dense run of `type`, of the size that the other arguments say.
+inline bool check_packed(KernelContext& ctx, const Tensor& packed, dim_t size,
+                         ScalarType type = ScalarType::Float) {
+  if (packed.scalar_type() != type) {
     ctx.fail(Status::InvalidArgument, "packed weights are {}, not float32", dtype_name(packed.scalar_type()));
   } else if (packed.numel() != size) {
     ctx.fail(Status::InvalidArgument, "packed weights have {} elements, the other arguments need {}",

@@ -42,6 +42,7 @@ bool run_product(KernelContext& ctx, const Product& product, ProductScratch* kep
     if (!allocate_parts(ctx, parts, size, scratch.memory)) return false;
     scratch.parts = parts;
   }
+  const auto multiply = product.format == Format::Float32 ? routines().product : routines().short_product;
   const auto part = [&](size_t index) {
     Product mine = product;
     mine.rows = rows;
@@ -59,7 +60,7 @@ bool run_product(KernelContext& ctx, const Product& product, ProductScratch* kep
       mine.last_panel = range.last;
     }
     mine.scratch = scratch.memory.of(index);
-    routines().product(mine);
+    multiply(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);
   return true;

@@ -117,7 +117,7 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   if (!is_plain_3x3(product)) return false;
   Winograd w{};
   w.input = product.input;
-  w.packed = product.packed;
+  w.packed = static_cast<const float*>(product.packed);
   w.output = product.output;
   w.batch = batch;
   w.channels = product.channels;

@@ -54,6 +54,8 @@ struct Epilogue {
   float low, high;
 };
 
+enum class Format : uint8_t { Float32, Float16, BFloat16 };
+
 // Sums of products of runs of the input with panels of weights, for the outputs
 // [first_panel, last_panel) * kPanel and rows [first_row, last_row):
 //
@@ -65,7 +67,8 @@ struct Epilogue {
 // after the other, in pixels, in packed weights and in rows of the output.
 struct Product {
   const float* input;
-  const float* packed;  // panel by panel: kPanel biases, then [tap][channel][kPanel]
+  const void* packed;               // panel by panel: kPanel biases, then [tap][channel][kPanel]
+  Format format = Format::Float32;  // of the weights
   float* output;
   ptrdiff_t output_pitch;  // elements from row to row, of the residual too
   ptrdiff_t outputs;       // columns of the output, of one group
@@ -310,6 +313,20 @@ struct Reduce {
   Reduction reduction;
 };
 
+// Elements of 16 bits as float32, and the other way round, rounded to the nearest.
+struct Widen {
+  const uint16_t* input;
+  float* output;
+  ptrdiff_t count;
+  Format format;
+};
+struct Narrow {
+  const float* input;
+  uint16_t* output;
+  ptrdiff_t count;
+  Format format;
+};
+
 // The geometry and pitches of `rows` rows of a matrix, `pitch` elements apart, times panels
 // for `outputs` columns. Pointers, and what finishes the sums, are the caller's.
 __attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows, ptrdiff_t depth,
@@ -333,6 +350,7 @@ struct Routines {
   ptrdiff_t tile_rows;  // of a product; parts of a multiple of these leave no tile unfilled
   size_t (*product_scratch)(const Product&);
   void (*product)(const Product&);
+  void (*short_product)(const Product&);  // of weights that are not float32
   size_t (*few_channels_scratch)(const FewChannels&);
   void (*few_channels)(const FewChannels&);
   size_t (*depthwise_scratch)(const Depthwise&);
@@ -352,6 +370,8 @@ struct Routines {
   void (*recurrent)(const Recurrent&);
   void (*softmax)(const Softmax&);
   void (*reduce)(const Reduce&);
+  void (*widen)(const Widen&);
+  void (*narrow)(const Narrow&);
   void (*elementwise)(const Elementwise&);
   const WinogradRoutines *winograd_4x4, *winograd_2x2;  // tiles of so many outputs
 };

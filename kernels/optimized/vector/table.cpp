@@ -7,6 +7,7 @@ namespace PENLIGHT_ISA {
 
 size_t product_scratch(const Product& product);
 void product(const Product& product);
+void short_product(const Product& product);
 size_t few_channels_scratch(const FewChannels& convolution);
 void few_channels(const FewChannels& convolution);
 size_t depthwise_scratch(const Depthwise& convolution);
@@ -23,6 +24,8 @@ void norm_rows(const NormRows& rows);
 void norm_groups(const GroupNorm& groups);
 void softmax(const Softmax& run);
 void reduce(const Reduce& run);
+void widen(const Widen& run);
+void narrow(const Narrow& run);
 void rotary(const Rotary& heads);
 void pack_recurrent(const PackRecurrent& weights);
 void recurrent(const Recurrent& steps);
@@ -34,6 +37,9 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2;
 #if defined(PENLIGHT_WITHOUT_PRODUCT)
 #define product_scratch nullptr
 #define product nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_SHORT_PRODUCT)
+#define short_product nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_FEW_CHANNELS)
 #define few_channels_scratch nullptr
@@ -68,6 +74,10 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2;
 #if defined(PENLIGHT_WITHOUT_REDUCE)
 #define reduce nullptr
 #endif
+#if defined(PENLIGHT_WITHOUT_CONVERT)
+#define widen nullptr
+#define narrow nullptr
+#endif
 #if defined(PENLIGHT_WITHOUT_GROUPS)
 #define norm_groups nullptr
 #endif
@@ -95,6 +105,7 @@ const Routines routines = {
     kTileRows,
     product_scratch,
     product,
+    short_product,
     few_channels_scratch,
     few_channels,
     depthwise_scratch,
@@ -114,6 +125,8 @@ const Routines routines = {
     recurrent,
     softmax,
     reduce,
+    widen,
+    narrow,
     elementwise,
     PENLIGHT_WINOGRAD(winograd_4x4),
     PENLIGHT_WINOGRAD(winograd_2x2),

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from penlight.build.select import Selection
 from penlight.build.targets import Target
+from penlight.ir.dtypes import DType
 
 # Routines of vector/NAME.cpp, and the kernel files that call them.
 _CALLERS = {
     "product": {"linear", "convolution", "expansion", "transposed", "attention", "matmul", "recurrent"},
+    "short_product": {"linear"},
     "few_channels": {"convolution"},
     "depthwise": {"convolution", "expansion"},
     "depthwise_tiles": {"convolution", "expansion"},
@@ -25,10 +27,14 @@ _CALLERS = {
     "rows": {"rows"},
     "softmax": {"softmax"},
     "reduce": {"reduce"},
+    "convert": {"convert"},
     "groups": {"group_norm"},
     "elementwise": {"elementwise"},
     "winograd": {"convolution"},
 }
+# Routines that are for some dtypes alone.
+_SHORT = frozenset({DType.float16, DType.bfloat16})
+_DTYPES = {"short_product": _SHORT, "convert": _SHORT}
 # Routines that another of the library stands in for.
 _FASTER = {"winograd"}
 # Beside the target's own, each chosen when the program starts if the processor has it.
@@ -55,10 +61,21 @@ def wider_defines(sets: Collection[str]) -> list[str]:
     return [f"PENLIGHT_WITH_{name.upper()}" for name in sets if name != "base"]
 
 
-def vector_files(library: Path, chosen: Collection[Path], optimize: str) -> tuple[list[Path], list[str]]:
-    """Files of `library`/vector that the chosen kernel files call, and defines that leave out the others."""
-    names = {path.stem for path in chosen if path.parent == library}
-    used = {routine for routine, callers in _CALLERS.items() if callers & names}
+def vector_files(
+    library: Path, chosen: Mapping[Path, frozenset[DType]], optimize: str
+) -> tuple[list[Path], list[str]]:
+    """Files of `library`/vector that kernel files call, and defines that leave out the others.
+
+    Args:
+        chosen: kernel file -> the dtypes that it is compiled for.
+    """
+    dtypes = {path.stem: mask for path, mask in chosen.items() if path.parent == library}
+    used = {
+        routine
+        for routine, callers in _CALLERS.items()
+        for caller in callers & dtypes.keys()
+        if routine not in _DTYPES or _DTYPES[routine] & dtypes[caller]
+    }
     if optimize in _SMALL:
         used -= _FASTER
     files = [

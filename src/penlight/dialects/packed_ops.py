@@ -32,6 +32,7 @@ class PackedOps:
     expand_depthwise: OpOverload
     direct_convolution: OpOverload
     transposed: OpOverload
+    embedding: OpOverload
 
 
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
@@ -65,12 +66,21 @@ def _finish(x: Tensor, residual: Tensor | None, activation: int, low: float, hig
 def _linear(
     x: Tensor, weight: Tensor, residual: Tensor | None, outputs: int, activation: int, low: float, high: float
 ) -> Tensor:
-    rows = unpack_panels(weight, outputs, x.shape[-1])
+    rows = unpack_panels(weight, outputs, x.shape[-1]).to(x.dtype)
     return _finish(functional.linear(x, rows[:, 1:], rows[:, 0]), residual, activation, low, high)
 
 
 def _linear_shape(x: Tensor, weight: Tensor, residual: Any, outputs: int, *args: Any) -> Tensor:
     return x.new_empty((*x.shape[:-1], outputs))
+
+
+def _embedding(weight: Tensor, indices: Tensor, rows: int, depth: int) -> Tensor:
+    table = unpack_panels(weight, rows, depth)[:, 1:].to(torch.float32)
+    return functional.embedding(indices, table)
+
+
+def _embedding_shape(weight: Tensor, indices: Tensor, rows: int, depth: int) -> Tensor:
+    return indices.new_empty((*indices.shape, depth), dtype=torch.float32)
 
 
 def _sides(padding: Sequence[int]) -> Sequence[int]:
@@ -200,4 +210,5 @@ _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "expand_depthwise_packed": (_expand_depthwise, _expand_depthwise_shape),
     "conv2d_direct_packed": (_convolution, _convolution_shape),
     "conv_transpose2d_packed": (_transposed, _transposed_shape),
+    "embedding_packed": (_embedding, _embedding_shape),
 }

@@ -1,0 +1,335 @@
+// Matrix products over packed weights: linear layers and convolutions alike.
+//
+// One register tile is a few rows by one or two panels. Weights are read in the
+// order in which they were packed, the input where it lies: a row of the tile is a
+// pointer for each tap (Dukhan, "The indirect convolution algorithm", 2019), so a
+// convolution builds no matrix of patches.
+//
+// Rows, taps and channels are walked in blocks, so that a block of a panel stays in
+// a near cache while a block of rows, in the second, passes over it, and the block
+// after it is fetched. Sums run over k in the same order for every split of rows and
+// panels between threads. Weights of 16 bits are made float32 where they are loaded.
+#pragma once
+
+#include "epilogue.h"
+#include "strip.h"
+
+namespace penlight::optimized {
+namespace PENLIGHT_ISA {
+
+namespace {
+
+constexpr int kRows = kTileRows, kVectors = kTileVectors;
+// k of one block. Its weights stay in the first cache, 24 KB; with AVX-512 in the second, 96 KB,
+// which gives the two lines of a step in less than the time of its 24 products.
+constexpr ptrdiff_t kDepth = kLanes == 16 ? 768 : 384;
+// What few rows, or few columns, are left for.
+constexpr int kHalfVectors = kVectors / 2;
+// Strips that one row is multiplied with at once: memory gives more to several streams, most to
+// those of four panels.
+#ifdef PENLIGHT_FEW_TILES
+constexpr int kWide = 0;  // of a binary that is to be small: each tile is code of its own
+#else
+constexpr int kWide = 4 / kStripPanels;
+#endif
+constexpr ptrdiff_t kRowBlock = 216;
+// Elements of a block of rows that stay in the second cache: their sums are made strip by
+// strip. Larger ones are read a part of k at a time, and their sums wait in the output.
+constexpr ptrdiff_t kResident = 1 << 18;
+constexpr ptrdiff_t kPointers = 4096;  // most row pointers of a block
+
+// Rows [row, row + stored) of a strip; a tile may have more rows than are stored. With `half`, no more
+// than the lower half of the last vector are columns that exist: those of two rows are one vector.
+template <class Weights, int rows, int vectors, bool half = false>
+PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_t stored) {
+  static_assert(!half || rows % 2 == 0);
+  constexpr int kWhole = half ? vectors - 1 : vectors;  // vectors of one row
+  // A sum waits for the one before it: a small tile has several for each element.
+  constexpr int kSums = half || rows * vectors >= 8 ? 1 : rows * vectors >= 4 ? 2 : 4;
+  Floats sums[kSums][rows][vectors];
+  Floats pairs[half ? rows / 2 : 1];
+  // Panels are narrower than a tile of the widest vectors: vector v lies here.
+  using Element = typename Weights::Element;
+  const auto weight = [&](const Element* base, int v) {
+    constexpr int per_panel = kPanel / kLanes;
+    return base + (v / per_panel) * s.weights_panel + (v % per_panel) * kLanes;
+  };
+  const float* const* pointers = s.rows + row / kRows * s.tile_step;
+  const Finish& f = s.finish;
+  repeat<kSums>([&](auto k) __attribute__((always_inline)) {
+    repeat<rows>([&](auto i) __attribute__((always_inline)) {
+      repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[k][i][v] = Floats{}; });
+    });
+  });
+  if (s.start) {
+    repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+      const Floats bias = Weights::load(weight(s.start, v));
+      repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[0][i][v] = bias; });
+    });
+  } else {
+    const float* before = f.output + row * f.pitch;
+    each_stored<rows, vectors>(stored, [&](auto i, auto v) __attribute__((always_inline)) {
+      sums[0][i][v] = load_part(before + i * f.pitch + v * kLanes, f.columns - v * kLanes);
+    });
+  }
+  repeat<half ? rows / 2 : 0>([&](auto i) __attribute__((always_inline)) {
+    pairs[i] = lower_halves(sums[0][2 * i][kWhole], sums[0][2 * i + 1][kWhole]);
+  });
+  // The tiles take the panels of a strip in turns.
+  const ptrdiff_t tile = row / kRows;
+  const char* ahead = reinterpret_cast<const char*>(s.ahead + tile % kStripPanels * s.ahead_panel) +
+                      tile / kStripPanels * s.taps * s.channels * s.ahead_step;
+  for (ptrdiff_t t = 0; t < s.taps; ++t) {
+    const float* a[rows];
+    repeat<rows>([&](auto i)
+                     __attribute__((always_inline)) { a[i] = pointers[t * kRows + i] + s.first_channel; });
+    const Element* b = s.weights + t * s.weights_tap;
+    ptrdiff_t c = 0;
+    const auto add = [&](auto to) __attribute__((always_inline)) {
+      __builtin_prefetch(ahead, 0, 2);
+      ahead += s.ahead_step;
+      Floats columns[vectors];
+      repeat<vectors>([&](auto v)
+                          __attribute__((always_inline)) { columns[v] = Weights::load(weight(b, v)); });
+      if constexpr (half) columns[kWhole] = lower_halves(columns[kWhole], columns[kWhole]);
+      Floats value{}, before{};
+      repeat<rows>([&](auto i) __attribute__((always_inline)) {
+        before = value;
+        value = splat(a[i][c]);
+        if constexpr (half) keep_in_register(value);
+        repeat<kWhole>([&](auto v) __attribute__((always_inline)) { sums[to][i][v] += value * columns[v]; });
+        if constexpr (half && i % 2 == 1) pairs[i / 2] += lower_halves(before, value) * columns[kWhole];
+      });
+      b += kPanel;
+      ++c;
+    };
+    while (kSums > 1 && c + kSums <= s.channels) repeat<kSums>(add);
+    while (c < s.channels) add(Index<0>());
+  }
+  repeat<kSums - 1>([&](auto k) __attribute__((always_inline)) {
+    repeat<rows>([&](auto i) __attribute__((always_inline)) {
+      repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[0][i][v] += sums[k + 1][i][v]; });
+    });
+  });
+  repeat<half ? rows / 2 : 0>([&](auto i) __attribute__((always_inline)) {
+    sums[0][2 * i][kWhole] = pairs[i];
+    sums[0][2 * i + 1][kWhole] = upper_half(pairs[i]);
+  });
+  if (s.last) {
+    finish_tile(f, row, stored, sums[0]);
+  } else {
+    store_tile(f, row, stored, sums[0]);
+  }
+}
+
+#ifndef PENLIGHT_FEW_TILES
+// The last rows, by the lowest of some tiles that has them all.
+template <class Weights, int vectors, bool half, int rows, int... higher>
+void multiply_rest(const StripOf<Weights>& s, ptrdiff_t row) {
+  if constexpr (sizeof...(higher) > 0) {
+    if (s.count - row > rows) return multiply_rest<Weights, vectors, half, higher...>(s, row);
+  }
+  multiply<Weights, rows, vectors, half && rows % 2 == 0>(s, row, s.count - row);
+}
+#endif
+
+template <int vectors, bool half = false, class Weights>
+void multiply_rows(const StripOf<Weights>& s) {
+  ptrdiff_t row = 0;
+#ifdef PENLIGHT_FEW_TILES
+  for (; s.count - row > 1; row += kRows)
+    multiply<Weights, kRows, vectors>(s, row, min_of(kRows, s.count - row));
+  if (row < s.count) multiply<Weights, 1, vectors>(s, row, 1);
+#else
+  for (; s.count - row >= kRows; row += kRows) multiply<Weights, kRows, vectors, half>(s, row, kRows);
+  if (row < s.count)
+    multiply_rest<Weights, vectors, half, 1, kRows / 3, kRows / 2, kRows * 2 / 3, kRows>(s, row);
+#endif
+}
+
+// Where the runs of a block of rows begin.
+class Rows {
+ public:
+  Rows(const Product& product, const float** pointers) : product_(product), pointers_(pointers) {}
+
+  // Fills [tile][tap][row in tile] for `count` rows from `first`. The rows that the last
+  // tile has too many are the last once more: what they give is not stored.
+  void locate(ptrdiff_t first, ptrdiff_t count) {
+    const Product& p = product_;
+    const Geometry& g = p.geometry;
+    if (is_matrix(g)) {
+      for (ptrdiff_t r = 0; r < count; ++r) pointers_[r] = p.input + (first + r) * p.pixel;
+      for (ptrdiff_t r = count; r % kRows != 0; ++r) pointers_[r] = pointers_[r - 1];
+      return;
+    }
+    const ptrdiff_t positions = g.out_height * g.out_width;
+    ptrdiff_t image = first / positions, rest = first % positions;
+    ptrdiff_t oh = rest / g.out_width, ow = rest % g.out_width;
+    const ptrdiff_t taps = g.taps_h * g.taps_w;
+    for (ptrdiff_t r = 0; r < count; ++r) {
+      const float** to = pointers_ + (r / kRows) * kRows * taps + r % kRows;
+      const float* base = p.input + image * g.height * g.width * p.pixel;
+      const ptrdiff_t left = ow * g.stride_w - g.pad_w;
+      for (ptrdiff_t th = 0; th < g.taps_h; ++th) {
+        const ptrdiff_t ih = oh * g.stride_h - g.pad_h + th * g.dilation_h;
+        const float* line = ih >= 0 && ih < g.height ? base + ih * g.width * p.pixel : nullptr;
+        for (ptrdiff_t tw = 0; tw < g.taps_w; ++tw) {
+          const ptrdiff_t iw = left + tw * g.dilation_w;
+          *to = line && iw >= 0 && iw < g.width ? line + iw * p.pixel : p.zeros;
+          to += kRows;
+        }
+      }
+      if (++ow == g.out_width) {
+        ow = 0;
+        if (++oh == g.out_height) {
+          oh = 0;
+          ++image;
+        }
+      }
+    }
+    for (ptrdiff_t r = count; r % kRows != 0; ++r) {
+      const float** to = pointers_ + (r / kRows) * kRows * taps + r % kRows;
+      for (ptrdiff_t t = 0; t < taps; ++t) to[t * kRows] = to[t * kRows - 1];
+    }
+  }
+
+ private:
+  // One tap at every pixel: row after row, from image to image too.
+  static bool is_matrix(const Geometry& g) {
+    return g.taps_h == 1 && g.taps_w == 1 && g.stride_h == 1 && g.stride_w == 1 && g.pad_h == 0 &&
+           g.pad_w == 0 && g.out_height == g.height && g.out_width == g.width;
+  }
+
+  const Product& product_;
+  const float** pointers_;
+};
+
+ptrdiff_t rows_of_block(const Product& p) {
+  const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w;
+  const ptrdiff_t most = min_of(kRowBlock, kPointers / taps / kRows * kRows);
+  return most < kRows ? kRows : most;
+}
+
+// How the k of a product are walked: whole taps when several fit a block, else parts of one.
+struct Steps {
+  ptrdiff_t taps, channels;
+};
+
+Steps steps_of(const Product& p) {
+  const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w;
+  // Weights that are read once are read in the order in which they lie.
+  if (p.rows <= kRows) return {taps, max_of(p.channels, 1)};
+  if (p.channels < kDepth) return {min_of(taps, kDepth / max_of(p.channels, 1)), max_of(p.channels, 1)};
+  const ptrdiff_t parts = (p.channels + kDepth - 1) / kDepth;
+  return {1, (p.channels + parts - 1) / parts};
+}
+
+// Where the walk is: which part of k, and which columns.
+struct Place {
+  ptrdiff_t step, column;
+};
+
+// Every row and column of it. Of one row, it may be as wide as several tiles.
+template <class Weights>
+void multiply_columns(const StripOf<Weights>& s) {
+#ifndef PENLIGHT_FEW_TILES
+  if (s.finish.columns > kStripColumns) return multiply<Weights, 1, kWide * kVectors>(s, 0, 1);
+  if constexpr (kLanes == 16) {
+    // Where the last strip is of 24 columns, as in many small networks, a quarter of it would be nothing.
+    const ptrdiff_t columns = s.finish.columns - kHalfVectors * kLanes;
+    if (columns > 0 && columns <= kLanes / 2 && s.count > 1) return multiply_rows<kVectors, true>(s);
+  }
+#endif
+  if (s.finish.columns > kHalfVectors * kLanes) {
+    multiply_rows<kVectors>(s);
+  } else {
+    multiply_rows<kHalfVectors>(s);
+  }
+}
+
+template <class Weights>
+void multiply_all(const Product& p) {
+  using Element = typename Weights::Element;
+  const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w;
+  const ptrdiff_t panel_size = (1 + taps * p.channels) * kPanel;
+  const ptrdiff_t most = rows_of_block(p);
+  const float** pointers = static_cast<const float**>(p.scratch);
+  Rows rows(p, pointers);
+
+  // Blocks of rows of about one size.
+  const ptrdiff_t total = p.last_row - p.first_row;
+  const ptrdiff_t blocks = (total + most - 1) / most;
+  const ptrdiff_t block = blocks ? round_up((total + blocks - 1) / blocks, kRows) : kRows;
+  const Steps steps = steps_of(p);
+  const ptrdiff_t last_column = min_of(p.last_panel * kPanel, p.outputs);
+
+  StripOf<Weights> strip{};
+  strip.tile_step = kRows * taps;
+  strip.weights_tap = p.channels * kPanel;
+  strip.weights_panel = strip.ahead_panel = panel_size;
+  strip.finish = {nullptr, p.output_pitch, 0, p.epilogue};
+  const ptrdiff_t channel_steps = max_of((p.channels + steps.channels - 1) / steps.channels, 1);
+  const ptrdiff_t all_steps = (taps + steps.taps - 1) / steps.taps * channel_steps;
+  const bool by_strips = block * taps * p.channels <= kResident;
+  const auto after = [&](ptrdiff_t column) {
+    const bool wide = kWide > 0 && p.rows == 1 && last_column - column >= kWide * kStripColumns;
+    return column + (wide ? kWide * kStripColumns : kStripColumns);
+  };
+  const auto following = [&](Place at) -> Place {
+    const ptrdiff_t column = after(at.column);
+    if (by_strips) return at.step + 1 < all_steps ? Place{at.step + 1, at.column} : Place{0, column};
+    return column < last_column ? Place{at.step, column} : Place{at.step + 1, p.first_panel * kPanel};
+  };
+  const auto is_last = [&](Place at) { return at.step == all_steps || at.column >= last_column; };
+
+  const ptrdiff_t group_size = round_up(p.outputs, kPanel) / kPanel * panel_size;
+  const Element* const weights = static_cast<const Element*>(p.packed);
+  const auto multiply_block = [&](ptrdiff_t row, ptrdiff_t group, const Element* following_block) {
+    const Element* packed = weights + group * group_size;
+    const auto start_of = [&](Place at) {
+      return packed + at.column / kPanel * panel_size + at.column % kPanel;
+    };
+    const auto weights_of = [&](Place at) {
+      const ptrdiff_t taps_before = at.step / channel_steps * steps.taps;
+      return start_of(at) +
+             (1 + taps_before * p.channels + at.step % channel_steps * steps.channels) * kPanel;
+    };
+    for (Place at{0, p.first_panel * kPanel}, next; !is_last(at); at = next) {
+      next = following(at);
+      const ptrdiff_t tap = at.step / channel_steps * steps.taps;
+      const ptrdiff_t channel = at.step % channel_steps * steps.channels;
+      strip.rows = pointers + tap * kRows;
+      strip.taps = min_of(steps.taps, taps - tap);
+      strip.first_channel = group * p.channels + channel;
+      strip.channels = min_of(steps.channels, p.channels - channel);
+      strip.last = at.step + 1 == all_steps;
+      strip.weights = weights_of(at);
+      // Having closer what is read next, while a block is multiplied, hides how far away it is. What
+      // one tile reads once, one panel after the other, the machine fetches ahead itself.
+      strip.ahead = is_last(next) ? following_block : weights_of(next);
+      strip.ahead_step = strip.count > kRows ? ahead_step<Element>(strip.count) : 0;
+      strip.start = at.step == 0 ? start_of(at) : nullptr;
+      strip.finish.columns = min_of(after(at.column), last_column) - at.column;
+      const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + at.column;
+      strip.finish.output = p.output + offset;
+      strip.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + offset : nullptr;
+      multiply_columns(strip);
+    }
+  };
+  for (ptrdiff_t row = p.first_row; row < p.last_row; row += block) {
+    strip.count = min_of(block, p.last_row - row);
+    rows.locate(row, strip.count);
+    for (ptrdiff_t group = p.first_group; group < p.last_group; ++group) {
+      // After the last one of this layer lie, in most files, the weights of the next.
+      const ptrdiff_t next = group + 1 < p.last_group   ? group + 1
+                             : row + block < p.last_row ? p.first_group
+                                                        : p.last_group;
+      multiply_block(row, group, weights + next * group_size + kPanel);
+    }
+  }
+}
+
+}  // namespace
+
+}  // namespace PENLIGHT_ISA
+}  // namespace penlight::optimized

@@ -1,0 +1,51 @@
+"""Conversions between float32 and 16 bits, of every instruction set, bit by bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from run_op import overload_of, run_op
+
+TO_COPY = overload_of("aten::_to_copy")
+SHORT = (torch.float16, torch.bfloat16)
+
+
+def convert(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    found: torch.Tensor = run_op(TO_COPY, [x], {"dtype": dtype}, x.to(dtype), "optimized")[0]
+    return found
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    """With one NaN for all."""
+    x = torch.where(x.isnan(), torch.tensor(torch.nan, dtype=x.dtype), x)
+    return x.view(torch.int32 if x.dtype == torch.float32 else torch.int16)
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+def test_every_short_float(isa: str, dtype: torch.dtype) -> None:
+    x = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(dtype)
+    assert torch.equal(bits(convert(x, torch.float32)), bits(x.float()))
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+def test_between_short_floats(isa: str, dtype: torch.dtype) -> None:
+    """Those that lie halfway are rounded to even, and those beside them to the nearest."""
+    short = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(dtype)
+    known = short[short.isfinite()].float().unique()
+    halfway = ((known[1:].double() + known[:-1].double()) / 2).float()
+    infinity = torch.tensor(torch.inf)
+    near = [halfway, torch.nextafter(halfway, infinity), torch.nextafter(halfway, -infinity)]
+    some = torch.randint(-(2**31), 2**31, (100_003,)).to(torch.int32).view(torch.float32)
+    ends = torch.tensor([65519.99, 65520.0, 65536.0, 1e38, torch.inf, -torch.inf, torch.nan, 0.0, -0.0])
+    x = torch.cat([*near, some, ends])
+    assert torch.equal(bits(convert(x, dtype)), bits(x.to(dtype)))
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+@pytest.mark.parametrize("sizes", [(), (0,), (1,), (15,), (33,), (3, 0, 2), (2, 3, 5, 7)])
+def test_shapes_and_orders(isa: str, dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
+    x = torch.randn(sizes)
+    for given in (x, x.contiguous(memory_format=torch.channels_last)) if x.dim() == 4 else (x,):
+        short = convert(given, dtype)
+        assert torch.equal(bits(short), bits(given.to(dtype)))
+        assert torch.equal(convert(given.to(dtype), torch.float32), given.to(dtype).float())
