@@ -74,6 +74,8 @@ def _match(node: Node) -> tuple[Node, float] | None:
 def _is_square(node: Any, x: Node) -> bool:
     if node.target is aten.pow.Tensor_Scalar:
         return node.args[0] is x and node.args[1] == 2
+    if node.target is aten.square.default:
+        return node.args[0] is x
     return node.target is aten.mul.Tensor and tuple(node.args) == (x, x)
 
 
