@@ -7,8 +7,8 @@ conversion before and after it, and the pass after this one removes most of them
 An image that is padded with more zeros on one side than on the other, as TensorFlow does
 for a stride of 2, is read where it lies: these operators know a padding of four sides.
 
-A weight that something else reads too, such as an embedding that is also the
-last layer, stays as it is: packed, it would be in the file twice.
+A weight that something else reads too stays as it is: packed, it would be in the file twice.
+But an embedding that is also the last layer reads its rows from the packed weight.
 
 Needs:  edge dialect, float32, weights constant.
 Keeps:  outputs up to rounding.
@@ -23,24 +23,34 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
+from penlight.ir.tensors import Derived
 from penlight.passes.base import Leave, tensor_of
 from penlight.passes.constants import Constants
 from penlight.passes.fold_padding import TRANSPOSED, zeros_around
 from penlight.passes.image_copies import channels_last_like, from_channels_last, to_channels_last
-from penlight.passes.packing import pack_depthwise, pack_panels, pack_transposed
+from penlight.passes.packing import in_16_bits, pack_depthwise, pack_panels, pack_transposed
 
 aten = torch.ops.aten
 
+# Weights from which on it counts how many bytes each has.
+_LARGE = 1 << 12
+
 
 def is_for_layer(user: Node, weight: Node) -> bool:
-    """Does `user` read it as a layer's weight, or bias?"""
+    """Does `user` read it as a layer's weight or bias, or look up rows of such a weight?"""
+    if _is_lookup(user, weight):
+        return any(one.target is aten.linear.default for one in weight.users)
     return user.target in (aten.linear.default, aten.convolution.default)
 
 
 def pack_weights(
-    linear: OpOverload, convolution: OpOverload, transposed: OpOverload, kept: Collection[str] = ()
+    linear: OpOverload,
+    convolution: OpOverload,
+    transposed: OpOverload,
+    embedding: OpOverload,
+    kept: Collection[str] = (),
 ) -> Callable[[Graph, Constants, Leave], int]:
-    """The pass that rewrites to `linear`, `convolution` and `transposed`, the operators over packed weights.
+    """The pass that rewrites to `linear`, `convolution` and the others, the operators over packed weights.
 
     Constants of `kept` stay as they are.
     """
@@ -54,7 +64,7 @@ def pack_weights(
             if reason is not None:
                 leave(node, reason)
             elif node.target is aten.linear.default:
-                _pack_linear(graph, constants, node, linear)
+                _pack_linear(graph, constants, node, linear, embedding)
                 packed += 1
             elif node.args[TRANSPOSED]:
                 _pack_transposed(graph, constants, node, transposed)
@@ -67,16 +77,33 @@ def pack_weights(
     return pack_weights
 
 
-def _pack_linear(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> None:
-    x, weight = node.args[0], node.args[1]
-    bias = node.args[2] if len(node.args) > 2 else None
+def _is_lookup(user: Node, weight: Node) -> bool:
+    return user.target is aten.embedding.default and user.args[0] is weight
+
+
+def _pack_linear(
+    graph: Graph, constants: Constants, node: Node, op: OpOverload, embedding: OpOverload
+) -> None:
+    args: tuple[Any, ...] = node.args
+    weight, bias = args[1], args[2] if len(args) > 2 else None
     like: Any = constants.like(weight)
-    name = _add(constants, weight, bias, lambda w, b: pack_panels(w, b))
+    name = _add(constants, weight, bias, _pack_matrix)
+    for lookup in [user for user in weight.users if _is_lookup(user, weight)]:
+        with graph.inserting_before(lookup):
+            rows = graph.call_function(embedding, (name, lookup.args[1], *like.shape))
+        rows.meta = dict(lookup.meta)
+        lookup.replace_all_uses_with(rows)
+        graph.erase_node(lookup)
     with graph.inserting_before(node):
-        new = graph.call_function(op, (x, name, None, like.shape[0], 0, 0.0, 0.0))
+        new = graph.call_function(op, (node.args[0], name, None, like.shape[0], 0, 0.0, 0.0))
     new.meta = dict(node.meta)
     node.replace_all_uses_with(new)
     graph.erase_node(node)
+
+
+def _pack_matrix(weight: Derived, bias: torch.Tensor | None) -> Derived:
+    large = weight.like.numel() >= _LARGE
+    return pack_panels(in_16_bits(weight, bias) if large else weight, bias)
 
 
 def _pack_convolution(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> None:
@@ -137,7 +164,12 @@ def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | 
         return "it is not of float32"
     if bias is not None and (constants.like(bias) is None or constants.like(bias).dtype != like.dtype):  # type: ignore[union-attr]
         return "its bias is not a constant of float32"
-    if constants.names[weight] in kept or any(_order(user) != _order(node) for user in weight.users):
+    others = [
+        user
+        for user in weight.users
+        if node.target is not aten.linear.default or not _is_lookup(user, weight)
+    ]
+    if constants.names[weight] in kept or any(_order(user) != _order(node) for user in others):
         return "something else reads the weight as it is, or in another order"
     if 0 in like.shape:
         return "its weight is empty"

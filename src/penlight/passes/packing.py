@@ -5,6 +5,9 @@
     depthwise   the bias of each output, then for each tap the weight of each output;
                 outputs are padded with zeros to a multiple of 16
 
+Weights of a linear layer whose numbers 16 bits hold, all of them, are kept in 16 bits: those of a
+model that was trained or stored so. Kernels make them float32 again, and nothing is lost.
+
 One layout serves every instruction set: 16 is a multiple of every vector's width.
 A convolution with groups has the panels of one group after the other. A transposed one has those
 of one phase after the other: the taps that the outputs reach which are `stride` apart.
@@ -12,6 +15,7 @@ of one phase after the other: the taps that the outputs reach which are `stride`
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -46,6 +50,23 @@ def pack_panels(weight: Derived, bias: torch.Tensor | None, groups: int = 1) -> 
 
     like = torch.empty(panels * (1 + depth) * PANEL, dtype=weight.like.dtype, device="meta")
     return Derived(like, pieces, recipe("panels", weight, bias, groups))
+
+
+def in_16_bits(weight: Derived, bias: torch.Tensor | None) -> Derived:
+    """`weight` as bfloat16 or float16 if these hold it, and its bias; else as it is."""
+    for dtype in (torch.bfloat16, torch.float16):
+        parts = itertools.chain([] if bias is None else [bias], weight.pieces())
+        if all(torch.equal(part.to(dtype).to(part.dtype), part) for part in parts):
+            return _as(weight, dtype)
+    return weight
+
+
+def _as(weight: Derived, dtype: torch.dtype) -> Derived:
+    def pieces() -> Iterator[torch.Tensor]:
+        return (piece.to(dtype) for piece in weight.pieces())
+
+    like = torch.empty(weight.like.shape, dtype=dtype, device="meta")
+    return Derived(like, pieces, recipe("as", weight, dtype))
 
 
 def unpack_panels(packed: torch.Tensor, outputs: int, depth: int, groups: int = 1) -> torch.Tensor:

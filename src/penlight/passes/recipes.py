@@ -50,7 +50,7 @@ CORE: tuple[Pass, ...] = ()
 # What makes a Core ATen graph an edge graph.
 TO_EDGE: tuple[Pass, ...] = (remove_assertions, promote, resolve_layouts)
 
-EDGE: tuple[Pass, ...] = (
+_SIMPLER: tuple[Pass, ...] = (
     replace_empty_results,
     drop_unread_indices,
     remove_no_ops,
@@ -58,11 +58,9 @@ EDGE: tuple[Pass, ...] = (
     merge_views,
     remove_no_ops,
     merge_subexpressions,
-    fold_constants,
-    fold_batch_norm,
-    fold_padding,
-    merge_subexpressions,
 )
+_FOLDED: tuple[Pass, ...] = (fold_constants, fold_batch_norm, fold_padding, merge_subexpressions)
+EDGE = (*_SIMPLER, *_FOLDED)
 
 
 def edge_for(
@@ -77,9 +75,10 @@ def edge_for(
     """
     rms_norm = whole.get(torch.ops.aten.rms_norm.default)
     attention = whole.get(torch.ops.aten.scaled_dot_product_attention.default)
+    if not whole:
+        return (*EDGE, simplify_views, merge_views, remove_no_ops)
     passes: list[Pass] = [*EDGE]
-    if whole:
-        passes += [simplify_batch_norm, drop_expansions, fold_affine, fuse_written_activations]
+    passes += [simplify_batch_norm, drop_expansions, fold_affine, fuse_written_activations]
     if attention is not None:
         passes += [fuse_written_attention(attention), simplify_views, merge_views, remove_no_ops]
         passes += [fold_attention_scale(attention), use_causal_masks(attention)]
@@ -96,21 +95,22 @@ def packed(
     linear: OpOverload,
     convolution: OpOverload,
     transposed: OpOverload,
+    embedding: OpOverload,
     max_pool: OpOverload,
     expand_depthwise: OpOverload,
     beside_layers: Collection[str],
     beside_products: Collection[str],
 ) -> tuple[Pass, ...]:
-    """Layers become `linear`, `convolution` and `transposed`, over packed weights; images stay channels-last.
+    """Layers become `linear`, `convolution`, `transposed` and `embedding`, over packed weights.
 
-    Constants of these names are read beside layers, or beside products, too.
+    Images stay channels-last. Constants of these names are read beside layers, or beside products, too.
     """
     return (
         constant_products(beside_products),
         convolve_frames(beside_layers),
         fold_constants,
         split_into_pixels,
-        pack_weights(linear, convolution, transposed, beside_layers),
+        pack_weights(linear, convolution, transposed, embedding, beside_layers),
         signals_as_images,
         fold_constants,
         keep_channels_last(max_pool),
