@@ -36,6 +36,7 @@ from penlight.passes.rotary import fuse_rotary
 from penlight.passes.scalars import promote
 from penlight.passes.simplify_batch_norm import simplify_batch_norm
 from penlight.passes.simplify_views import simplify_views
+from penlight.passes.single_precision import compute_in_float32
 from penlight.passes.subexpressions import merge_subexpressions
 from penlight.passes.subpixels import split_into_pixels
 from penlight.passes.tune_convolutions import Measure, tune_convolutions
@@ -77,7 +78,8 @@ def edge_for(
     attention = whole.get(torch.ops.aten.scaled_dot_product_attention.default)
     if not whole:
         return (*EDGE, simplify_views, merge_views, remove_no_ops)
-    passes: list[Pass] = [*EDGE]
+    single = compute_in_float32(whole.values())
+    passes: list[Pass] = [*_SIMPLER, single, remove_no_ops, simplify_views, *_FOLDED]
     passes += [simplify_batch_norm, drop_expansions, fold_affine, fuse_written_activations]
     if attention is not None:
         passes += [fuse_written_attention(attention), simplify_views, merge_views, remove_no_ops]
@@ -137,6 +139,7 @@ OPTIONAL = frozenset(
     (
         *(function.__name__ for function in EDGE),
         *(
+            "compute_in_float32",
             "simplify_batch_norm",
             "drop_expansions",
             "fold_affine",
