@@ -107,7 +107,8 @@ void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, c
   product.pixel = input.size(1);
   product.last_group = c.groups;
   product.input = input.const_data_ptr<float>();
-  product.packed = weight.const_data_ptr<float>();
+  product.packed = weight.const_data_ptr();
+  product.format = format_of(weight);
   product.output = out.mutable_data_ptr<float>();
   if (transformed && c.groups == 1 && run_winograd(ctx, product, input.size(0))) return;
   if (!ctx.ok()) return;
@@ -149,7 +150,8 @@ Tensor& convolve(KernelContext& ctx, const Tensor& input, const Tensor& weight,
              c.window.taps[1]);
     return out;
   }
-  if (!check_packed(ctx, weight, size) || !check_activation(ctx, activation)) return out;
+  const Format format = depthwise || few ? Format::Float32 : format_of(weight);
+  if (!check_packed(ctx, weight, size, format) || !check_activation(ctx, activation)) return out;
   const dim_t sizes[] = {input.size(0), c.outputs, c.out[0], c.out[1]};
   if (!ctx.resize(out, SizesRef(sizes, 4))) return out;
   if (!is_channels_last(out)) {

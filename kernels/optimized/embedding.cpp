@@ -1,6 +1,4 @@
 // Rows of a table that is also the weight of a linear layer, and so lies in panels.
-#include <penlight/dispatch.h>
-
 #include "kernels/common/convert.h"
 #include "packed.h"
 #include "parallel.h"
@@ -18,24 +16,14 @@ void copy_row(const Element* column, float* to, dim_t depth) {
 
 void copy_row(const Tensor& weight, dim_t row, float* to, dim_t depth) {
   const dim_t at = (row / kPanel * (1 + depth) + 1) * kPanel + row % kPanel;
-  switch (weight.scalar_type()) {
-    case ScalarType::Half:
-      if constexpr (dtype_selected(ScalarType::Half)) copy_row(weight.const_data_ptr<Half>() + at, to, depth);
-      return;
-    case ScalarType::BFloat16:
-      if constexpr (dtype_selected(ScalarType::BFloat16)) {
-        copy_row(weight.const_data_ptr<BFloat16>() + at, to, depth);
-      }
-      return;
-    default:
-      copy_row(weight.const_data_ptr<float>() + at, to, depth);
+  switch (format_of(weight)) {
+    case Format::Float16:
+      return copy_row(weight.const_data_ptr<Half>() + at, to, depth);
+    case Format::BFloat16:
+      return copy_row(weight.const_data_ptr<BFloat16>() + at, to, depth);
+    case Format::Float32:
+      return copy_row(weight.const_data_ptr<float>() + at, to, depth);
   }
-}
-
-ScalarType packed_type(const Tensor& weight) {
-  const ScalarType type = weight.scalar_type();
-  const bool is_short = type == ScalarType::Half || type == ScalarType::BFloat16;
-  return is_short && dtype_selected(type) ? type : ScalarType::Float;
 }
 
 }  // namespace
@@ -54,7 +42,7 @@ Tensor& embedding_packed_out(KernelContext& ctx, const Tensor& weight, const Ten
     ctx.fail(Status::InvalidArgument, "embedding_packed cannot have {} rows of {}", rows, depth);
     return out;
   }
-  if (!check_packed(ctx, weight, size, packed_type(weight))) return out;
+  if (!check_packed(ctx, weight, size, format_of(weight))) return out;
   dim_t sizes[kMaxDim];
   for (dim_t d = 0; d < rank; ++d) sizes[d] = indices.size(d);
   sizes[rank] = static_cast<dim_t>(depth);

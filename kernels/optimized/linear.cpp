@@ -1,22 +1,8 @@
 // Linear layers over weights that were packed when the program was made.
-#include <penlight/dispatch.h>
-
 #include "packed.h"
 #include "product.h"
 
 namespace penlight::optimized {
-
-namespace {
-
-// float32 for what is no such format, or was left out.
-Format format_of(const Tensor& weight) {
-  constexpr bool half = dtype_selected(ScalarType::Half), bfloat16 = dtype_selected(ScalarType::BFloat16);
-  if (half && weight.scalar_type() == ScalarType::Half) return Format::Float16;
-  if (bfloat16 && weight.scalar_type() == ScalarType::BFloat16) return Format::BFloat16;
-  return Format::Float32;
-}
-
-}  // namespace
 
 Tensor& linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
                           const Optional<Tensor>& residual, int64_t outputs, int64_t activation, double low,
@@ -34,8 +20,7 @@ Tensor& linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
     return out;
   }
   const Format format = format_of(weight);
-  const ScalarType type = format == Format::Float32 ? ScalarType::Float : weight.scalar_type();
-  if (!check_packed(ctx, weight, size, type) || !check_activation(ctx, activation)) return out;
+  if (!check_packed(ctx, weight, size, format) || !check_activation(ctx, activation)) return out;
   dim_t sizes[kMaxDim];
   for (dim_t d = 0; d < dim; ++d) sizes[d] = input.size(d);
   sizes[dim - 1] = outputs;

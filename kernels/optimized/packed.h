@@ -1,6 +1,7 @@
 // What the kernels over packed weights share: checks of packed constants.
 #pragma once
 
+#include <penlight/dispatch.h>
 #include <penlight/kernel.h>
 
 #include "vector/routines.h"
@@ -20,10 +21,23 @@ inline bool packed_size(dim_t outputs, dim_t depth, dim_t& size) {
          multiply_sizes(round_to_panel(outputs), depth + 1, size);
 }
 
-// Packed weights are a dense run of `type`, of the size that the other arguments say.
+PENLIGHT_BY_DTYPES_BEGIN
+
+// float32 for what is no such format, or was left out of the build.
+inline Format format_of(const Tensor& packed) {
+  constexpr bool half = dtype_selected(ScalarType::Half), bfloat16 = dtype_selected(ScalarType::BFloat16);
+  if (half && packed.scalar_type() == ScalarType::Half) return Format::Float16;
+  if (bfloat16 && packed.scalar_type() == ScalarType::BFloat16) return Format::BFloat16;
+  return Format::Float32;
+}
+
+PENLIGHT_BY_DTYPES_END
+
+// Packed weights are a dense run of a format, of the size that the other arguments say.
 inline bool check_packed(KernelContext& ctx, const Tensor& packed, dim_t size,
-                         ScalarType type = ScalarType::Float) {
-  if (packed.scalar_type() != type) {
+                         Format format = Format::Float32) {
+  constexpr ScalarType types[] = {ScalarType::Float, ScalarType::Half, ScalarType::BFloat16};
+  if (packed.scalar_type() != types[static_cast<int>(format)]) {
     ctx.fail(Status::InvalidArgument, "packed weights are {}, not float32", dtype_name(packed.scalar_type()));
   } else if (packed.numel() != size) {
     ctx.fail(Status::InvalidArgument, "packed weights have {} elements, the other arguments need {}",

@@ -117,7 +117,8 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   if (!is_plain_3x3(product)) return false;
   Winograd w{};
   w.input = product.input;
-  w.packed = static_cast<const float*>(product.packed);
+  w.packed = product.packed;
+  w.format = product.format;
   w.output = product.output;
   w.batch = batch;
   w.channels = product.channels;

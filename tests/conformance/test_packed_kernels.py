@@ -72,38 +72,6 @@ def test_linear(isa: str, rows: tuple[int, ...], depth: int, outputs: int, activ
             close(run_op(op, args, {}, want.float(), "optimized")[0], want, depth)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("rows", [1, 2, 13, 30])
-@pytest.mark.parametrize("depth, outputs", [(1, 1), (33, 24), (800, 56), (901, 140), (0, 20)])
-def test_linear_of_16_bits(isa: str, dtype: torch.dtype, rows: int, depth: int, outputs: int) -> None:
-    """As with the same weights of float32, bit by bit."""
-    x, residual = torch.randn(rows, depth), torch.randn(rows, outputs)
-    weight, bias = torch.randn(outputs, depth).to(dtype), torch.randn(outputs).to(dtype)
-    packed = pack_panels(Derived.of(weight), bias).tensor()
-    op = overload_of("penlight::linear_packed")
-    for added, activation in ((None, 0), (residual, 1), (residual, 6)):
-        rest = [added, outputs, activation, 0.0, 0.0]
-        wide = run_op(op, [x, packed.float(), *rest], {}, torch.empty(rows, outputs), "optimized")[0]
-        found = run_op(op, [x, packed, *rest], {}, torch.empty(rows, outputs), "optimized")[0]
-        assert torch.equal(found, wide)
-        if activation == 0:
-            close(found, functional.linear(x.double(), weight.double(), bias.double()), depth)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("index", [torch.int32, torch.int64])
-@pytest.mark.parametrize("rows, depth", [(1, 1), (16, 5), (40, 33), (35, 0)])
-def test_rows_of_packed_weights(dtype: torch.dtype, index: torch.dtype, rows: int, depth: int) -> None:
-    table = torch.randn(rows, depth).to(dtype)
-    packed = pack_panels(Derived.of(table), torch.randn(rows).to(dtype)).tensor()
-    op = overload_of("penlight::embedding_packed")
-    for sizes in ((), (7,), (2, 0), (2, 3, 4)):
-        at = torch.randint(rows, sizes, dtype=index)
-        want = functional.embedding(at.long(), table.float())
-        found = run_op(op, [packed, at, rows, depth], {}, want, "optimized")[0]
-        assert torch.equal(found, want)
-
-
 # Every number of rows that a tile of any instruction set may be left with, and columns: up to half of
 # the last panel, and more.
 @pytest.mark.parametrize("outputs", [51, 56, 57])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -266,6 +267,37 @@ def test_weights_that_16_bits_hold(dtype: torch.dtype, rows: int, outputs: int, 
     for threads in (2, 3):
         again = penlight.load(content, threads=threads)(x)
         torch.testing.assert_close(again, result, rtol=0, atol=0)
+
+
+LAYERS = {
+    "tiles": (nn.Conv2d(48, 48, 3, padding=1), 0.6),
+    "pixels": (nn.Conv2d(48, 200, 1), 0.6),
+    "groups": (nn.Conv2d(64, 64, 3, 2, 1, groups=2), 0.6),
+    "signal": (nn.Conv1d(48, 64, 5), 0.6),
+    "few channels": (nn.Conv2d(4, 256, 3), 1.1),
+    "depthwise": (nn.Conv2d(512, 512, 3, groups=512), 1.1),
+}
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+@pytest.mark.parametrize("name", LAYERS)
+def test_convolutions_that_16_bits_hold(name: str, dtype: torch.dtype) -> None:
+    layer, share = LAYERS[name]
+    layer = copy.deepcopy(layer).to(dtype).float()
+    x = torch.randn(2, layer.in_channels, 12, 14) if isinstance(layer, nn.Conv2d) else torch.randn(2, 48, 30)
+    with torch.no_grad():
+        torch.testing.assert_close(run(layer, x), layer(x), rtol=1e-4, atol=1e-4)
+    assert size(layer, x) < share * 4 * sum(p.numel() for p in layer.parameters()) + 4000
+
+
+def test_an_expansion_that_16_bits_hold() -> None:
+    """It stays a layer of its own before a depthwise one, whose kernel for both is of float32."""
+    layers = nn.Conv2d(32, 192, 1), nn.ReLU(), nn.Conv2d(192, 192, 3, 1, 1, groups=192)
+    model, x = nn.Sequential(*layers), torch.randn(1, 32, 120, 120)
+    assert "expand_depthwise_packed" in operators(model, x)
+    model, x = model.bfloat16(), x.bfloat16()
+    assert operators(model, x).count("conv2d_packed") == 2
+    check_rounded_once(model, x)
 
 
 def test_which_16_bits() -> None:

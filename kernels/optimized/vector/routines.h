@@ -136,7 +136,8 @@ struct FewRows {
 // panels [first_panel, last_panel) for a block of tiles.
 struct Winograd {
   const float* input;
-  const float* packed;  // panels of nine taps, as of Product
+  const void* packed;  // panels of nine taps, as of Product
+  Format format;
   float* output;
   float* weights;  // of all panels, transformed; null: made when they are needed
   float* tiles;    // of the block, transformed: tiles_size() bytes

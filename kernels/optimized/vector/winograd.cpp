@@ -15,6 +15,7 @@
 // Outputs of F(4x4) differ from a direct sum by about 1e-5 of their range. A NaN, an
 // infinity or a sum near the largest float would reach all outputs of its tile: the caller
 // is told, and computes directly.
+#include "halves.h"
 #include "strip.h"
 
 namespace penlight::optimized {
@@ -97,6 +98,16 @@ struct Span {
   ptrdiff_t first, last;
 };
 
+// Calls body(Weights()) with how weights of a format are read.
+template <class Body>
+PENLIGHT_INLINE void with_format(Format format, Body&& body) {
+#ifndef PENLIGHT_WITHOUT_SHORT_PRODUCT
+  if (format == Format::BFloat16) return body(BFloat16s());
+  if (format == Format::Float16) return body(Float16s());
+#endif
+  body(Singles());
+}
+
 // Tiles of kOut x kOut outputs.
 template <int kOut>
 struct Tiles {
@@ -140,15 +151,23 @@ struct Tiles {
 
   // Weights of some panels and channels, transformed.
   static void transform_panels(const Winograd& w, Span panels, Span channels, float* to, ptrdiff_t plane) {
+    with_format(w.format,
+                [&](auto weights) { transform_panels<decltype(weights)>(w, panels, channels, to, plane); });
+  }
+
+  template <class Weights>
+  static void transform_panels(const Winograd& w, Span panels, Span channels, float* to, ptrdiff_t plane) {
+    using Element = typename Weights::Element;
     const ptrdiff_t tap = w.channels * kPanel, count = (channels.last - channels.first) * kPanel;
     for (ptrdiff_t p = panels.first; p < panels.last; ++p, to += kPanel + count) {
-      const float* from = w.packed + (p * (1 + 9 * w.channels) + 1 + channels.first) * kPanel;
+      const Element* from =
+          static_cast<const Element*>(w.packed) + (p * (1 + 9 * w.channels) + 1 + channels.first) * kPanel;
       for (int point = 0; point < kPoints; ++point) memset(to + point * plane, 0, kPanel * sizeof(float));
       for (ptrdiff_t at = 0; at < count; at += kLanes) {
-        const float* taken = from + at;
+        const Element* taken = from + at;
         Floats g[3][3], columns[3][kIn];
         for (int i = 0; i < 3; ++i) {
-          for (int j = 0; j < 3; ++j, step(taken, tap)) g[j][i] = load(taken);
+          for (int j = 0; j < 3; ++j, step(taken, tap)) g[j][i] = Weights::load(taken);
         }
         for (int j = 0; j < 3; ++j) transform_weights(g[j], columns[j]);
         float* made = to + kPanel + at;
@@ -160,6 +179,15 @@ struct Tiles {
         }
       }
     }
+  }
+
+  static Floats load_packed(const Winograd& w, ptrdiff_t at) {
+    Floats value;
+    with_format(w.format, [&](auto weights) {
+      using Weights = decltype(weights);
+      value = Weights::load(static_cast<const typename Weights::Element*>(w.packed) + at);
+    });
+    return value;
   }
 
   // Outputs [first, last) of the block's tiles, from their transformed sums. False if one is
@@ -178,7 +206,7 @@ struct Tiles {
           ((place.image * g.out_height + place.top) * g.out_width + place.left) * w.outputs;
       for (ptrdiff_t n = first; n < last; n += kLanes) {
         const ptrdiff_t some = w.outputs - n;
-        const Floats bias = load(w.packed + n / kPanel * panel_size + n % kPanel);
+        const Floats bias = load_packed(w, n / kPanel * panel_size + n % kPanel);
         const float* sums = from + (t - w.first) * pitch + n - first;
         Floats half[kOut][kIn];
         for (int j = 0; j < kIn; ++j) {
@@ -288,7 +316,9 @@ struct Tiles {
         // Fetched ahead are, of those transformed before, the weights of the next point; else those to
         // be transformed next, as they lie in the file, a tap at a point.
         const ptrdiff_t after = channel + most < w.channels ? channel + most : 0;
-        const float* next = w.packed + (after ? panel : panel + panels) * panel_size + (1 + after) * kPanel;
+        // Less of them where they have fewer bytes: what is past them is fetched in vain.
+        const float* next = static_cast<const float*>(w.packed) +
+                            ((after ? panel : panel + panels) * panel_size + (1 + after) * kPanel);
         strip.ahead_panel = w.weights ? strip.weights_panel : panel_size;
         for (int point = 0; point < kPoints; ++point) {
           strip.ahead =

@@ -13,7 +13,7 @@ from penlight.ir.dtypes import DType
 # Routines of vector/NAME.cpp, and the kernel files that call them.
 _CALLERS = {
     "product": {"linear", "convolution", "expansion", "transposed", "attention", "matmul", "recurrent"},
-    "short_product": {"linear"},
+    "short_product": {"linear", "convolution"},
     "few_channels": {"convolution"},
     "depthwise": {"convolution", "expansion"},
     "depthwise_tiles": {"convolution", "expansion"},

@@ -108,6 +108,7 @@ def _convolution(
         rows = weight.reshape(-1, -(-outputs // PANEL) * PANEL)[:, :outputs].T
     else:
         rows = unpack_panels(weight, outputs, channels * taps[0] * taps[1], groups)
+    rows = rows.to(x.dtype)
     kernel = rows[:, 1:].reshape(outputs, *taps, channels).permute(0, 3, 1, 2)
     x = functional.pad(x, [left, right, above, below])
     y = functional.conv2d(x, kernel, rows[:, 0], list(stride), 0, list(dilation), groups)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
@@ -55,9 +56,11 @@ def fuse_expansions(convolution: OpOverload, expand_depthwise: OpOverload) -> Ca
 def _obstacle(node: Node, before: Node) -> str | None:
     """Why the depthwise `node` and what is `before` it stay two."""
     window, stride, padding, _, groups = _numbers(before)
-    result, image = tensor_of(before), tensor_of(before.args[0])
+    result, image, weight = (tensor_of(one) for one in (before, *before.args[:2]))
     if groups != 1 or window[1:] != [1, 1] or stride != [1, 1] or padding != [0, 0]:
         return "what is before it is not a 1x1 convolution with stride 1"
+    if weight is not None and weight.dtype != torch.float32:
+        return "the weights of the expansion have 16 bits"
     if len(before.users) != 1:
         return "something else reads the expansion as well"
     if before.args[2] is not None or node.args[2] is not None:

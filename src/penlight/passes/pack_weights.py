@@ -25,6 +25,7 @@ from torch.fx import Graph, Node
 
 from penlight.ir.tensors import Derived
 from penlight.passes.base import Leave, tensor_of
+from penlight.passes.channels_last import FEW_CHANNELS
 from penlight.passes.constants import Constants
 from penlight.passes.fold_padding import TRANSPOSED, zeros_around
 from penlight.passes.image_copies import channels_last_like, from_channels_last, to_channels_last
@@ -87,7 +88,7 @@ def _pack_linear(
     args: tuple[Any, ...] = node.args
     weight, bias = args[1], args[2] if len(args) > 2 else None
     like: Any = constants.like(weight)
-    name = _add(constants, weight, bias, _pack_matrix)
+    name = _add(constants, weight, bias, _pack_panels)
     for lookup in [user for user in weight.users if _is_lookup(user, weight)]:
         with graph.inserting_before(lookup):
             rows = graph.call_function(embedding, (name, lookup.args[1], *like.shape))
@@ -101,9 +102,11 @@ def _pack_linear(
     graph.erase_node(node)
 
 
-def _pack_matrix(weight: Derived, bias: torch.Tensor | None) -> Derived:
-    large = weight.like.numel() >= _LARGE
-    return pack_panels(in_16_bits(weight, bias) if large else weight, bias)
+def _pack_panels(weight: Derived, bias: torch.Tensor | None, groups: int = 1, short: bool = True) -> Derived:
+    """As panels, of 16 bits if these hold the weights and if the kernel is for such."""
+    if short and weight.like.numel() >= _LARGE:
+        weight = in_16_bits(weight, bias)
+    return pack_panels(weight, bias, groups)
 
 
 def _pack_convolution(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> None:
@@ -114,7 +117,9 @@ def _pack_convolution(graph: Graph, constants: Constants, node: Node, op: OpOver
     if _is_depthwise(like, groups):
         name = _add(constants, weight, bias, pack_depthwise)
     else:
-        name = _add(constants, weight, bias, lambda w, b: pack_panels(w, b, groups))
+        # Windows over few channels have a kernel of their own, for weights of float32.
+        short = groups > 1 or like.shape[1] >= FEW_CHANNELS or like[0, 0].numel() == 1
+        name = _add(constants, weight, bias, lambda w, b: _pack_panels(w, b, groups, short))
     dims = like.dim() - 2
     padded, around = _pair(padding, 0, dims), zeros_around(node)
     if not isinstance(around, str) and any(low != high for low, high in around):
