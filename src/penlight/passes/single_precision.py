@@ -79,6 +79,8 @@ _MOVED = _LOOKUPS | _named(
 )
 # Give less than they are given, mostly.
 _SMALLER = (aten.select_copy.int, aten.slice_copy.Tensor, aten.index.Tensor, aten.embedding.default)
+# Give as much as they are given, or more.
+_LARGER = (aten.expand_copy.default, aten.repeat.default)
 _BITS = (aten.view_copy.dtype, aten.as_strided_copy.default)
 
 
@@ -176,7 +178,7 @@ class _Rewriter:
         """
         sources = [one for one in node.all_input_nodes if one in self.short or _is_short(one)]
         first = sources[0]
-        if first in self.stored:
+        if first in self.stored and node.target not in _LARGER:
             self.stored.add(node)
             return False
         if node.target is aten.cat.default:
