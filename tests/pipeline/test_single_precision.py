@@ -176,6 +176,23 @@ def test_state_stays_short(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", SHORT)
+def test_heads_that_share_a_cache(dtype: torch.dtype) -> None:
+    """It is converted before it is repeated for them, which is less."""
+
+    class Shared(Cache):
+        def forward(self, x: Tensor, at: Tensor) -> Tensor:
+            self.keys.index_copy_(2, at, self.project(x[:, ::2]))
+            keys = self.keys[:, :, None].expand(-1, -1, 2, -1, -1).reshape(1, 4, 8, 16)
+            return functional.scaled_dot_product_attention(x, keys, keys)
+
+    model, args = Shared(dtype), (torch.randn(1, 4, 1, 16).to(dtype), torch.tensor([3]))
+    assert "expand_copy" not in short_results(model, *args)
+    with torch.no_grad():
+        expected = copy.deepcopy(model)(*args)
+    torch.testing.assert_close(run(model, *args), expected, rtol=3e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", SHORT)
 def test_an_input_that_is_written(dtype: torch.dtype) -> None:
     def function(x: Tensor, y: Tensor) -> Tensor:
         x.mul_(y).add_(1)
