@@ -10,6 +10,7 @@ import torch
 from tests.pipeline.fused import Calls, check, operators
 from torch import Tensor, nn
 from torch.export import Dim
+from torch.nn import functional
 
 import penlight
 
@@ -335,3 +336,46 @@ def test_what_is_turned_otherwise_stays() -> None:
     ):
         model, parts = Calls(function), (torch.randn(2, 6, 9), torch.randn(2, 6, 9), torch.randn(2, 8, 9))
         check(model, *parts)
+
+
+class Cosines(nn.Module):
+    """As of Swin V2: cosines of queries and keys, times a number for each head, with a bias and a mask."""
+
+    def __init__(self, *, masked: bool, first: bool = False) -> None:
+        super().__init__()
+        self.qkv, self.factor = nn.Linear(24, 72), nn.Parameter(torch.rand(3, 1, 1) * 4)
+        self.bias, self.masked, self.first = nn.Parameter(torch.randn(3, 7, 7)), masked, first
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        q, k, v = (part.unflatten(-1, (3, 8)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        scores = functional.normalize(q, dim=-1) @ functional.normalize(k, dim=-1).transpose(-2, -1)
+        factor = self.factor.clamp(max=math.log(100.0)).exp()
+        scores = (scores + self.bias) * factor if self.first else factor * scores + self.bias
+        if self.masked:
+            scores = (scores.view(2, 2, 3, 7, 7) + mask[None, :, None]).view(4, 3, 7, 7)
+        return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_factor_for_each_head(masked: bool) -> None:
+    x, mask = torch.randn(4, 7, 24), torch.where(torch.rand(2, 7, 7) < 0.7, 0.0, -100.0)
+    assert is_fused(Cosines(masked=masked), x, mask) == (not masked)
+    check(Cosines(masked=masked), x, mask)
+
+
+def test_a_factor_of_the_bias_too_stays() -> None:
+    x, mask = torch.randn(4, 7, 24), torch.zeros(2, 7, 7)
+    assert not is_fused(Cosines(masked=False, first=True), x, mask)
+    check(Cosines(masked=False, first=True), x, mask)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (1,), (), (2, 1, 1, 1), (2, 3, 1, 1)])
+def test_factors_of_other_sizes(sizes: tuple[int, ...]) -> None:
+    def attention(q: Tensor, k: Tensor, v: Tensor, factor: Tensor) -> Tensor:
+        return ((q @ k.mT) * factor / 2).softmax(-1) @ v
+
+    args = [torch.randn(2, 3, n, 8) for n in (5, 6, 6)]
+    check(Calls(attention), *args, torch.rand(sizes) * 3)
+    for wrong in ((5, 1), (6,), (3, 5, 1)):
+        check(Calls(attention), *args, torch.rand(wrong))
+        assert not is_fused(Calls(attention), *args, torch.rand(wrong))

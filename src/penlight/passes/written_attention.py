@@ -3,7 +3,8 @@
     softmax(q @ k.mT * factor + mask, -1) @ v   ->   attention(q, k, v, mask, scale=factor)
     v @ softmax(q.mT @ k, -1).mT                ->   attention(q.mT, k.mT, v.mT).mT
 
-A number may divide instead, masks may be several, or one of conditions, where a number
+A number may divide instead, and what is one number for each head, as of cosine attention, is a
+factor of the queries. Masks may be several, or one of conditions, where a number
 takes the place of scores. The scores are never in memory then. The second is how it is
 written over images, whose pixels as rows are turned, and are none when they lie
 channels-last.
@@ -51,11 +52,12 @@ class Fill:
 class Scores:
     """`product`, a bmm, times `factor`, with masks, each with the sizes of the scores that it is for.
 
-    They are added; with `fill` there is one, of conditions.
+    They are added; with `fill` there is one, of conditions. `factors` are tensors of a number for each head.
     """
 
     product: Node
     factor: float
+    factors: tuple[Node, ...]
     masks: tuple[tuple[Node, Sizes], ...]
     fill: Fill | None
 
@@ -125,7 +127,7 @@ def _before_views(node: Any, reader: Node) -> Node | None:
 
 def _scores(softmax: Node, constants: Constants) -> Scores | None:
     """What softmax is of, followed back to the product."""
-    factor, masks, fill = 1.0, list[tuple[Node, Sizes]](), None
+    factor, factors, masks, fill = 1.0, list[Node](), list[tuple[Node, Sizes]](), None
     found = _before_views(softmax.args[0], softmax)
     while found is not None and found.target is not aten.bmm.default:
         args: Any = found.args
@@ -133,7 +135,13 @@ def _scores(softmax: Node, constants: Constants) -> Scores | None:
             number = float(args[1])
             factor *= number if found.target is aten.mul.Scalar else 1 / number
             found = _before_views(args[0], found)
-        elif found.target is aten.add.Tensor and not found.kwargs and factor == 1.0:
+        elif found.target is aten.mul.Tensor and _is_product(args[0]) != _is_product(args[1]):
+            scores, of_heads = args if _is_product(args[0]) else reversed(args)
+            if not _scales_heads(of_heads, found, softmax):
+                return None
+            factors.append(of_heads)
+            found = _before_views(scores, found)
+        elif found.target is aten.add.Tensor and not found.kwargs and factor == 1.0 and not factors:
             # A factor after the sum would be the mask's too.
             scores, mask = args if _is_product(args[0]) else reversed(args)
             sizes = sizes_of(found.meta["val"])
@@ -142,7 +150,7 @@ def _scores(softmax: Node, constants: Constants) -> Scores | None:
             masks.append((mask, sizes))
             found = _before_views(scores, found)
         else:
-            filled = _filled(found, constants) if factor == 1.0 and not masks else None
+            filled = _filled(found, constants) if factor == 1.0 and not masks and not factors else None
             if filled is None:
                 return None
             scores, mask, fill = filled
@@ -150,7 +158,16 @@ def _scores(softmax: Node, constants: Constants) -> Scores | None:
             found = _before_views(scores, found)
     if found is None or (fill is not None and len(masks) > 1):
         return None
-    return Scores(found, factor, tuple(masks), fill)
+    return Scores(found, factor, tuple(factors), tuple(masks), fill)
+
+
+def _scales_heads(factor: Any, product: Node, softmax: Node) -> bool:
+    """Is it one number for all scores of a head, or of all heads?"""
+    value = tensor_of(factor)
+    if value is None or value.dtype is not torch.float32 or _dynamic(value.shape):
+        return False
+    alike = same_sizes(*(sizes_of(node.meta["val"]) for node in (product, softmax)))
+    return alike and all(size == 1 for size in value.shape[-2:])
 
 
 def _filled(node: Node, constants: Constants) -> tuple[Node, Node, Fill] | None:
@@ -183,7 +200,7 @@ def _is_product(node: Any) -> bool:
     """Does it come from a product as scores do?"""
     while isinstance(node, Node) and (node.target in RESHAPES or node.target in _SCALES):
         node = node.args[0]
-    if isinstance(node, Node) and node.target is aten.add.Tensor:
+    if isinstance(node, Node) and node.target in (aten.add.Tensor, aten.mul.Tensor):
         return any(map(_is_product, node.args))
     return isinstance(node, Node) and node.target is aten.bmm.default
 
@@ -237,6 +254,9 @@ def _attention(
     heads, fill = value.shape[:-2], scores.fill
     operands: list[Any] = [query, add_permute(graph, turned_key, _TURNED, values), values]  # type: ignore[arg-type]
     args = [add_view(graph, part, (*heads, *part.meta["val"].shape[1:])) for part in operands]
+    for factor in scores.factors:
+        shape = args[0].meta["val"].shape
+        args[0] = add_node(graph, aten.mul.Tensor, (args[0], factor), shape, args[0])
     if scores.masks:
         args.append(_mask(graph, scores, sizes_of(value), constants))
     number = None if fill is None else fill.number
