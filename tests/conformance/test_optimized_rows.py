@@ -181,6 +181,26 @@ def test_reductions_of_what_is_large_or_not_a_number(dim: int) -> None:
         close(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("count", [*range(1, 19), 31, 32, 33, 63, 64, 65])
+@pytest.mark.parametrize("rows", [1, 5, 16, 37])
+def test_sums_of_short_rows(isa: str, rows: int, count: int) -> None:
+    """Some are not finite, or have squares beyond the range; a row is summed alike in any company."""
+    x = torch.randn(rows, count)
+    special = torch.tensor([torch.nan, torch.inf, -torch.inf, 3e38, 1e-30])
+    for row in range(0, rows, 3):
+        x[row, row % count] = special[row // 3 % len(special)]
+    for op, args in (
+        (torch.ops.aten.sum.dim_IntList, []),
+        (torch.ops.aten.mean.dim, []),
+        (torch.ops.aten.linalg_vector_norm.default, [2]),
+    ):
+        want = op(x.double(), *args, [1]).float()
+        (got,) = run_op(op, [x, *args, [1], False], {}, want, "optimized")
+        close(got, want, rtol=2e-6, atol=1e-5)
+        (part,) = run_op(op, [x[rows // 2 :], *args, [1], False], {}, want[rows // 2 :], "optimized")
+        torch.testing.assert_close(part, got[rows // 2 :], rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("sizes, dims", [((3, 4, 5), [0, 2]), ((2, 0, 5), [1])], ids=str)
 def test_reductions_left_to_the_portable_kernels(sizes: tuple[int, ...], dims: list[int]) -> None:
     x = torch.randn(sizes)

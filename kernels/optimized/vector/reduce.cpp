@@ -1,4 +1,5 @@
 // Sums, means, Euclidean norms and extremes of what lies one after the other, or a fixed distance apart.
+#include "dots.h"
 #include "functions.h"
 #include "routines.h"
 #include "sums.h"
@@ -17,11 +18,42 @@ PENLIGHT_INLINE float finished(const Reduce& p, double total) {
 }
 
 template <class Term>
-void rows(const Reduce& p, Term&& term) {
-  for (ptrdiff_t o = p.first; o < p.last; ++o) {
+void rows(const Reduce& p, ptrdiff_t first, ptrdiff_t last, Term&& term) {
+  for (ptrdiff_t o = first; o < last; ++o) {
     const float* x = p.input + o * p.count;
     const double total = sum_of(x, p.count, term);
     p.output[o] = finished(p, total - total == 0.0 ? total : sum_in_double(x, p.count, 1, term));
+  }
+}
+
+// The totals of a vector, as they are wanted.
+PENLIGHT_INLINE Floats finished(const Reduce& p, Floats totals) {
+  if (p.reduction == Reduction::Mean) return totals * splat(1.0f / static_cast<float>(p.count));
+  return p.reduction == Reduction::Norm ? sqrt_of(totals) : totals;
+}
+
+// A vector of rows at a time, where adding up the lanes of each would take longer than the rest. Those
+// past the last are as the last, so that each row is summed alike wherever the work is split.
+template <class Term>
+void short_rows(const Reduce& p, Term&& term) {
+  for (ptrdiff_t o = p.first; o < p.last; o += kLanes) {
+    const ptrdiff_t left = p.last - o;
+    const float* x[kLanes];
+    Floats sums[kLanes];
+    repeat<kLanes>([&](auto i) __attribute__((always_inline)) {
+      x[i] = p.input + (o + min_of(i, left - 1)) * p.count;
+      sums[i] = Floats{};
+    });
+    for (ptrdiff_t c = 0; c < p.count; c += kLanes) {
+      repeat<kLanes>(
+          [&](auto i) __attribute__((always_inline)) { sums[i] += term(load_part(x[i] + c, p.count - c)); });
+    }
+    const Floats totals = sums_of(sums);
+    store_part(p.output + o, finished(p, totals), left);
+    if (sum_lanes(totals - totals) == 0.0f) continue;
+    for (ptrdiff_t i = 0; i < min_of(left, kLanes); ++i) {
+      if (totals[i] - totals[i] != 0.0f) rows(p, o + i, o + i + 1, term);
+    }
   }
 }
 
@@ -39,14 +71,10 @@ PENLIGHT_INLINE void columns(const Reduce& p, const float* x, float* out, ptrdif
     }
     repeat<vectors>([&](auto v) __attribute__((always_inline)) { totals[v] += sums[v]; });
   }
-  const float share = 1.0f / static_cast<float>(p.count);
   Floats wild{};
   repeat<vectors>([&](auto v) __attribute__((always_inline)) {
-    Floats value = totals[v];
-    wild += value - value;
-    if (p.reduction == Reduction::Mean) value *= splat(share);
-    if (p.reduction == Reduction::Norm) value = sqrt_of(value);
-    store_part(out + v * kLanes, value, left - v * kLanes);
+    wild += totals[v] - totals[v];
+    store_part(out + v * kLanes, finished(p, totals[v]), left - v * kLanes);
   });
   if (sum_lanes(wild) == 0.0f) return;
   for (ptrdiff_t c = 0; c < min_of(left, vectors * kLanes); ++c) {
@@ -73,7 +101,7 @@ void each_columns(const Reduce& p, Columns&& columns_of) {
 
 template <class Term>
 void reduce_by(const Reduce& p, Term&& term) {
-  if (p.inner == 1) return rows(p, term);
+  if (p.inner == 1) return p.count <= kLines ? short_rows(p, term) : rows(p, p.first, p.last, term);
   each_columns(p, [&](auto count, const float* x, float* out, ptrdiff_t left) __attribute__((always_inline)) {
     constexpr int vectors = decltype(count)();
     columns<vectors>(p, x, out, left, term);
