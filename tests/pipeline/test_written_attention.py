@@ -352,14 +352,16 @@ class Cosines(nn.Module):
         factor = self.factor.clamp(max=math.log(100.0)).exp()
         scores = (scores + self.bias) * factor if self.first else factor * scores + self.bias
         if self.masked:
-            scores = (scores.view(2, 2, 3, 7, 7) + mask[None, :, None]).view(4, 3, 7, 7)
+            scores = (scores.view(-1, 2, 3, 7, 7) + mask[None, :, None]).view(-1, 3, 7, 7)
         return (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
 
 
+@pytest.mark.parametrize("images", [1, 2, 5])
 @pytest.mark.parametrize("masked", [False, True])
-def test_a_factor_for_each_head(masked: bool) -> None:
-    x, mask = torch.randn(4, 7, 24), torch.where(torch.rand(2, 7, 7) < 0.7, 0.0, -100.0)
-    assert is_fused(Cosines(masked=masked), x, mask) == (not masked)
+def test_a_factor_for_each_head(masked: bool, images: int) -> None:
+    """With a mask for each of two windows of some images."""
+    x, mask = torch.randn(2 * images, 7, 24), torch.where(torch.rand(2, 7, 7) < 0.7, 0.0, -100.0)
+    assert is_fused(Cosines(masked=masked), x, mask)
     check(Cosines(masked=masked), x, mask)
 
 

@@ -231,10 +231,12 @@ def _dynamic(sizes: Any) -> int:
 
 def _mask_sizes(mask: Node, added_to: Sizes, wanted: Sizes) -> Sizes | None:
     """Sizes, without leading ones, with which the mask means the same added to scores of `wanted` sizes."""
-    sizes = sizes_of(mask.meta["val"])
-    while sizes and equal(sizes[0], 1):
-        sizes = sizes[1:]
+    sizes = _without_ones(mask)
     count = len(sizes)
+    if (count, len(added_to), len(wanted)) == (4, 5, 4) and not _dynamic((*sizes, *added_to, wanted[0])):
+        # A mask for each window of an image: batches and windows are one dimension now.
+        alike = same_sizes((added_to[0] * added_to[1], *added_to[2:]), wanted) and sizes[0] == added_to[1]
+        return (wanted[0], *sizes[1:]) if alike else None
     if (count, len(added_to), len(wanted)) == (3, 3, 4) and equal(sizes[0], wanted[0] * wanted[1]):
         # Batches and heads were one dimension then.
         alike = same_sizes((sizes[0], *wanted[2:]), added_to) and not _dynamic(sizes)
@@ -243,6 +245,13 @@ def _mask_sizes(mask: Node, added_to: Sizes, wanted: Sizes) -> Sizes | None:
         return None
     alike = same_sizes(added_to[len(added_to) - count :], wanted[len(wanted) - count :])
     return sizes if alike else None
+
+
+def _without_ones(mask: Node) -> Sizes:
+    sizes = sizes_of(mask.meta["val"])
+    while sizes and equal(sizes[0], 1):
+        sizes = sizes[1:]
+    return sizes
 
 
 def _attention(
@@ -272,7 +281,12 @@ def _mask(graph: Graph, scores: Scores, wanted: Sizes, constants: Constants) -> 
     parts = []
     for one, sizes in scores.masks:
         found, shape = _mask_sizes(one, sizes, wanted) or (), one.meta["val"].shape
-        if len(found) > len(shape):
+        own = _without_ones(one)
+        if len(found) == len(own) and not same_sizes(found, own):
+            one = add_view(graph, one, (1, *own))
+            wide = (found[0] // own[0], *own)
+            one = add_view(graph, add_node(graph, aten.expand_copy.default, (one, [*wide]), wide, one), found)
+        elif len(found) > len(shape):
             one = add_view(graph, one, found)
         elif len(shape) > len(wanted):
             one = add_view(graph, one, shape[len(shape) - len(found) :])
