@@ -141,6 +141,19 @@ PENLIGHT_INLINE void store_some(float* to, Floats value, ptrdiff_t count) {
 }
 #endif
 
+// The first `count` lanes of `value`; the others are zero.
+PENLIGHT_INLINE Floats first_lanes(Floats value, ptrdiff_t count) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_maskz_mov_ps(mask_of(count), (__m512)value);
+#elif defined(__AVX__)
+  return (Floats)_mm256_and_ps((__m256)value, (__m256)mask_of(count));
+#else
+  float lanes[kLanes] = {};
+  store_some(lanes, value, count);
+  return load(lanes);
+#endif
+}
+
 // from[at[i]] in lane i.
 PENLIGHT_INLINE Floats gather(const float* from, Ints at) {
 #if defined(__AVX512F__)

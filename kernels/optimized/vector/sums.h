@@ -22,11 +22,7 @@ PENLIGHT_INLINE double sum_of(const float* x, ptrdiff_t count, Term&& term) {
       repeat<4>([&](auto u) __attribute__((always_inline)) { sums[u] += term(load(x + i + u * kLanes)); });
     }
     for (; i + kLanes <= end; i += kLanes) sums[0] += term(load(x + i));
-    if (i < end) {
-      float lanes[kLanes] = {};
-      store_some(lanes, term(load_some(x + i, end - i)), end - i);
-      sums[1] += load(lanes);
-    }
+    if (i < end) sums[1] += first_lanes(term(load_some(x + i, end - i)), end - i);
     total += static_cast<double>(sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3])));
   }
   return total;
