@@ -381,3 +381,33 @@ def test_factors_of_other_sizes(sizes: tuple[int, ...]) -> None:
     for wrong in ((5, 1), (6,), (3, 5, 1)):
         check(Calls(attention), *args, torch.rand(wrong))
         assert not is_fused(Calls(attention), *args, torch.rand(wrong))
+
+
+MATRICES = {
+    "plain": lambda x, y, edges, bias: (x @ y.T).softmax(-1) @ y,
+    "edges": lambda x, y, edges, bias: (x @ y.T / 3).masked_fill(edges == 0, -torch.inf).softmax(1) @ y,
+    "bias": lambda x, y, edges, bias: ((x @ y.T) * bias[:1, :1] + bias).softmax(-1) @ y,
+    "edges kept": lambda x, y, edges, bias: torch.where(edges != 0, x @ y.T, -1e4).softmax(1) @ y,
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize("keys", [1, 5, 40])
+def test_matrices_without_batches(name: str, keys: int) -> None:
+    """As between the nodes of a graph, with edges as a mask."""
+    model = Calls(MATRICES[name])
+    args = torch.randn(7, 6), torch.randn(keys, 6), (torch.rand(7, keys) < 0.6).float(), torch.randn(7, keys)
+    assert is_fused(model, *args)
+    assert "logical_not" not in operators(model, *args)
+    check(model, *args)
+    nodes = Dim("nodes", min=2, max=9)
+    shapes = (({0: nodes}, None, {0: nodes}, {0: nodes}),)
+    running = penlight.load(penlight.compile(model, args, dynamic_shapes=shapes).to_bytes())
+    fewer = args[0][:4], args[1], args[2][:4], args[3][:4]
+    torch.testing.assert_close(running(*fewer), model(*fewer), rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+def test_matrices_with_values_first() -> None:
+    model, args = Calls(lambda x, y: y.T @ (x @ y.T).softmax(-1).T), (torch.randn(7, 6), torch.randn(5, 6))
+    assert is_fused(model, *args)
+    check(model, *args)

@@ -36,7 +36,15 @@ from penlight.passes.merge_views import RESHAPES
 aten = torch.ops.aten
 
 _TURNED = (0, 2, 1)
+_PRODUCTS = (aten.bmm.default, aten.mm.default)
 _SCALES = {aten.mul.Scalar, aten.div.Scalar}
+# Of NaN too.
+_OPPOSITES: dict[Any, Any] = {
+    aten.eq.Scalar: aten.ne.Scalar,
+    aten.ne.Scalar: aten.eq.Scalar,
+    aten.eq.Tensor: aten.ne.Tensor,
+    aten.ne.Tensor: aten.eq.Tensor,
+}
 Sizes = tuple[Any, ...]
 
 
@@ -50,7 +58,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class Scores:
-    """`product`, a bmm, times `factor`, with masks, each with the sizes of the scores that it is for.
+    """`product`, of matrices, times `factor`, with masks, each with the sizes of the scores that it is for.
 
     They are added; with `fill` there is one, of conditions. `factors` are tensors of a number for each head.
     """
@@ -81,10 +89,12 @@ def fuse_written_attention(attention: OpOverload) -> Callable[[Graph, Constants,
                 )
                 continue
             with graph.inserting_before(node):
+                values = _three(graph, values)
                 if turned:
                     values = add_permute(graph, values, _TURNED, node)
                 new = _attention(graph, softmax, scores, values, attention, constants)
-                node.replace_all_uses_with(add_permute(graph, new, _TURNED, node) if turned else new)
+                new = add_permute(graph, new, _TURNED, node) if turned else new
+                node.replace_all_uses_with(add_view(graph, new, node.meta["val"].shape))
             fused += 1
         return fused
 
@@ -93,14 +103,14 @@ def fuse_written_attention(attention: OpOverload) -> Callable[[Graph, Constants,
 
 def _weights_of(node: Node) -> tuple[Node, bool] | None:
     """The softmax over keys, if `node` is the product of it with values, or of turned ones with it turned."""
-    if node.target is not aten.bmm.default:
+    if node.target not in _PRODUCTS:
         return None
     for turned, place in ((False, 0), (True, 1)):
         found = _before_views(node.args[place], node)
         if turned and found is not None:
             found = _before_views(found.args[0], found) if _turns_matrices(found) else None
         value = tensor_of(found)
-        if found is None or value is None or found.target is not aten._softmax.default or value.dim() < 3:
+        if found is None or value is None or found.target is not aten._softmax.default or value.dim() < 2:
             continue
         if found.args[1] in (-1, value.dim() - 1):
             return found, turned
@@ -129,7 +139,7 @@ def _scores(softmax: Node, constants: Constants) -> Scores | None:
     """What softmax is of, followed back to the product."""
     factor, factors, masks, fill = 1.0, list[Node](), list[tuple[Node, Sizes]](), None
     found = _before_views(softmax.args[0], softmax)
-    while found is not None and found.target is not aten.bmm.default:
+    while found is not None and found.target not in _PRODUCTS:
         args: Any = found.args
         if found.target in _SCALES and _is_scale(args[1]):
             number = float(args[1])
@@ -202,7 +212,7 @@ def _is_product(node: Any) -> bool:
         node = node.args[0]
     if isinstance(node, Node) and node.target in (aten.add.Tensor, aten.mul.Tensor):
         return any(map(_is_product, node.args))
-    return isinstance(node, Node) and node.target is aten.bmm.default
+    return isinstance(node, Node) and node.target in _PRODUCTS
 
 
 def _obstacle(node: Node, softmax: Node, scores: Scores | None, values: Node) -> str | None:
@@ -220,7 +230,7 @@ def _obstacle(node: Node, softmax: Node, scores: Scores | None, values: Node) ->
         if like is None or like.dtype is not kind or _mask_sizes(mask, sizes, wanted) is None:
             return "its mask has other dimensions than the scores, or is not of float32"
     results = (*scores.product.args, values, node)
-    if any(_dynamic((*value.shape[:-2], *part.meta["val"].shape[1:])) > 1 for part in results):  # type: ignore[union-attr]
+    if any(_dynamic((*value.shape[:-2], *part.meta["val"].shape[-2:])) > 1 for part in results):  # type: ignore[union-attr]
         return "several of its sizes are dynamic"
     return None
 
@@ -247,6 +257,12 @@ def _mask_sizes(mask: Node, added_to: Sizes, wanted: Sizes) -> Sizes | None:
     return sizes if alike else None
 
 
+def _three(graph: Graph, matrix: Node) -> Node:
+    """With a dimension for batches and heads."""
+    sizes = matrix.meta["val"].shape
+    return add_view(graph, matrix, (1, *sizes)) if len(sizes) == 2 else matrix
+
+
 def _without_ones(mask: Node) -> Sizes:
     sizes = sizes_of(mask.meta["val"])
     while sizes and equal(sizes[0], 1):
@@ -259,20 +275,20 @@ def _attention(
 ) -> Node:
     """The weighted values, of three dimensions as those are."""
     value: Any = tensor_of(softmax)
-    query, turned_key = scores.product.args[:2]
-    heads, fill = value.shape[:-2], scores.fill
-    operands: list[Any] = [query, add_permute(graph, turned_key, _TURNED, values), values]  # type: ignore[arg-type]
+    query, turned_key = (_three(graph, part) for part in scores.product.args[:2])  # type: ignore[arg-type]
+    heads, fill = value.shape[:-2] or (1,), scores.fill
+    operands: list[Any] = [query, add_permute(graph, turned_key, _TURNED, values), values]
     args = [add_view(graph, part, (*heads, *part.meta["val"].shape[1:])) for part in operands]
     for factor in scores.factors:
-        shape = args[0].meta["val"].shape
-        args[0] = add_node(graph, aten.mul.Tensor, (args[0], factor), shape, args[0])
+        args[0] = add_node(graph, aten.mul.Tensor, (args[0], factor), args[0].meta["val"].shape, args[0])
     if scores.masks:
         args.append(_mask(graph, scores, sizes_of(value), constants))
     number = None if fill is None else fill.number
     kwargs = {"scale": scores.factor, "safe_softmax": False, "hidden_score": number}
     width = values.meta["val"].shape[-1]
-    new = add_node(graph, attention, tuple(args), (*value.shape[:-1], width), softmax, kwargs=kwargs)
-    flat = (*query.meta["val"].shape[:2], width)  # type: ignore[union-attr]
+    shape = (*heads, value.shape[-2], width)
+    new = add_node(graph, attention, tuple(args), shape, softmax, kwargs=kwargs)
+    flat = (*query.meta["val"].shape[:2], width)
     return add_view(graph, new, flat)
 
 
@@ -300,4 +316,6 @@ def _mask(graph: Graph, scores: Scores, wanted: Sizes, constants: Constants) -> 
     hidden = constants.get(mask)
     if hidden is not None:
         return constants.add(f"{constants.names[mask]}.not", ~hidden)
-    return add_node(graph, aten.logical_not.default, (mask,), mask.meta["val"].shape, mask)
+    opposite = _OPPOSITES.get(mask.target)
+    target, args = (aten.logical_not.default, (mask,)) if opposite is None else (opposite, mask.args)
+    return add_node(graph, target, args, mask.meta["val"].shape, mask)
