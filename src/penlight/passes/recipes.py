@@ -34,6 +34,7 @@ from penlight.passes.pack_weights import pack_weights
 from penlight.passes.rms_norm import fuse_rms_norm
 from penlight.passes.rotary import fuse_rotary
 from penlight.passes.scalars import promote
+from penlight.passes.shared_factors import share_factors
 from penlight.passes.simplify_batch_norm import simplify_batch_norm
 from penlight.passes.simplify_views import simplify_views
 from penlight.passes.single_precision import compute_in_float32
@@ -84,6 +85,7 @@ def edge_for(
     if attention is not None:
         passes += [fuse_written_attention(attention), simplify_views, merge_views, remove_no_ops]
         passes += [fold_attention_scale(attention), use_causal_masks(attention)]
+    passes += [share_factors, fold_constants]
     if rms_norm is not None:
         passes.append(fuse_rms_norm(rms_norm))
     if rotary is not None:
@@ -147,6 +149,7 @@ OPTIONAL = frozenset(
             "fuse_written_attention",
             "fold_attention_scale",
             "use_causal_masks",
+            "share_factors",
             "fuse_rms_norm",
             "fuse_rotary",
         ),
