@@ -411,3 +411,22 @@ def test_matrices_with_values_first() -> None:
     model, args = Calls(lambda x, y: y.T @ (x @ y.T).softmax(-1).T), (torch.randn(7, 6), torch.randn(5, 6))
     assert is_fused(model, *args)
     check(model, *args)
+
+
+def test_values_that_heads_share_as_one_matrix() -> None:
+    """Softmax is of batches, but the product with values of one matrix."""
+
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        weights = (q @ k.mT).softmax(-1)
+        return torch.mm(weights.view(-1, 5), v)
+
+    def together(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        weights = (q @ k.mT).softmax(-1)
+        return torch.bmm(weights.view(2, 12, 5), v)
+
+    q, k, v = torch.randn(6, 4, 8), torch.randn(6, 5, 8), torch.randn(5, 3)
+    assert not is_fused(Calls(attention), q, k, v)
+    check(Calls(attention), q, k, v)
+    assert not is_fused(Calls(together), q, k, torch.randn(2, 5, 3))
+    check(Calls(together), q, k, torch.randn(2, 5, 3))
+    check(Calls(attention), q[:1], k[:1], v)

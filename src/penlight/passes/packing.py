@@ -5,8 +5,8 @@
     depthwise   the bias of each output, then for each tap the weight of each output;
                 outputs are padded with zeros to a multiple of 16
 
-Weights of a linear layer whose numbers 16 bits hold, all of them, are kept in 16 bits: those of a
-model that was trained or stored so. Kernels make them float32 again, and nothing is lost.
+Panels of layers whose numbers 16 bits hold, all of them, are kept in 16 bits: those of a model
+that was trained or stored so. Kernels make them float32 again, and nothing is lost.
 
 One layout serves every instruction set: 16 is a multiple of every vector's width.
 A convolution with groups has the panels of one group after the other. A transposed one has those

@@ -232,6 +232,10 @@ def _obstacle(node: Node, softmax: Node, scores: Scores | None, values: Node) ->
     results = (*scores.product.args, values, node)
     if any(_dynamic((*value.shape[:-2], *part.meta["val"].shape[-2:])) > 1 for part in results):  # type: ignore[union-attr]
         return "several of its sizes are dynamic"
+    heads = math.prod(wanted[:-2])
+    batches = [(1, 1, *sizes_of(part.meta["val"]))[-3] for part in results]  # type: ignore[union-attr]
+    if not all(equal(batch, heads) for batch in batches):
+        return "its matrices are in other batches than its scores"
     return None
 
 
