@@ -38,6 +38,8 @@ aten = torch.ops.aten
 _TURNED = (0, 2, 1)
 _PRODUCTS = (aten.bmm.default, aten.mm.default)
 _SCALES = {aten.mul.Scalar, aten.div.Scalar}
+# Scores of one matrix.
+_FEW = 1024
 # Of NaN too.
 _OPPOSITES: dict[Any, Any] = {
     aten.eq.Scalar: aten.ne.Scalar,
@@ -232,6 +234,8 @@ def _obstacle(node: Node, softmax: Node, scores: Scores | None, values: Node) ->
     results = (*scores.product.args, values, node)
     if any(_dynamic((*value.shape[:-2], *part.meta["val"].shape[-2:])) > 1 for part in results):  # type: ignore[union-attr]
         return "several of its sizes are dynamic"
+    if node.target is aten.mm.default and not _dynamic(value.shape) and value.numel() < _FEW:
+        return "it has so few scores that its parts take less time"
     heads = math.prod(wanted[:-2])
     batches = [(1, 1, *sizes_of(part.meta["val"]))[-3] for part in results]  # type: ignore[union-attr]
     if not all(equal(batch, heads) for batch in batches):
