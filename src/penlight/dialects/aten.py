@@ -23,11 +23,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from penlight.dialects.bounds import bounds_of, check_bounds
-from penlight.dialects.edge import CONTROL_FLOW
 from penlight.dialects.given import check_tensor
 from penlight.dialects.user_operators import functionalized_by_torch, return_written, take_over
 from penlight.errors import NotSupported
-from penlight.ir.edge import EdgeMethod, InputKind, InputSpec, OutputKind, OutputSpec
+from penlight.ir.edge import CONTROL_FLOW, EdgeMethod, InputKind, InputSpec, OutputKind, OutputSpec
 from penlight.ir.source import describe
 from penlight.passes.functionalize import (
     CannotFunctionalize,

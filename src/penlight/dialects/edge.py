@@ -20,11 +20,9 @@ from torch.fx import Graph, GraphModule, Node
 
 from penlight.errors import IllegalGraph
 from penlight.ir.dtypes import DType
-from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
+from penlight.ir.edge import CONTROL_FLOW, EdgeMethod, EdgeProgram, InputKind, OutputKind
 from penlight.ir.source import describe
 from penlight.kernels.prims import COMPOSITES, NAMED_PRIMS, PYTHON_PRIMS
-
-CONTROL_FLOW = ("cond", "map_impl", "scan", "while_loop")
 
 
 def verify(program: EdgeProgram, after: str = "the last pass", *, edge: bool = True) -> None:

@@ -23,6 +23,8 @@ from penlight.ir.tensors import Tensors
 # In `meta` of a permute_copy: the result is channels-last, the bytes of its source; of a slice or
 # split: so are source and results.
 IMAGE = "lies_channels_last"
+# Names of the operators that take parts of a graph.
+CONTROL_FLOW = ("cond", "map_impl", "scan", "while_loop")
 
 
 class InputKind(Enum):
