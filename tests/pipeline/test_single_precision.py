@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.pipeline.fused import operators
+from tests.pipeline.fused import Calls, operators
 from tests.pipeline.running import as_torch
 from torch import Tensor, nn
 from torch.export import Dim
@@ -18,15 +18,6 @@ from penlight.pipeline import export, to_edge
 
 SHORT = (torch.float16, torch.bfloat16)
 EPSILON = {torch.float16: 2**-11, torch.bfloat16: 2**-8}
-
-
-class Calls(nn.Module):
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Tensor) -> Any:
-        return self.function(*args)
 
 
 def run(model: nn.Module, *args: Tensor, **options: Any) -> Any:
@@ -358,5 +349,5 @@ def test_an_embedding_that_is_the_last_layer(dtype: torch.dtype, bias: bool) -> 
     torch.testing.assert_close(
         program(tokens), expected, rtol=4 * EPSILON.get(dtype, 1e-6), atol=1e-2 if dtype in SHORT else 1e-5
     )
-    check = run(model, tokens.to(torch.int32))
-    torch.testing.assert_close(check, program(tokens), rtol=0, atol=0)
+    again = run(model, tokens.to(torch.int32))
+    torch.testing.assert_close(again, program(tokens), rtol=0, atol=0)

@@ -44,6 +44,15 @@ class Derived:
         """One that can only be computed at once."""
         return cls(like, lambda: iter((compute(),)), recipe)
 
+    def to(self, dtype: torch.dtype) -> Derived:
+        """The same numbers in another dtype."""
+
+        def pieces() -> Iterator[torch.Tensor]:
+            return (piece.to(dtype) for piece in self.pieces())
+
+        like = torch.empty(self.like.shape, dtype=dtype, device="meta")
+        return Derived(like, pieces, recipe("to", self, dtype))
+
     def tensor(self) -> torch.Tensor:
         parts = list(self.pieces())
         return (parts[0] if len(parts) == 1 else torch.cat(parts)).contiguous()

@@ -57,16 +57,8 @@ def in_16_bits(weight: Derived, bias: torch.Tensor | None) -> Derived:
     for dtype in (torch.bfloat16, torch.float16):
         parts = itertools.chain([] if bias is None else [bias], weight.pieces())
         if all(torch.equal(part.to(dtype).to(part.dtype), part) for part in parts):
-            return _as(weight, dtype)
+            return weight.to(dtype)
     return weight
-
-
-def _as(weight: Derived, dtype: torch.dtype) -> Derived:
-    def pieces() -> Iterator[torch.Tensor]:
-        return (piece.to(dtype) for piece in weight.pieces())
-
-    like = torch.empty(weight.like.shape, dtype=dtype, device="meta")
-    return Derived(like, pieces, recipe("as", weight, dtype))
 
 
 def unpack_panels(packed: torch.Tensor, outputs: int, depth: int, groups: int = 1) -> torch.Tensor:

@@ -34,7 +34,6 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_aggregate, map_arg
 
 from penlight.ir.edge import InputKind, OutputKind
-from penlight.ir.tensors import Derived, recipe
 from penlight.kernels.out_variants import view_twin
 from penlight.passes.base import tensor_of
 from penlight.passes.constants import Constants
@@ -137,7 +136,9 @@ class _Rewriter:
             return self._fill(node)
         if not any(one in self.short or _is_short(one) for one in node.all_input_nodes):
             return False
-        if _computes(node, self.whole, self.short) or (_moves(node) and self._moves_float32(node)):
+        if self._keeps_stored(node):
+            self.stored.add(node)
+        elif _computes(node, self.whole, self.short) or (_moves(node) and self._moves_float32(node)):
             self._convert(node, self._float32)
             if node.target in (aten._softmax.default, aten._log_softmax.default):
                 node.args = (*node.args[:2], False)
@@ -150,17 +151,18 @@ class _Rewriter:
         """A cast between 16 bits and float32 does nothing now; others stay."""
         source: Any = node.args[0]
         before, after = self._dtype(source), _dtype_of(node)
-        if source in self.short and after in (torch.float32, torch.float64, before):
-            if after != torch.float64:
-                self._now_float32(node)
-                node.kwargs = {**node.kwargs, "dtype": torch.float32}
-            return True
-        if after in _SHORT and source in self.derived and source not in self.short:
+        if source in self.short:
+            if after == torch.float64:
+                return True  # of float32
+            drops = after in (torch.float32, before)
+        else:
+            drops = after in _SHORT and source in self.derived
+        if drops:
             self._now_float32(node)
             node.kwargs = {**node.kwargs, "dtype": torch.float32}
-            return True
-        self._convert(node, self._short)
-        return False
+        else:
+            self._convert(node, self._short)
+        return drops
 
     def _fill(self, node: Node) -> bool:
         """One number everywhere, which is rounded now."""
@@ -171,6 +173,11 @@ class _Rewriter:
         self._now_float32(node)
         return True
 
+    def _keeps_stored(self, node: Node) -> bool:
+        """Does it move, or write to, what is stored, without making it larger?"""
+        first = next(one for one in node.all_input_nodes if one in self.short or _is_short(one))
+        return _moves(node) and first in self.stored and node.target not in _LARGER
+
     def _moves_float32(self, node: Node) -> bool:
         """Does it move what is float32 by now, or best becomes that first?
 
@@ -178,9 +185,6 @@ class _Rewriter:
         """
         sources = [one for one in node.all_input_nodes if one in self.short or _is_short(one)]
         first = sources[0]
-        if first in self.stored and node.target not in _LARGER:
-            self.stored.add(node)
-            return False
         if node.target is aten.cat.default:
             sizes = [_numel(one) for one in sources]
             if None not in sizes:
@@ -221,12 +225,10 @@ class _Rewriter:
     def _now_float32(self, node: Node) -> None:
         """Its result is float32 where it was of 16 bits; a dtype that it names is so too."""
         value = node.meta["val"]
-        if isinstance(value, torch.Tensor):
-            self.short[node] = value.dtype
-            if value.dtype not in _SHORT:
-                del self.short[node]
-        else:
+        if not isinstance(value, torch.Tensor):
             self.short[node] = None  # the results that getitem picks
+        elif value.dtype in _SHORT:
+            self.short[node] = value.dtype
         node.meta["val"] = map_aggregate(
             value, lambda one: _as(one, torch.float32) if _is_short_value(one) else one
         )
@@ -239,14 +241,8 @@ class _Rewriter:
 
     def _widen_constant(self, node: Node) -> None:
         """All read it as float32."""
-        kept = self.constants.derived(node)
-
-        def pieces() -> Any:
-            return (piece.float() for piece in kept.pieces())
-
-        like = torch.empty(kept.like.shape, dtype=torch.float32, device="meta")
-        name = f"{self.constants.names[node]}.float32"
-        new = self.constants.add(name, Derived(like, pieces, recipe("float32", kept)))
+        wide = self.constants.derived(node).to(torch.float32)
+        new = self.constants.add(f"{self.constants.names[node]}.float32", wide)
         self.short[new] = _dtype_of(node)
         node.replace_all_uses_with(new)
 
