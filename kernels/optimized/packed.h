@@ -1,9 +1,9 @@
 // What the kernels over packed weights share: checks of packed constants.
 #pragma once
 
-#include <penlight/dispatch.h>
 #include <penlight/kernel.h>
 
+#include "format.h"
 #include "vector/routines.h"
 
 namespace penlight::optimized {
@@ -20,18 +20,6 @@ inline bool packed_size(dim_t outputs, dim_t depth, dim_t& size) {
   return outputs >= 0 && outputs <= INTPTR_MAX - kPanel && depth >= 0 && depth < INTPTR_MAX &&
          multiply_sizes(round_to_panel(outputs), depth + 1, size);
 }
-
-PENLIGHT_BY_DTYPES_BEGIN
-
-// float32 for what is no such format, or was left out of the build.
-inline Format format_of(const Tensor& packed) {
-  constexpr bool half = dtype_selected(ScalarType::Half), bfloat16 = dtype_selected(ScalarType::BFloat16);
-  if (half && packed.scalar_type() == ScalarType::Half) return Format::Float16;
-  if (bfloat16 && packed.scalar_type() == ScalarType::BFloat16) return Format::BFloat16;
-  return Format::Float32;
-}
-
-PENLIGHT_BY_DTYPES_END
 
 // Packed weights are a dense run of a format, of the size that the other arguments say.
 inline bool check_packed(KernelContext& ctx, const Tensor& packed, dim_t size,

@@ -15,6 +15,15 @@ inline dim_t dim_at(const Tensor& tensor, dim_t k) {
   return tensor.dim_order().empty() ? k : tensor.dim_order()[static_cast<size_t>(k)];
 }
 
+// Is `out` of the shape of `self` and in its order?
+inline bool lies_alike(const Tensor& self, const Tensor& out) {
+  const TensorImpl &x = *self.unsafeGetTensorImpl(), &to = *out.unsafeGetTensorImpl();
+  if (x.dim != to.dim) return false;
+  dim_t different = 0;
+  for (int d = 0; d < x.dim; ++d) different |= (x.sizes[d] ^ to.sizes[d]) | (x.strides[d] ^ to.strides[d]);
+  return different == 0;
+}
+
 // False where `self` is not dense, or where others lie between the dimensions of `mask`.
 inline bool read_run(const Tensor& self, uint32_t mask, Run& run) {
   run = {1, 1, 1};

@@ -9,15 +9,6 @@ namespace penlight::optimized {
 
 namespace {
 
-// Is `out` of the shape of `self` and in its order?
-bool lies_alike(const Tensor& self, const Tensor& out) {
-  const TensorImpl &x = *self.unsafeGetTensorImpl(), &to = *out.unsafeGetTensorImpl();
-  if (x.dtype != ScalarType::Float || to.dtype != ScalarType::Float || x.dim != to.dim) return false;
-  dim_t different = 0;
-  for (int d = 0; d < x.dim; ++d) different |= (x.sizes[d] ^ to.sizes[d]) | (x.strides[d] ^ to.strides[d]);
-  return different == 0;
-}
-
 Tensor& softmax(KernelContext& ctx, const Tensor& self, int64_t dim, bool logarithm, Tensor& out) {
   const dim_t rank = self.dim(), d = static_cast<dim_t>(dim < 0 ? dim + rank : dim);
   Run lies{};

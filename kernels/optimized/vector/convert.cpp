@@ -7,23 +7,23 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-template <class Format>
+template <class Short>
 void widen(const uint16_t* from, float* to, ptrdiff_t count) {
   ptrdiff_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) store(to + i, Format::load(from + i));
+  for (; i + kLanes <= count; i += kLanes) store(to + i, Short::load(from + i));
   if (i == count) return;
   uint16_t rest[kLanes] = {};
   memcpy(rest, from + i, static_cast<size_t>(count - i) * sizeof *rest);
-  store_some(to + i, Format::load(rest), count - i);
+  store_some(to + i, Short::load(rest), count - i);
 }
 
-template <class Format>
+template <class Short>
 void narrow(const float* from, uint16_t* to, ptrdiff_t count) {
   ptrdiff_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) Format::store(to + i, load(from + i));
+  for (; i + kLanes <= count; i += kLanes) Short::store(to + i, load(from + i));
   if (i == count) return;
   uint16_t rest[kLanes];
-  Format::store(rest, load_some(from + i, count - i));
+  Short::store(rest, load_some(from + i, count - i));
   memcpy(to + i, rest, static_cast<size_t>(count - i) * sizeof *rest);
 }
 

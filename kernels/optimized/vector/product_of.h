@@ -137,13 +137,15 @@ template <int vectors, bool half = false, class Weights>
 void multiply_rows(const StripOf<Weights>& s) {
   ptrdiff_t row = 0;
 #ifdef PENLIGHT_FEW_TILES
-  for (; s.count - row > 1; row += kRows)
+  for (; s.count - row > 1; row += kRows) {
     multiply<Weights, kRows, vectors>(s, row, min_of(kRows, s.count - row));
+  }
   if (row < s.count) multiply<Weights, 1, vectors>(s, row, 1);
 #else
   for (; s.count - row >= kRows; row += kRows) multiply<Weights, kRows, vectors, half>(s, row, kRows);
-  if (row < s.count)
+  if (row < s.count) {
     multiply_rest<Weights, vectors, half, 1, kRows / 3, kRows / 2, kRows * 2 / 3, kRows>(s, row);
+  }
 #endif
 }
 

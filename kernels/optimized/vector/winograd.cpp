@@ -108,6 +108,8 @@ PENLIGHT_INLINE void with_format(Format format, Body&& body) {
   body(Singles());
 }
 
+constexpr ptrdiff_t size_of(Format format) { return format == Format::Float32 ? 4 : 2; }
+
 // Tiles of kOut x kOut outputs.
 template <int kOut>
 struct Tiles {
@@ -179,6 +181,11 @@ struct Tiles {
         }
       }
     }
+  }
+
+  // Where element `at` of the file's weights lies: to fetch, not to read.
+  static const float* packed_at(const Winograd& w, ptrdiff_t at) {
+    return reinterpret_cast<const float*>(static_cast<const char*>(w.packed) + at * size_of(w.format));
   }
 
   static Floats load_packed(const Winograd& w, ptrdiff_t at) {
@@ -316,13 +323,11 @@ struct Tiles {
         // Fetched ahead are, of those transformed before, the weights of the next point; else those to
         // be transformed next, as they lie in the file, a tap at a point.
         const ptrdiff_t after = channel + most < w.channels ? channel + most : 0;
-        // Less of them where they have fewer bytes: what is past them is fetched in vain.
-        const float* next = static_cast<const float*>(w.packed) +
-                            ((after ? panel : panel + panels) * panel_size + (1 + after) * kPanel);
-        strip.ahead_panel = w.weights ? strip.weights_panel : panel_size;
+        const ptrdiff_t next = (after ? panel : panel + panels) * panel_size + (1 + after) * kPanel;
+        strip.ahead_panel = w.weights ? strip.weights_panel : panel_size * size_of(w.format) / 4;
         for (int point = 0; point < kPoints; ++point) {
-          strip.ahead =
-              w.weights ? weights + (point + 1) * plane + kPanel : next + point * w.channels * kPanel;
+          strip.ahead = w.weights ? weights + (point + 1) * plane + kPanel
+                                  : packed_at(w, next + point * w.channels * kPanel);
           strip.ahead_step = w.weights || point < 9 ? ahead_step(count) : 0;
           strip.first_channel = point * input_plane(w) + channel;
           // Whole panels, so that no tile has an edge.
