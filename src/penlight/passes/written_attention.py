@@ -28,6 +28,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
+from penlight.passes.attention_masks import Fill, Sizes, count_dynamic, join_masks, mask_sizes
 from penlight.passes.base import Leave, add_node, add_permute, add_view, tensor_of
 from penlight.passes.constants import Constants
 from penlight.passes.layouts import equal, same_sizes, sizes_of
@@ -40,22 +41,6 @@ _PRODUCTS = (aten.bmm.default, aten.mm.default)
 _SCALES = {aten.mul.Scalar, aten.div.Scalar}
 # Scores of one matrix.
 _FEW = 1024
-# Of NaN too.
-_OPPOSITES: dict[Any, Any] = {
-    aten.eq.Scalar: aten.ne.Scalar,
-    aten.ne.Scalar: aten.eq.Scalar,
-    aten.eq.Tensor: aten.ne.Tensor,
-    aten.ne.Tensor: aten.eq.Tensor,
-}
-Sizes = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Fill:
-    """`number` instead of scores, where the mask is true, or where it is not."""
-
-    number: float
-    where: bool
 
 
 @dataclass(frozen=True)
@@ -95,8 +80,11 @@ def fuse_written_attention(attention: OpOverload) -> Callable[[Graph, Constants,
                 if turned:
                     values = add_permute(graph, values, _TURNED, node)
                 new = _attention(graph, softmax, scores, values, attention, constants)
-                new = add_permute(graph, new, _TURNED, node) if turned else new
-                node.replace_all_uses_with(add_view(graph, new, node.meta["val"].shape))
+                if turned:
+                    new = add_permute(graph, new, _TURNED, node)
+                if node.target is aten.mm.default:
+                    new = add_view(graph, new, node.meta["val"].shape)
+                node.replace_all_uses_with(new)
             fused += 1
         return fused
 
@@ -176,7 +164,7 @@ def _scores(softmax: Node, constants: Constants) -> Scores | None:
 def _scales_heads(factor: Any, product: Node, softmax: Node) -> bool:
     """Is it one number for all scores of a head, or of all heads?"""
     value = tensor_of(factor)
-    if value is None or value.dtype is not torch.float32 or _dynamic(value.shape):
+    if value is None or value.dtype is not torch.float32 or count_dynamic(value.shape):
         return False
     alike = same_sizes(*(sizes_of(node.meta["val"]) for node in (product, softmax)))
     return alike and all(size == 1 for size in value.shape[-2:])
@@ -229,12 +217,12 @@ def _obstacle(node: Node, softmax: Node, scores: Scores | None, values: Node) ->
     kind = torch.float32 if scores.fill is None else torch.bool
     for mask, sizes in scores.masks:
         like = tensor_of(mask)
-        if like is None or like.dtype is not kind or _mask_sizes(mask, sizes, wanted) is None:
+        if like is None or like.dtype is not kind or mask_sizes(mask, sizes, wanted) is None:
             return "its mask has other dimensions than the scores, or is not of float32"
     results = (*scores.product.args, values, node)
-    if any(_dynamic((*value.shape[:-2], *part.meta["val"].shape[-2:])) > 1 for part in results):  # type: ignore[union-attr]
+    if any(count_dynamic((*value.shape[:-2], *part.meta["val"].shape[-2:])) > 1 for part in results):  # type: ignore[union-attr]
         return "several of its sizes are dynamic"
-    if node.target is aten.mm.default and not _dynamic(value.shape) and value.numel() < _FEW:
+    if node.target is aten.mm.default and not count_dynamic(value.shape) and value.numel() < _FEW:
         return "it has so few scores that its parts take less time"
     heads = math.prod(wanted[:-2])
     batches = [(1, 1, *sizes_of(part.meta["val"]))[-3] for part in results]  # type: ignore[union-attr]
@@ -243,39 +231,10 @@ def _obstacle(node: Node, softmax: Node, scores: Scores | None, values: Node) ->
     return None
 
 
-def _dynamic(sizes: Any) -> int:
-    return sum(not isinstance(size, int) for size in sizes)
-
-
-def _mask_sizes(mask: Node, added_to: Sizes, wanted: Sizes) -> Sizes | None:
-    """Sizes, without leading ones, with which the mask means the same added to scores of `wanted` sizes."""
-    sizes = _without_ones(mask)
-    count = len(sizes)
-    if (count, len(added_to), len(wanted)) == (4, 5, 4) and not _dynamic((*sizes, *added_to, wanted[0])):
-        # A mask for each window of an image: batches and windows are one dimension now.
-        alike = same_sizes((added_to[0] * added_to[1], *added_to[2:]), wanted) and sizes[0] == added_to[1]
-        return (wanted[0], *sizes[1:]) if alike else None
-    if (count, len(added_to), len(wanted)) == (3, 3, 4) and equal(sizes[0], wanted[0] * wanted[1]):
-        # Batches and heads were one dimension then.
-        alike = same_sizes((sizes[0], *wanted[2:]), added_to) and not _dynamic(sizes)
-        return (*wanted[:2], *sizes[1:]) if alike else None
-    if count > len(wanted):
-        return None
-    alike = same_sizes(added_to[len(added_to) - count :], wanted[len(wanted) - count :])
-    return sizes if alike else None
-
-
 def _three(graph: Graph, matrix: Node) -> Node:
     """With a dimension for batches and heads."""
     sizes = matrix.meta["val"].shape
     return add_view(graph, matrix, (1, *sizes)) if len(sizes) == 2 else matrix
-
-
-def _without_ones(mask: Node) -> Sizes:
-    sizes = sizes_of(mask.meta["val"])
-    while sizes and equal(sizes[0], 1):
-        sizes = sizes[1:]
-    return sizes
 
 
 def _attention(
@@ -290,7 +249,7 @@ def _attention(
     for factor in scores.factors:
         args[0] = add_node(graph, aten.mul.Tensor, (args[0], factor), args[0].meta["val"].shape, args[0])
     if scores.masks:
-        args.append(_mask(graph, scores, sizes_of(value), constants))
+        args.append(join_masks(graph, scores.masks, scores.fill, sizes_of(value), constants))
     number = None if fill is None else fill.number
     kwargs = {"scale": scores.factor, "safe_softmax": False, "hidden_score": number}
     width = values.meta["val"].shape[-1]
@@ -298,32 +257,3 @@ def _attention(
     new = add_node(graph, attention, tuple(args), shape, softmax, kwargs=kwargs)
     flat = (*query.meta["val"].shape[:2], width)
     return add_view(graph, new, flat)
-
-
-def _mask(graph: Graph, scores: Scores, wanted: Sizes, constants: Constants) -> Node:
-    """All masks as one, true where a score counts if they are conditions."""
-    parts = []
-    for one, sizes in scores.masks:
-        found, shape = _mask_sizes(one, sizes, wanted) or (), one.meta["val"].shape
-        own = _without_ones(one)
-        if len(found) == len(own) and not same_sizes(found, own):
-            one = add_view(graph, one, (1, *own))
-            wide = (found[0] // own[0], *own)
-            one = add_view(graph, add_node(graph, aten.expand_copy.default, (one, [*wide]), wide, one), found)
-        elif len(found) > len(shape):
-            one = add_view(graph, one, found)
-        elif len(shape) > len(wanted):
-            one = add_view(graph, one, shape[len(shape) - len(found) :])
-        parts.append(one)
-    mask = parts[0]
-    for one in parts[1:]:
-        shape = torch.broadcast_shapes(one.meta["val"].shape, mask.meta["val"].shape)
-        mask = add_node(graph, aten.add.Tensor, (one, mask), shape, mask)
-    if scores.fill is None or not scores.fill.where:
-        return mask
-    hidden = constants.get(mask)
-    if hidden is not None:
-        return constants.add(f"{constants.names[mask]}.not", ~hidden)
-    opposite = _OPPOSITES.get(mask.target)
-    target, args = (aten.logical_not.default, (mask,)) if opposite is None else (opposite, mask.args)
-    return add_node(graph, target, args, mask.meta["val"].shape, mask)
