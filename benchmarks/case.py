@@ -6,6 +6,7 @@
     FILE.py:FUNCTION    your own: a function that returns a module and its inputs (see networks.py)
     NAME@16             the same on a sequence of 16 tokens
     NAME@b8             on a batch of 8
+    NAME@bfloat16       in bfloat16, or float16, between inputs and a result of float32
 
 Inputs and eager's answer are kept as .npy files, so that the process which runs a
 file needs no torch.
@@ -36,13 +37,15 @@ class Case:
 
     def build(self) -> tuple[nn.Module, tuple[Tensor, ...]]:
         """The module, in evaluation mode, and its inputs."""
-        from .graphs import build
+        from .graphs import build, in_dtype
 
-        found = re.fullmatch(r"([\w:./-]+)(?:@(b?)(\d+))?", self.name)
+        found = re.fullmatch(r"([\w:./-]+)(?:@(?:(b?)(\d+)|(b?float16)))?", self.name)
         if not found:
-            raise ValueError(f"no case {self.name!r}: a model's name, then @LENGTH or @bBATCH")
-        name, batched, number = found.groups()
+            raise ValueError(f"no case {self.name!r}: a model's name, then @LENGTH, @bBATCH or @bfloat16")
+        name, batched, number, dtype = found.groups()
         module, args = build(f"stateless:{name}" if self.stateless and name in HAS_STATE else name)
+        if dtype:
+            module = in_dtype(module, dtype)
         if number:
             if name in HAS_STATE:
                 raise ValueError(f"{name} has one size: its state has")

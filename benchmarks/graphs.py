@@ -44,6 +44,24 @@ def tiny_products(count: int) -> tuple[nn.Module, tuple[Tensor, ...]]:
     return TinyProducts(count).eval(), (torch.randn(4, 4), torch.randn(4, 4))
 
 
+class InDtype(nn.Module):
+    """A model of another dtype, with inputs and a first result of float32."""
+
+    def __init__(self, module: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.module, self.dtype = module.to(dtype), dtype
+
+    def forward(self, *args: Tensor) -> Tensor:
+        result = self.module(*(arg.to(self.dtype) if arg.is_floating_point() else arg for arg in args))
+        first: Tensor = result[0] if isinstance(result, tuple | list) else result
+        return first.float()
+
+
+def in_dtype(module: nn.Module, name: str) -> nn.Module:
+    """`module` in the dtype of that name."""
+    return InDtype(module, getattr(torch, name)).eval()
+
+
 def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """A module and its inputs, by a name as in case.py, or "tiny:COUNT" or "products:COUNT"."""
     kind, _, count = name.partition(":")
