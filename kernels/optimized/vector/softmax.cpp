@@ -85,10 +85,11 @@ void softmax_rows(const Softmax& p) {
   }
 }
 
+constexpr ptrdiff_t kRows = 64;  // whose exponentials are summed before they are added to the others
+
 // `vectors` vectors of columns, `left` columns of which there are.
 template <int vectors>
 void softmax_block(const Softmax& p, const float* x, float* out, ptrdiff_t left) {
-  constexpr ptrdiff_t kRows = 64;  // whose exponentials are summed before they are added to the others
   const auto each = [&](auto&& body) __attribute__((always_inline)) { repeat<vectors>(body); };
   Floats most[vectors], total[vectors];
   each([&](auto v) __attribute__((always_inline)) {
@@ -125,10 +126,73 @@ void softmax_block(const Softmax& p, const float* x, float* out, ptrdiff_t left)
   }
 }
 
+// In each lane of `values` what `join` makes of all lanes of its column, of `columns` that repeat.
+template <class Join>
+void over_columns(Floats* values, ptrdiff_t vectors, ptrdiff_t columns, Join&& join) {
+  float lanes[kLanes * kLanes], joined[kLanes];
+  const ptrdiff_t count = vectors * kLanes;
+  for (ptrdiff_t v = 0; v < vectors; ++v) store(lanes + v * kLanes, values[v]);
+  for (ptrdiff_t c = 0; c < columns; ++c) {
+    joined[c] = lanes[c];
+    for (ptrdiff_t i = c + columns; i < count; i += columns) joined[c] = join(joined[c], lanes[i]);
+    for (ptrdiff_t i = c; i < count; i += columns) lanes[i] = joined[c];
+  }
+  for (ptrdiff_t v = 0; v < vectors; ++v) values[v] = load(lanes + v * kLanes);
+}
+
+// Several rows in a vector, where columns are few: after `vectors` of them lanes are the same columns again.
+void softmax_narrow(const Softmax& p, const float* x, float* out) {
+  ptrdiff_t vectors = p.inner;
+  while (vectors % 2 == 0) vectors /= 2;
+  const ptrdiff_t end = p.count * p.inner, block = kRows * vectors * kLanes;
+  const auto each = [&](ptrdiff_t from, ptrdiff_t to, auto&& body) __attribute__((always_inline)) {
+    for (ptrdiff_t i = from, v = 0; i < to; i += kLanes, v = v + 1 == vectors ? 0 : v + 1) body(i, v);
+  };
+  Floats most[kLanes], total[kLanes];
+  for (ptrdiff_t v = 0; v < vectors; ++v) {
+    most[v] = splat(-__builtin_inff());
+    total[v] = splat(0.0f);
+  }
+  // Whole periods, and then the last one, which ends with the last row.
+  const ptrdiff_t period = vectors * kLanes;
+  each(0, end / period * period, [&](ptrdiff_t i, ptrdiff_t v) __attribute__((always_inline)) {
+    most[v] = at_least(load(x + i), most[v]);
+  });
+  each(end - period, end, [&](ptrdiff_t i, ptrdiff_t v) __attribute__((always_inline)) {
+    most[v] = at_least(load(x + i), most[v]);
+  });
+  over_columns(most, vectors, p.inner, [](float a, float b) { return a > b ? a : b; });
+  for (ptrdiff_t first = 0; first < end; first += block) {
+    Floats sums[kLanes] = {};
+    each(first, min_of(first + block, end), [&](ptrdiff_t i, ptrdiff_t v) __attribute__((always_inline)) {
+      const ptrdiff_t left = end - i;
+      const Floats value = exp_of_score(load_part(x + i, left) - most[v]);
+      sums[v] += left < kLanes ? first_lanes(value, left) : value;
+      if (!p.logarithm) store_part(out + i, value, left);
+    });
+    for (ptrdiff_t v = 0; v < vectors; ++v) total[v] += sums[v];
+  }
+  over_columns(total, vectors, p.inner, [](float a, float b) { return a + b; });
+  for (ptrdiff_t v = 0; v < vectors; ++v) total[v] = p.logarithm ? log_of(total[v]) : splat(1.0f) / total[v];
+  each(0, end, [&](ptrdiff_t i, ptrdiff_t v) __attribute__((always_inline)) {
+    const ptrdiff_t left = end - i;
+    const Floats value =
+        p.logarithm ? load_part(x + i, left) - most[v] - total[v] : load_part(out + i, left) * total[v];
+    store_part(out + i, value, left);
+  });
+}
+
 }  // namespace
 
 void softmax(const Softmax& p) {
   if (p.inner == 1) return softmax_rows(p);
+  if (p.inner <= kLanes / 2 && p.count >= 2 * kLanes) {
+    const ptrdiff_t step = p.count * p.inner;
+    for (ptrdiff_t part = p.first; part < p.last; ++part) {
+      softmax_narrow(p, p.input + part * step, p.output + part * step);
+    }
+    return;
+  }
   const ptrdiff_t blocks = (p.inner + kReducedColumns - 1) / kReducedColumns;
   for (ptrdiff_t part = p.first; part < p.last; ++part) {
     const ptrdiff_t first = part % blocks * kReducedColumns, end = min_of(first + kReducedColumns, p.inner);
