@@ -80,6 +80,10 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
   const char* ahead = reinterpret_cast<const char*>(s.ahead + tile % kStripPanels * s.ahead_panel) +
                       tile / kStripPanels * s.taps * s.channels * s.ahead_step;
   for (ptrdiff_t t = 0; t < s.taps; ++t) {
+    if (!pointers[t * kRows]) {
+      ahead += s.channels * s.ahead_step;
+      continue;
+    }
     const float* a[rows];
     repeat<rows>([&](auto i)
                      __attribute__((always_inline)) { a[i] = pointers[t * kRows + i] + s.first_channel; });
@@ -193,9 +197,21 @@ class Rows {
       const float** to = pointers_ + (r / kRows) * kRows * taps + r % kRows;
       for (ptrdiff_t t = 0; t < taps; ++t) to[t * kRows] = to[t * kRows - 1];
     }
+    leave_padding((count + kRows - 1) / kRows * taps);
   }
 
  private:
+  // Nothing is multiplied where all of a tile's rows have zeros, as most have of windows that are
+  // dilated nearly as far as the image reaches: their first pointer is null.
+  void leave_padding(ptrdiff_t runs) {
+    for (ptrdiff_t run = 0; run < runs; ++run) {
+      const float** const first = pointers_ + run * kRows;
+      ptrdiff_t i = kRows - 1;  // the ends first: most runs have a pixel there
+      while (i > 0 && first[i] == product_.zeros) --i;
+      if (i == 0 && first[0] == product_.zeros) first[0] = nullptr;
+    }
+  }
+
   // One tap at every pixel: row after row, from image to image too.
   static bool is_matrix(const Geometry& g) {
     return g.taps_h == 1 && g.taps_w == 1 && g.stride_h == 1 && g.stride_w == 1 && g.pad_h == 0 &&
