@@ -253,7 +253,7 @@ def to_edge(
     run(program, [*chosen(recipes.edge_for(whole, *heads)), *extra["edge"]], report, verify)
     packed = packed_ops(default_table(), TARGETS[target])
     if packed is not None:
-        layers = packed.linear, packed.convolution, packed.transposed, packed.embedding
+        layers = packed.linear, packed.convolution, packed.transposed, packed.embedding, packed.pack
         ops = *layers, packed.max_pool, packed.expand_depthwise
         shared = read_otherwise(program, is_for_layer), read_otherwise(program, is_for_product)
         run(program, chosen(recipes.packed(*ops, *shared)), report, verify)

@@ -94,7 +94,7 @@ def test_every_optimisation_has_a_name() -> None:
     table, libraries = default_table(), ("optimized", "portable")
     packed, chain = packed_ops(table, libraries), elementwise_op(table, libraries)
     assert packed is not None and chain is not None
-    layers = packed.linear, packed.convolution, packed.transposed, packed.embedding
+    layers = packed.linear, packed.convolution, packed.transposed, packed.embedding, packed.pack
     ops = *layers, packed.max_pool, packed.expand_depthwise
     edge = recipes.edge_for(
         twins(table, libraries), attention_op(table, libraries), rotary_op(table, libraries)

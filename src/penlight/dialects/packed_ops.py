@@ -17,9 +17,17 @@ from torch._ops import OpOverload
 from torch.nn import functional
 
 from penlight.dialects.define import define
+from penlight.ir.tensors import Derived
 from penlight.kernels.activations import Activation
 from penlight.kernels.table import OpTable
-from penlight.passes.packing import PANEL, unpack_panels, unpack_transposed
+from penlight.passes.packing import (
+    PANEL,
+    pack_depthwise,
+    pack_panels,
+    pack_transposed,
+    unpack_panels,
+    unpack_transposed,
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,7 @@ class PackedOps:
     direct_convolution: OpOverload
     transposed: OpOverload
     embedding: OpOverload
+    pack: OpOverload
 
 
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
@@ -81,6 +90,22 @@ def _embedding(weight: Tensor, indices: Tensor, rows: int, depth: int) -> Tensor
 
 def _embedding_shape(weight: Tensor, indices: Tensor, rows: int, depth: int) -> Tensor:
     return indices.new_empty((*indices.shape, depth), dtype=torch.float32)
+
+
+def _pack(weight: Derived, bias: Tensor | None, groups: int, stride: Sequence[int]) -> Derived:
+    if stride:
+        return pack_transposed(weight, bias, stride)
+    if groups > 1 and weight.like.shape[1] == 1:
+        return pack_depthwise(weight, bias)
+    return pack_panels(weight, bias, groups)
+
+
+def _packed(weight: Tensor, *args: Any) -> Tensor:
+    return _pack(Derived.of(weight), *args).tensor()
+
+
+def _packed_shape(weight: Tensor, bias: Tensor | None, *args: Any) -> Tensor:
+    return weight.new_empty(_pack(Derived(weight, lambda: iter(())), None, *args).like.shape)
 
 
 def _sides(padding: Sequence[int]) -> Sequence[int]:
@@ -212,4 +237,5 @@ _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "conv2d_direct_packed": (_convolution, _convolution_shape),
     "conv_transpose2d_packed": (_transposed, _transposed_shape),
     "embedding_packed": (_embedding, _embedding_shape),
+    "pack_convolution": (_packed, _packed_shape),
 }

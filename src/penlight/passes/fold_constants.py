@@ -161,6 +161,8 @@ def _can_fold(node: Node) -> bool:
         return False
     if node.target is operator.getitem:
         return True
+    if node.kwargs.get("memory_format") is torch.channels_last:
+        return False  # constants are stored in row-major order
     if not isinstance(node.target, OpOverload) or node.target.namespace not in ("aten", "prims"):
         return False
     return (

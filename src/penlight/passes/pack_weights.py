@@ -8,9 +8,10 @@ An image that is padded with more zeros on one side than on the other, as Tensor
 for a stride of 2, is read where it lies: these operators know a padding of four sides.
 
 A weight that something else reads too stays as it is: packed, it would be in the file twice.
-But an embedding that is also the last layer reads its rows from the packed weight.
+But an embedding that is also the last layer reads its rows from the packed weight. And a convolution
+packs such a weight in each run, as it does with one that the program computes.
 
-Needs:  edge dialect, float32, weights constant.
+Needs:  edge dialect, float32.
 Keeps:  outputs up to rounding.
 """
 
@@ -49,11 +50,12 @@ def pack_weights(
     convolution: OpOverload,
     transposed: OpOverload,
     embedding: OpOverload,
+    pack: OpOverload,
     kept: Collection[str] = (),
 ) -> Callable[[Graph, Constants, Leave], int]:
     """The pass that rewrites to `linear`, `convolution` and the others, the operators over packed weights.
 
-    Constants of `kept` stay as they are.
+    Constants of `kept` stay as they are. `pack` packs what a program computes.
     """
 
     def pack_weights(graph: Graph, constants: Constants, leave: Leave) -> int:
@@ -61,18 +63,22 @@ def pack_weights(
         for node in list(graph.nodes):
             if node.target not in (aten.linear.default, aten.convolution.default):
                 continue
-            reason = _obstacle(constants, node, kept)
+            reason = _obstacle(node)
+            changing = None if reason else _why_not_constant(constants, node, kept)
+            if node.target is aten.linear.default:
+                reason = reason or changing
             if reason is not None:
                 leave(node, reason)
-            elif node.target is aten.linear.default:
+                continue
+            if node.target is aten.linear.default:
                 _pack_linear(graph, constants, node, linear, embedding)
-                packed += 1
-            elif node.args[TRANSPOSED]:
-                _pack_transposed(graph, constants, node, transposed)
-                packed += 1
             else:
-                _pack_convolution(graph, constants, node, convolution)
-                packed += 1
+                weight = _in_each_run(graph, node, pack) if changing else _once(constants, node)
+                if node.args[TRANSPOSED]:
+                    _pack_transposed(graph, node, weight, transposed)
+                else:
+                    _pack_convolution(graph, node, weight, convolution)
+            packed += 1
         return packed
 
     return pack_weights
@@ -109,38 +115,62 @@ def _pack_panels(weight: Derived, bias: torch.Tensor | None, groups: int = 1, sh
     return pack_panels(weight, bias, groups)
 
 
-def _pack_convolution(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> None:
+def _once(constants: Constants, node: Node) -> Node:
+    """The packed weights of a convolution, as a constant."""
     args: tuple[Any, ...] = node.args
-    x, weight, bias, stride, padding, dilation, _, _, groups = args
+    weight, bias, stride, groups = args[1], args[2], args[3], args[-1]
     like: Any = constants.like(weight)
-    outputs = like.shape[0]
+    if args[TRANSPOSED]:
+        steps = _pair(stride, 1, like.dim() - 2)
+        return _add(constants, weight, bias, lambda w, b: pack_transposed(w, b, steps))
     if _is_depthwise(like, groups):
-        name = _add(constants, weight, bias, pack_depthwise)
-    else:
-        # Windows over few channels have a kernel of their own, for weights of float32.
-        short = groups > 1 or like.shape[1] >= FEW_CHANNELS or like[0, 0].numel() == 1
-        name = _add(constants, weight, bias, lambda w, b: _pack_panels(w, b, groups, short))
-    dims = like.dim() - 2
+        return _add(constants, weight, bias, pack_depthwise)
+    # Windows over few channels have a kernel of their own, for weights of float32.
+    short = groups > 1 or like.shape[1] >= FEW_CHANNELS or like[0, 0].numel() == 1
+    return _add(constants, weight, bias, lambda w, b: _pack_panels(w, b, groups, short))
+
+
+def _in_each_run(graph: Graph, node: Node, pack: OpOverload) -> Node:
+    """The packed weights of a convolution, which the program packs."""
+    args: tuple[Any, ...] = node.args
+    weight, bias, stride, groups = args[1], args[2], args[3], args[-1]
+    value: Any = tensor_of(weight)
+    steps = _pair(stride, 1, value.dim() - 2) if args[TRANSPOSED] else []
+    with graph.inserting_before(node):
+        packed = graph.call_function(pack, (weight, bias, groups, steps))
+    with value.fake_mode:
+        packed.meta = {**node.meta, "val": pack(value, None, groups, steps)}
+    return packed
+
+
+def _pack_convolution(graph: Graph, node: Node, packed: Node, op: OpOverload) -> None:
+    args: tuple[Any, ...] = node.args
+    x, weight, _, stride, padding, dilation, _, _, groups = args
+    shape = _shape(weight)
+    dims = len(shape) - 2
     padded, around = _pair(padding, 0, dims), zeros_around(node)
     if not isinstance(around, str) and any(low != high for low, high in around):
         around = [(0, 0)] * (2 - len(around)) + around
         padded = [own + around[d][side] for side in (0, 1) for d, own in enumerate(padded)]
         x = x.args[0]
-    window = [outputs, *_pair(like.shape[2:], 1, dims)]
+    window = [shape[0], *_pair(shape[2:], 1, dims)]
     lists = [_pair(stride, 1, dims), padded, _pair(dilation, 1, dims)]
-    _replace(graph, node, op, x, (name, None, window, *lists, groups))
+    _replace(graph, node, op, x, (packed, None, window, *lists, groups))
 
 
-def _pack_transposed(graph: Graph, constants: Constants, node: Node, op: OpOverload) -> None:
+def _pack_transposed(graph: Graph, node: Node, packed: Node, op: OpOverload) -> None:
     args: tuple[Any, ...] = node.args
-    x, weight, bias, stride, padding, _, _, output_padding, _ = args
-    like: Any = constants.like(weight)
-    dims = like.dim() - 2
-    steps = _pair(stride, 1, dims)
-    name = _add(constants, weight, bias, lambda w, b: pack_transposed(w, b, steps))
-    window = [like.shape[1], *_pair(like.shape[2:], 1, dims)]
-    lists = [steps, _pair(padding, 0, dims), _pair(output_padding, 0, dims)]
-    _replace(graph, node, op, x, (name, None, window, *lists))
+    x, weight, _, stride, padding, _, _, output_padding, _ = args
+    shape = _shape(weight)
+    dims = len(shape) - 2
+    window = [shape[1], *_pair(shape[2:], 1, dims)]
+    lists = [_pair(stride, 1, dims), _pair(padding, 0, dims), _pair(output_padding, 0, dims)]
+    _replace(graph, node, op, x, (packed, None, window, *lists))
+
+
+def _shape(weight: Node) -> tuple[int, ...]:
+    value: Any = tensor_of(weight)
+    return tuple(value.shape)
 
 
 def _replace(graph: Graph, node: Node, op: OpOverload, x: Node, args: tuple[Any, ...]) -> None:
@@ -157,31 +187,23 @@ def _is_depthwise(weight: torch.Tensor, groups: Any) -> bool:
     return groups > 1 and weight.shape[1] == 1
 
 
-def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | None:
-    """Why the weight of `node` cannot be packed."""
+def _obstacle(node: Node) -> str | None:
+    """Why there is no operator over packed weights for `node`, whatever its weight is."""
     args: tuple[Any, ...] = node.args
-    x, weight = args[:2]
-    bias = args[2] if len(args) > 2 else None
-    like, value = constants.like(weight), tensor_of(x)
-    if like is None or value is None or not constants.can_add():
-        return "its weight is not a constant"
-    if like.dtype != torch.float32 or value.dtype != torch.float32:
+    x, like = tensor_of(args[0]), tensor_of(args[1])
+    bias = tensor_of(args[2]) if len(args) > 2 else None
+    if x is None or like is None or any(one.dtype != torch.float32 for one in (x, like)):
         return "it is not of float32"
-    if bias is not None and (constants.like(bias) is None or constants.like(bias).dtype != like.dtype):  # type: ignore[union-attr]
-        return "its bias is not a constant of float32"
-    others = [
-        user
-        for user in weight.users
-        if node.target is not aten.linear.default or not _is_lookup(user, weight)
-    ]
-    if constants.names[weight] in kept or any(_order(user) != _order(node) for user in others):
-        return "something else reads the weight as it is, or in another order"
+    if bias is not None and bias.dtype != torch.float32:
+        return "its bias is not of float32"
+    if not all(isinstance(size, int) for size in like.shape):
+        return "the sizes of its weight are dynamic"
     if 0 in like.shape:
         return "its weight is empty"
     if node.target is aten.linear.default:
         return None if like.dim() == 2 else "its weight is not a matrix"
     *_, dilation, transposed, _, groups = node.args
-    if like.dim() not in (3, 4) or value.dim() != like.dim():
+    if like.dim() not in (3, 4) or x.dim() != like.dim():
         return "its images are not 1-D or 2-D, in batches"
     if not isinstance(groups, int):
         return "its groups are dynamic"
@@ -189,6 +211,24 @@ def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | 
         return "it is a transposed convolution with groups or dilation"
     if groups > 1 and not _is_depthwise(like, groups) and like.shape[0] == groups:
         return "its groups have one output each, of several channels"
+    return None
+
+
+def _why_not_constant(constants: Constants, node: Node, kept: Collection[str]) -> str | None:
+    """Why the weight of `node` cannot be packed when the program is made."""
+    args: tuple[Any, ...] = node.args
+    weight, bias = args[1], args[2] if len(args) > 2 else None
+    if constants.like(weight) is None or not constants.can_add():
+        return "its weight is not a constant"
+    if bias is not None and constants.like(bias) is None:
+        return "its bias is not a constant"
+    others = [
+        user
+        for user in weight.users
+        if node.target is not aten.linear.default or not _is_lookup(user, weight)
+    ]
+    if constants.names[weight] in kept or any(_order(user) != _order(node) for user in others):
+        return "something else reads the weight as it is, or in another order"
     return None
 
 
