@@ -102,3 +102,18 @@ def test_a_pass_that_asks_is_named() -> None:
     run(edge, [looks], Report())
     with pytest.raises(IllegalGraph, match=r"asks asked what a dynamic size is"):
         run(edge, [asks], Report())
+
+
+@pytest.mark.parametrize("smallest", [0, 1])
+def test_a_square_of_scores_as_one_row(smallest: int) -> None:
+    """Its size is written as a square divided by a size, which has a bound all the same."""
+
+    def scores(x: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        return (x @ x.mT).flatten(1).softmax(-1).view(batch, length, length)
+
+    model, shapes = Calls(scores), (({1: Dim("length", min=smallest, max=40)},),)
+    program = penlight.load(penlight.compile(model, (torch.randn(2, 8, 4),), dynamic_shapes=shapes))
+    for length in (1, 8, 40):
+        x = torch.randn(2, length, 4)
+        torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-6)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+import penlight
 from penlight import pipeline
 from penlight.errors import InvalidInput, NotSupported, PenlightError
 from penlight.passes.decompose import decompose
@@ -88,6 +89,24 @@ def test_models(make: Callable[[], nn.Module], message: str) -> None:
 def test_example_inputs(args: Any, kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(PenlightError, match=message):
         pipeline.export(nn.Linear(4, 3), args, kwargs)
+
+
+def test_state_that_is_no_buffer() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls, self.seen = torch.zeros(4), [torch.ones(4)]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.calls.add_(1)
+            self.seen[0].mul_(x[0])
+            return self.calls * self.seen[0]
+
+    model = Counts()
+    program = penlight.load(penlight.compile(model, (X,)))
+    assert torch.equal(model.calls, torch.zeros(4)) and torch.equal(model.seen[0], torch.ones(4))
+    for _ in range(3):
+        torch.testing.assert_close(program(X), model(X))
 
 
 def test_buffers_that_are_views_of_written_ones() -> None:

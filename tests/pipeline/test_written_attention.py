@@ -437,3 +437,28 @@ def test_values_that_heads_share_as_one_matrix() -> None:
     assert not is_fused(Calls(together), q, k, torch.randn(2, 5, 3))
     check(Calls(together), q, k, torch.randn(2, 5, 3))
     check(Calls(attention), q[:1], k[:1], v)
+
+
+class MergedHeads(nn.Module):
+    """Batches and heads are one dimension where softmax is, and a mask has more than that."""
+
+    def __init__(self, *, filled: bool) -> None:
+        super().__init__()
+        self.filled = filled
+        self.register_buffer("past", torch.ones(24, 24).tril().bool()[None, None])
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, heads, length, _ = x.shape
+        past = self.past[:, :, :length, :length]
+        scores = x @ x.mT
+        scores = scores.masked_fill(~past, -1e4) if self.filled else scores + past
+        return scores.view(batch * heads, length, length).softmax(-1).view(batch, heads, length, length) @ x
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_masks_of_more_dimensions_and_dynamic_sizes(filled: bool) -> None:
+    model, x = MergedHeads(filled=filled), torch.randn(2, 3, 7, 8)
+    program = penlight.load(penlight.compile(model, (x,), dynamic_shapes={"x": {2: Dim("length", max=20)}}))
+    for length in (1, 7, 20):
+        x = torch.randn(2, 3, length, 8)
+        torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-5)

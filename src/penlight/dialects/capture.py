@@ -59,7 +59,7 @@ def capture(
         _check_places(dynamic_shapes, module.forward, tuple(args), given)
         try:
             # Non-strict runs the user's Python; grad mode off keeps no_grad blocks out of the graph.
-            with torch.no_grad(), _quiet(), shapes_only():
+            with torch.no_grad(), _quiet(), shapes_only(), _attributes_kept(module):
                 exported = torch.export.export(
                     module, tuple(args), given, dynamic_shapes=dynamic_shapes, strict=False
                 )
@@ -110,6 +110,28 @@ def _set_forward(module: torch.nn.Module, function: Any) -> None:
         module.__dict__.pop("forward", None)
     else:
         module.__dict__["forward"] = function
+
+
+_REGISTERED = ("_parameters", "_buffers", "_modules")
+
+
+@contextmanager
+def _attributes_kept(module: torch.nn.Module) -> Iterator[None]:
+    """Give tensors that are no buffers, but attributes or in a list of them, their values back.
+
+    Tracing writes to them as the model does: the program's state would begin one call late.
+    """
+    registered = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    own = [value for one in module.modules() for name, value in vars(one).items() if name not in _REGISTERED]
+    leaves = [leaf for leaf in pytree.tree_leaves(own) if isinstance(leaf, torch.Tensor)]
+    plain = [leaf for leaf in leaves if id(leaf) not in registered and not leaf.is_inference()]
+    before = [(tensor, tensor._version, tensor.detach().clone()) for tensor in plain]
+    try:
+        yield
+    finally:
+        for tensor, version, value in before:
+            if tensor._version != version:
+                tensor.detach().copy_(value)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
@@ -24,6 +25,16 @@ _LARGEST = 1 << 40  # anything beyond is "no bound": torch's default ranges end 
 def expression(size: Any) -> Any:
     """The sympy expression of a SymInt, an int as it is."""
     return size.node.expr if isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) else size
+
+
+def _without_exact_quotients(expr: sympy.Expr) -> sympy.Expr:
+    """s instead of s*s // s, whose interval would be far too wide, or none where s may be 0."""
+
+    def divide(numerator: sympy.Expr, denominator: sympy.Expr) -> sympy.Expr:
+        quotient = sympy.cancel(numerator / denominator)
+        return FloorDiv(numerator, denominator) if sympy.denom(quotient) != 1 else quotient
+
+    return expr.replace(FloorDiv, divide)
 
 
 class Bounds:
@@ -73,7 +84,7 @@ class Bounds:
     def _upper(self, expr: Any) -> int | None:
         if not all(symbol in self.ranges for symbol in expr.free_symbols):
             return None
-        upper = bound_sympy(expr, self.ranges).upper
+        upper = bound_sympy(_without_exact_quotients(expr), self.ranges).upper
         if upper in (int_oo, sympy.oo) or upper > _LARGEST:
             return None
         return max(int(upper), 0)

@@ -73,7 +73,8 @@ def join_masks(
         elif len(found) > len(shape):
             one = add_view(graph, one, found)
         elif len(shape) > len(wanted):
-            one = add_view(graph, one, shape[len(shape) - len(found) :])
+            extra = len(shape) - len(found)  # leading ones
+            one = add_node(graph, aten.squeeze_copy.dims, (one, [*range(extra)]), shape[extra:], one)
         parts.append(one)
     mask = parts[0]
     for one in parts[1:]:

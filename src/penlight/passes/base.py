@@ -243,6 +243,8 @@ def add_view(graph: Graph, x: Node, sizes: Iterable[Any], like: Node | None = No
     """`x` under other sizes, of which one may be symbolic; itself where they are its own."""
     sizes = tuple(sizes)
     wanted = [size if isinstance(size, int) else -1 for size in sizes]
+    if wanted.count(-1) > 1:
+        raise IllegalGraph(f"a view of {x.name} with several dynamic sizes, {sizes}")
     if is_static(x) and list(tensor_of(x).shape) == wanted:  # type: ignore[union-attr]
         return x
     return add_node(graph, torch.ops.aten.view_copy.default, (x, wanted), sizes, like or x)
