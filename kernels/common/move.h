@@ -46,8 +46,15 @@ void move_row(dim_t count, const char* __restrict src, dim_t src_stride, char* _
   if (dst_stride == kSize && src_stride == kSize) {
     for (dim_t i = 0; i < count; ++i) store_item(dst + i * kSize, load_item<Item>(src + i * kSize));
   } else if (dst_stride == kSize && src_stride == 0) {
+    // What was written is copied behind itself, twice as much each time, up to what the nearest cache holds.
+    constexpr dim_t kFirst = 128 / kSize, kMost = 4096 / kSize;
     const Item item = load_item<Item>(src);
-    for (dim_t i = 0; i < count; ++i) store_item(dst + i * kSize, item);
+    for (dim_t i = 0; i < count && i < kFirst; ++i) store_item(dst + i * kSize, item);
+    for (dim_t done = kFirst, some; done < count; done += some) {
+      some = done < kMost ? done : kMost;
+      if (some > count - done) some = count - done;
+      memcpy(dst + done * kSize, dst, static_cast<size_t>(some * kSize));
+    }
   } else if (dst_stride == kSize) {
     for (dim_t i = 0; i < count; ++i) store_item(dst + i * kSize, load_item<Item>(src + i * src_stride));
   } else {

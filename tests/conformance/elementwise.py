@@ -284,7 +284,10 @@ OPS: list[Op] = [
     # --- made from numbers -----------------------------------------------------------------------
     *_with_scalars("aten::fill.Scalar", (3, -1.5, True), SIGNED),
     Op("aten::fill.Tensor", [(MAT, SCALAR), (IMAGE, In(SCALAR, torch.float32)), (EMPTY, SCALAR)], ALL),
-    *[Op("aten::full", [(Raw([2, 3]), 3)], ALL, kwargs={"dtype": dtype}, special=False) for dtype in ALL],
+    *[
+        Op("aten::full", [(Raw([2, 3]), 3), (Raw([5, 1999]), 3)], ALL, kwargs={"dtype": dtype}, special=False)
+        for dtype in ALL
+    ],
     *_with_scalars("aten::full_like", (2, 1.5), ALL),
     *[Op(f"aten::{name}_like", ONE, ALL, special=False) for name in ("zeros", "ones")],
     *[
