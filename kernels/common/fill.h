@@ -76,4 +76,23 @@ inline void fill_view(size_t element_size, const char* item, const View& to) {
   Mover(element_size, to.dim, to.sizes, still, to.strides).run(item, to.data);
 }
 
+// `from` in `to`, before[d] elements from its start in dimension d, and `item` around it.
+inline void move_padded(size_t element_size, const View& from, const dim_t* before, const char* item,
+                        View to) {
+  // Each dimension in turn gives two slabs of the item and leaves the rest.
+  for (int d = 0; d < to.dim; ++d) {
+    const dim_t starts[] = {0, before[d] + from.sizes[d]}, sizes[] = {before[d], to.sizes[d] - starts[1]};
+    for (int side = 0; side < 2; ++side) {
+      if (sizes[side] == 0) continue;
+      View slab = to;
+      slab.data += starts[side] * to.strides[d];
+      slab.sizes[d] = sizes[side];
+      fill_view(element_size, item, slab);
+    }
+    to.data += before[d] * to.strides[d];
+    to.sizes[d] = from.sizes[d];
+  }
+  move_view(element_size, from, to);
+}
+
 }  // namespace penlight

@@ -2,7 +2,7 @@
 #include <penlight/kernel.h>
 
 #include "kernels/common/checks.h"
-#include "kernels/common/convert.h"
+#include "kernels/common/fill.h"
 
 namespace penlight::portable {
 
@@ -14,6 +14,20 @@ struct PatchGrid {
 
   dim_t positions() const { return count[0] * count[1]; }
   dim_t taps() const { return kernel[0] * kernel[1]; }
+
+  // The windows whose tap `tap` along axis `d` is inside the image, and where it is in the first one.
+  struct Range {
+    dim_t first, count, start;
+  };
+  Range inside(int d, dim_t tap) const {
+    const dim_t start = tap * dilation[d] - padding[d];  // of window 0
+    const auto windows_before = [&](dim_t place) {
+      const dim_t some = place > start ? (place - start + stride[d] - 1) / stride[d] : 0;
+      return some < count[d] ? some : count[d];
+    };
+    const dim_t first = windows_before(0), some = windows_before(image[d]) - first;
+    return {first, some, some ? start + first * stride[d] : 0};
+  }
 };
 
 // Products of two of these and of a tensor's sizes do not overflow.
@@ -51,22 +65,9 @@ bool make_grid(KernelContext& ctx, ArrayRef<int64_t> kernel, ArrayRef<int64_t> d
   return true;
 }
 
-// work(row of the columns, position, y, x, whether [y, x] is inside the image)
-template <class Work>
-void for_each_item(const PatchGrid& grid, Work&& work) {
-  for (dim_t i = 0; i < grid.kernel[0]; ++i) {
-    for (dim_t j = 0; j < grid.kernel[1]; ++j) {
-      dim_t position = 0;
-      for (dim_t h = 0; h < grid.count[0]; ++h) {
-        const dim_t y = h * grid.stride[0] - grid.padding[0] + i * grid.dilation[0];
-        for (dim_t w = 0; w < grid.count[1]; ++w, ++position) {
-          const dim_t x = w * grid.stride[1] - grid.padding[1] + j * grid.dilation[1];
-          const bool inside = y >= 0 && y < grid.image[0] && x >= 0 && x < grid.image[1];
-          work(i * grid.kernel[1] + j, position, y, x, inside);
-        }
-      }
-    }
-  }
+template <class S, class T>
+void add_row(dim_t count, const S* from, dim_t from_stride, T* to, dim_t to_stride) {
+  for (dim_t i = 0; i < count; ++i) to[i * to_stride] += static_cast<T>(from[i * from_stride]);
 }
 
 }  // namespace
@@ -84,22 +85,33 @@ Tensor& im2col_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> ker
   }
   const dim_t images = batched ? self.size(0) : 1, channels = self.size(-3);
   const dim_t sizes[] = {images, channels * grid.taps(), grid.positions()};
-  if (!ctx.resize(out, batched ? SizesRef(sizes, 3) : SizesRef(sizes + 1, 2))) return out;
-  dispatch_bytes(ctx, self.dtype(), [&](auto tag) {
-    using Unit = typename decltype(tag)::type;
-    for (dim_t n = 0; n < images; ++n) {
-      for (dim_t c = 0; c < channels; ++c) {
-        const Unit* plane =
-            self.const_data_ptr<Unit>() + (batched ? n * self.stride(0) : 0) + c * self.stride(-3);
-        Unit* rows = out.mutable_data_ptr<Unit>() + (batched ? n * out.stride(0) : 0) +
-                     c * grid.taps() * out.stride(-2);
-        for_each_item(grid, [&](dim_t row, dim_t position, dim_t y, dim_t x, bool inside) {
-          rows[row * out.stride(-2) + position * out.stride(-1)] =
-              inside ? plane[y * self.stride(-2) + x * self.stride(-1)] : Unit(0);
-        });
-      }
+  if (!ctx.resize(out, batched ? SizesRef(sizes, 3) : SizesRef(sizes + 1, 2)) || out.numel() == 0) return out;
+  // A tap of all windows is the image, moved and cut, with zeros where it is outside.
+  View from = view_of(self), to = view_of(out);
+  if (!batched) {
+    from.insert_dim(0, 1, 0);
+    to.insert_dim(0, 1, 0);
+  }
+  to.sizes[1] = channels;
+  to.insert_dim(2, grid.count[0], to.strides[2] * grid.count[1]);
+  to.sizes[3] = grid.count[1];
+  const dim_t row = to.strides[1];
+  to.strides[1] *= grid.taps();
+  const View image = from;
+  const char zero[16] = {};
+  for (dim_t tap = 0; tap < grid.taps(); ++tap, to.data += row) {
+    const dim_t taps[] = {tap / grid.kernel[1], tap % grid.kernel[1]};
+    dim_t before[4] = {};
+    from.data = image.data;
+    for (int d = 0; d < 2; ++d) {
+      const PatchGrid::Range range = grid.inside(d, taps[d]);
+      before[2 + d] = range.first;
+      from.sizes[2 + d] = range.count;
+      from.strides[2 + d] = image.strides[2 + d] * grid.stride[d];
+      from.data += range.start * image.strides[2 + d];
     }
-  });
+    move_padded(out.element_size(), from, before, zero, to);
+  }
   return out;
 }
 
@@ -139,12 +151,16 @@ Tensor& col2im_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> out
             self.const_data_ptr<S>() + (batched ? n * self.stride(0) : 0) + c * grid.taps() * self.stride(-2);
         S* to = out.mutable_data_ptr<S>() + (batched ? n * out.stride(0) : 0) + c * out.stride(-3);
         for (dim_t i = 0; i < plane; ++i) sums[i] = 0;
-        for_each_item(grid, [&](dim_t row, dim_t position, dim_t y, dim_t x, bool inside) {
-          if (inside) {
-            sums[y * grid.image[1] + x] +=
-                static_cast<T>(rows[row * self.stride(-2) + position * self.stride(-1)]);
+        for (dim_t tap = 0; tap < grid.taps(); ++tap) {
+          const PatchGrid::Range y = grid.inside(0, tap / grid.kernel[1]),
+                                 x = grid.inside(1, tap % grid.kernel[1]);
+          for (dim_t h = 0; h < y.count; ++h) {
+            const S* row =
+                rows + tap * self.stride(-2) + ((y.first + h) * grid.count[1] + x.first) * self.stride(-1);
+            T* sum = sums + (y.start + h * grid.stride[0]) * grid.image[1] + x.start;
+            add_row(x.count, row, self.stride(-1), sum, grid.stride[1]);
           }
-        });
+        }
         for (dim_t y = 0; y < grid.image[0]; ++y) {
           for (dim_t x = 0; x < grid.image[1]; ++x) {
             to[y * out.stride(-2) + x * out.stride(-1)] = static_cast<S>(sums[y * grid.image[1] + x]);

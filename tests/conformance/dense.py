@@ -428,20 +428,20 @@ RESAMPLING = [
             ("channel_shuffle", (2, 6, 3, 5)),
         ]
     ],
-    Op(
-        "aten::im2col",
-        [((2, 3, 6, 7),), ((3, 6, 7),)],
-        args=([3, 2], [1, 2], [1, 0], [2, 1]),
-        exact=True,
-        layouts=False,
-    ),
-    Op(
-        "aten::col2im",
-        [((2, 12, 20),)],
-        args=([5, 6], [2, 2], [1, 1], [0, 0], [1, 1]),
-        tol=1e-5,
-        special=False,
-    ),
+    *[
+        Op(name, [(given,), (given[1:],)], dtypes, (*size, *windows), exact=name == "aten::im2col", tol=1e-5)
+        for (height, width), *windows, count in [
+            ((6, 7), [3, 2], [1, 2], [1, 0], [2, 1], 15),
+            ((5, 6), [2, 2], [1, 1], [0, 0], [1, 1], 20),
+            ((4, 9), [3, 3], [1, 1], [1, 1], [1, 1], 36),
+            ((5, 8), [2, 3], [2, 3], [2, 3], [1, 3], 21),
+            ((2, 3), [1, 2], [1, 1], [3, 4], [2, 1], 40),  # windows beside the image
+        ]
+        for name, given, size, dtypes in [
+            ("aten::im2col", (2, 3, height, width), (), (*FLOATS, torch.bool)),
+            ("aten::col2im", (2, 3 * windows[0][0] * windows[0][1], count), ([height, width],), FLOATS),
+        ]
+    ],
 ]
 
 # --- tables and distances -------------------------------------------------------------------------
