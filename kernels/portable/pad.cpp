@@ -53,28 +53,21 @@ Tensor& constant_pad_nd_out(KernelContext& ctx, const Tensor& self, ArrayRef<int
   }
   char item[16];
   if (!scalar_item(ctx, value, out.scalar_type(), item)) return out;
-  // Each padded dimension in turn gives two slabs of the constant and leaves the rest.
-  View to = view_of(out);
-  for (int d = 0; d < to.dim; ++d) {
-    View slab = to;
-    slab.sizes[d] = dims[d].before;
-    fill_view(out.element_size(), item, slab);
-    slab.sizes[d] = dims[d].after;
-    slab.data = to.data + (dims[d].before + dims[d].length) * to.strides[d];
-    fill_view(out.element_size(), item, slab);
-    to.data += dims[d].before * to.strides[d];
-    to.sizes[d] = from.sizes[d] = dims[d].length;
+  dim_t before[kMaxDim];
+  for (int d = 0; d < from.dim; ++d) {
+    before[d] = dims[d].before;
+    from.sizes[d] = dims[d].length;
     from.data += dims[d].start * from.strides[d];
   }
-  move_view(out.element_size(), from, to);
+  move_padded(out.element_size(), from, before, item, view_of(out));
   return out;
 }
 
 enum class Border { Reflect, Replicate };
 
-// Every padded position names its source, so pads need no intermediate and both
-// pads of a dimension may overlap. The dimensions that are not padded move as
-// one: a plan for them, run at each position of the others.
+// A padded dimension has three parts: what is before the input, the input, and what is after it. Each is
+// a view of the input, of a dimension walked backwards (Reflect) or not at all (Replicate), so pads need
+// no intermediate.
 static Tensor& pad_border(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> pad, int spatial,
                           Border border, Tensor& out) {
   View from = view_of(self), sizes;
@@ -105,32 +98,33 @@ static Tensor& pad_border(KernelContext& ctx, const Tensor& self, ArrayRef<int64
     return out;
   }
   if (!resize_to(ctx, out, sizes)) return out;
-  const size_t element_size = out.element_size();
-  View to = view_of(out);
   if (out.numel() == 0) return out;
-  dim_t at[kMaxDim] = {};
-  const int outer = from.dim - spatial;
-  const Mover mover(element_size, outer, from.sizes, from.strides, to.strides);
-  for (;;) {
-    const char* src = from.data;
-    char* dst = to.data;
-    for (int d = outer; d < from.dim; ++d) {
-      const int64_t last = from.sizes[d] - 1;
-      int64_t p = at[d] - pad[2 * static_cast<size_t>(from.dim - 1 - d)];
-      if (border == Border::Replicate) {
-        p = p < 0 ? 0 : p > last ? last : p;
-      } else {
-        p = p < 0 ? -p : p;
-        p = p > last ? 2 * last - p : p;
+  int parts = 1;
+  for (int d = 0; d < spatial; ++d) parts *= 3;
+  for (int part = 0; part < parts; ++part) {
+    View source = from, to = view_of(out);
+    for (int d = from.dim - spatial, rest = part; d < from.dim; ++d, rest /= 3) {
+      const int64_t ahead = pad[2 * static_cast<size_t>(from.dim - 1 - d)], last = from.sizes[d] - 1;
+      const PaddedDim& padded = dims[d];
+      int64_t first = padded.start, step = 1;
+      dim_t at = padded.before, size = padded.length;
+      if (rest % 3 != 1) {
+        const bool is_before = rest % 3 == 0;
+        at = is_before ? 0 : padded.before + padded.length;
+        size = is_before ? padded.before : padded.after;
+        const int64_t reflected = is_before ? ahead : 2 * last - (at - ahead);
+        first = border == Border::Reflect ? reflected : is_before ? 0 : last;
+        step = border == Border::Reflect ? -1 : 0;
       }
-      src += static_cast<dim_t>(p) * from.strides[d];
-      dst += at[d] * to.strides[d];
+      to.sizes[d] = source.sizes[d] = size;
+      if (size == 0) break;
+      to.data += at * to.strides[d];
+      source.data += static_cast<dim_t>(first) * source.strides[d];
+      source.strides[d] *= static_cast<dim_t>(step);
     }
-    mover.run(src, dst);
-    int d = from.dim - 1;
-    while (d >= outer && ++at[d] == sizes.sizes[d]) at[d--] = 0;
-    if (d < outer) return out;
+    move_view(out.element_size(), source, to);
   }
+  return out;
 }
 
 Tensor& reflection_pad1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
