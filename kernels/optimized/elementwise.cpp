@@ -563,6 +563,22 @@ Tensor& cos_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   return one(ctx, ElementOp::Cos, self, out);
 }
 
+Tensor& atan_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return one(ctx, ElementOp::Atan, self, out);
+}
+
+Tensor& atan2_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  return is_float(self) && is_float(other) ? two(ctx, ElementOp::Atan2, self, other, out) : decline(ctx, out);
+}
+
+Tensor& asin_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return one(ctx, ElementOp::Asin, self, out);
+}
+
+Tensor& acos_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return one(ctx, ElementOp::Acos, self, out);
+}
+
 Tensor& erf_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   return one(ctx, ElementOp::Erf, self, out);
 }

@@ -39,6 +39,9 @@ FUNCTIONS: dict[ElementOp, tuple[float, float, float]] = {
     ElementOp.TANH: (4, -12, 12),
     ElementOp.EXPM1: (3, -35, 90),
     ElementOp.LOG1P: (4, -1, 3e38),
+    ElementOp.ATAN: (3, -3e38, 3e38),
+    ElementOp.ASIN: (3, -1, 1),
+    ElementOp.ACOS: (3, -1, 1),
 }
 
 
@@ -61,6 +64,12 @@ def same(got: Tensor, want: Tensor) -> None:
     torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
 
 
+def units_off(got: Tensor, want: Tensor) -> Tensor:
+    """How far float32 is from float64, in units of the last place."""
+    unit = 2.0 ** (torch.floor(torch.log2(want.abs().clamp(2.0**-126))) - 23)
+    return (got.double() - want).abs() / unit
+
+
 @pytest.mark.parametrize("op", FUNCTIONS, ids=lambda op: op.name)
 def test_functions_are_as_exact_as_they_say(isa: str, op: ElementOp) -> None:
     limit, low, high = FUNCTIONS[op]
@@ -69,10 +78,8 @@ def test_functions_are_as_exact_as_they_say(isa: str, op: ElementOp) -> None:
     x = torch.cat([low + (high - low) * spread, near[(near >= low) & (near <= high)], 8 * spread - 4]).float()
     x = x[(x >= low) & (x <= high)]
     got, want = one(op, x).double(), MEANING[op](x.double())
-    normal = want.abs().clamp(2.0**-126)
-    unit = 2.0 ** (torch.floor(torch.log2(normal)) - 23)
     finite = want.abs() < 3.4028235e38
-    wrong = ((got - want).abs() / unit)[finite]
+    wrong = units_off(got, want)[finite]
     worst = int(wrong.argmax())
     assert wrong[worst] <= limit, f"{op.name}({x[finite][worst]!r}) is {wrong[worst]:.2f} units off"
     same(got[~finite].float(), want[~finite].float())
@@ -99,6 +106,33 @@ def test_special_values(isa: str, op: ElementOp) -> None:
     want = want.float()
     assert torch.equal(got.isnan(), want.isnan())
     torch.testing.assert_close(got, want, rtol=1e-6, atol=2e-45, equal_nan=True)
+
+
+@pytest.mark.parametrize("sign_y", [1, -1])
+@pytest.mark.parametrize("sign_x", [1, -1])
+def test_atan2_of_a_quadrant(isa: str, sign_x: int, sign_y: int) -> None:
+    torch.manual_seed(0)
+    largest, near = 10 ** (76 * torch.rand(40_000) - 38), 1 + 1e-3 * torch.randn(40_000)
+    ratios = torch.cat([torch.rand(40_000), near, 1 / near, 10 ** (9 * torch.rand(40_000) - 4)])
+    x = sign_x * largest.repeat(4)
+    y = sign_y * (x * ratios).abs().clamp(max=3e38)
+    for away, along in ((y, x), (sign_y * x.abs(), sign_x * y.abs())):
+        wrong = units_off(one(ElementOp.ATAN2, away, along), torch.atan2(away.double(), along.double()))
+        worst = int(wrong.argmax())
+        assert wrong[worst] <= 3, f"atan2({away[worst]!r}, {along[worst]!r}) is {wrong[worst]:.2f} units off"
+
+
+def test_atan2_has_the_signs_of_zeros(isa: str) -> None:
+    y, x = (
+        grid.contiguous()
+        for grid in torch.meshgrid(torch.tensor(SPECIAL), torch.tensor(SPECIAL), indexing="ij")
+    )
+    got, want = one(ElementOp.ATAN2, y, x), torch.atan2(y.double(), x.double()).float()
+    known = ~want.isnan()
+    assert torch.equal(got.isnan(), want.isnan())
+    assert torch.equal(got[known].signbit(), want[known].signbit())
+    for op in (ElementOp.ATAN, ElementOp.ASIN):
+        assert one(op, torch.full((20,), -0.0)).signbit().all(), op.name
 
 
 # --- chains ----------------------------------------------------------------------------------------

@@ -53,8 +53,12 @@ enum class ElementOp : int {
   HardSwish = 35,
   Expm1 = 36,
   Log1p = 37,
+  Atan2 = 38,  // y, x
+  Atan = 39,
+  Asin = 40,
+  Acos = 41,
 };
-constexpr int kElementOps = 38;
+constexpr int kElementOps = 42;
 
 // Bit (1 << number) for each operation that is compiled: a selective build leaves out
 // those that no program of its has.
@@ -66,7 +70,7 @@ constexpr bool is_compiled(ElementOp op) { return (PENLIGHT_ELEMENT_OPS >> stati
 // How many registers and operands an operation reads.
 constexpr int arity_of(ElementOp op) {
   if (op == ElementOp::Clamp || op == ElementOp::Where) return 3;
-  return op <= ElementOp::Or ? 2 : 1;
+  return op <= ElementOp::Or || op == ElementOp::Atan2 ? 2 : 1;
 }
 
 constexpr int kElementRegisters = 8;  // of a program

@@ -101,6 +101,10 @@ void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t coun
     PENLIGHT_ONE(HardSwish, activated<Activation::HardSwish>(x, none))
     PENLIGHT_ONE(Expm1, expm1_of(x))
     PENLIGHT_ONE(Log1p, log1p_of(x))
+    PENLIGHT_TWO(Atan2, atan2_of(x, y))
+    PENLIGHT_ONE(Atan, atan2_of(x, splat(1.0f)))
+    PENLIGHT_ONE(Asin, asin_or_acos<true>(x))
+    PENLIGHT_ONE(Acos, asin_or_acos<false>(x))
 #undef PENLIGHT_THREE
 #undef PENLIGHT_TWO
 #undef PENLIGHT_ONE

@@ -63,6 +63,10 @@ MEANING: dict[int, Callable[..., Tensor]] = {
     ElementOp.HARD_SWISH: functional.hardswish,
     ElementOp.EXPM1: torch.expm1,
     ElementOp.LOG1P: torch.log1p,
+    ElementOp.ATAN2: torch.atan2,
+    ElementOp.ATAN: torch.atan,
+    ElementOp.ASIN: torch.asin,
+    ElementOp.ACOS: torch.acos,
 }
 
 
@@ -81,7 +85,9 @@ def _run(inputs: Sequence[Tensor], program: Sequence[int], constants: Sequence[f
 
 def arity(op: int) -> int:
     """How many sources an operation reads."""
-    return 3 if op in (ElementOp.CLAMP, ElementOp.WHERE) else 2 if op <= ElementOp.OR else 1
+    if op in (ElementOp.CLAMP, ElementOp.WHERE):
+        return 3
+    return 2 if op <= ElementOp.OR or op == ElementOp.ATAN2 else 1
 
 
 def _shape(inputs: Sequence[Tensor], program: Any, constants: Any) -> Tensor:

@@ -50,6 +50,10 @@ class ElementOp(IntEnum):
     HARD_SWISH = 35
     EXPM1 = 36
     LOG1P = 37
+    ATAN2 = 38
+    ATAN = 39
+    ASIN = 40
+    ACOS = 41
 
 
 REGISTERS = 8

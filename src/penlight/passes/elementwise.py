@@ -45,6 +45,9 @@ _ONE: dict[OpOverload, Op] = {
     aten.log1p.default: Op.LOG1P,
     aten.sin.default: Op.SIN,
     aten.cos.default: Op.COS,
+    aten.atan.default: Op.ATAN,
+    aten.asin.default: Op.ASIN,
+    aten.acos.default: Op.ACOS,
     aten.erf.default: Op.ERF,
     aten.sigmoid.default: Op.SIGMOID,
     aten.tanh.default: Op.TANH,
@@ -59,6 +62,7 @@ _TWO: dict[OpOverload, Op] = {
     aten.div.Scalar: Op.DIV,
     aten.minimum.default: Op.MINIMUM,
     aten.maximum.default: Op.MAXIMUM,
+    aten.atan2.default: Op.ATAN2,
     aten._prelu_kernel.default: Op.LEAKY_RELU,
 }
 _SUMS: dict[OpOverload, Op] = {
