@@ -113,6 +113,16 @@ void merge_loops(const Chain& chain, const Tensor& out, const int* dims, int cou
   }
 }
 
+// Of one operand, more loops are as one than of all of them together.
+void find_run(const Elementwise& work, ElementOperand& operand) {
+  const int last = work.loops - 1;
+  operand.outer = last;
+  operand.run = work.sizes[last];
+  while (operand.outer > 0 && operand.strides[operand.outer - 1] == operand.strides[last] * operand.run) {
+    operand.run *= work.sizes[--operand.outer];
+  }
+}
+
 ElementRead reading_of(const Elementwise& work, const ElementOperand& operand) {
   bool dense = !operand.is_mask, number = true, row = true;
   dim_t expected = 1;
@@ -179,6 +189,7 @@ bool run(KernelContext& ctx, const Chain& chain, Tensor& out) {
   merge_loops(chain, out, dims, count, work, operands);
   work.tiles = chain.step_count > 1 ? chain.registers : 0;
   for (int k = 0; k < chain.operand_count; ++k) {
+    find_run(work, operands[k]);
     operands[k].read = reading_of(work, operands[k]);
     const bool is_copied = operands[k].read == ElementRead::Row || operands[k].read == ElementRead::Other;
     operands[k].tile = is_copied ? work.tiles++ : 0;

@@ -95,6 +95,8 @@ enum class ElementRead : uint8_t {
 struct ElementOperand {
   const void* data;
   ptrdiff_t strides[kElementLoops];  // in elements; 0 where it is stretched
+  ptrdiff_t run;                     // elements of the output for which the operand is read with one stride
+  int outer;                         // loops around a run
   ElementRead read;
   bool is_mask;  // bytes, of which those that are not zero are true
   int tile;      // of the scratch memory, after those of the registers, where it is copied to

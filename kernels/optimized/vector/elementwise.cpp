@@ -114,12 +114,12 @@ void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t coun
 
 // --- operands that do not lie as the output does -------------------------------------------------
 
-// Elements of the operand from its start to that of a row.
-ptrdiff_t offset_of(const Elementwise& p, const ElementOperand& operand, ptrdiff_t row) {
+// Elements of the operand from its start to that of a run.
+ptrdiff_t offset_of(const Elementwise& p, const ElementOperand& operand, ptrdiff_t run) {
   ptrdiff_t offset = 0;
-  for (int loop = p.loops - 2; loop >= 0 && row > 0; --loop) {
-    offset += row % p.sizes[loop] * operand.strides[loop];
-    row /= p.sizes[loop];
+  for (int loop = operand.outer - 1; loop >= 0 && run > 0; --loop) {
+    offset += run % p.sizes[loop] * operand.strides[loop];
+    run /= p.sizes[loop];
   }
   return offset;
 }
@@ -135,54 +135,68 @@ float number_at(const ElementOperand& operand, ptrdiff_t place) {
   return value;
 }
 
-void copy_run(const ElementOperand& operand, ptrdiff_t place, ptrdiff_t stride, ptrdiff_t count, float* to) {
-  if (stride == 0) {
-    const Floats all = splat(number_at(operand, place));
-    for (; count > 0; count -= kLanes, to += kLanes) store_part(to, all, count);
-  } else if (stride == 1 && operand.is_mask) {
+void copy_others(const ElementOperand& operand, ptrdiff_t place, ptrdiff_t stride, ptrdiff_t count,
+                 float* to) {
+  if (stride == 1) {  // a mask
     const uint8_t* from = static_cast<const uint8_t*>(operand.data) + place;
-    for (; count >= kLanes; count -= kLanes, from += kLanes, to += kLanes) {
+    for (; count >= kLanes; count -= kLanes, from += kLanes, to += kLanes, place += kLanes) {
       store(to, masked(load_bytes(from) != splat_int(0)));
     }
-    for (ptrdiff_t i = 0; i < count; ++i) {
-      const int32_t bits = from[i] ? -1 : 0;
-      memcpy(to + i, &bits, sizeof bits);
-    }
-  } else if (stride == 1) {
-    const float* from = static_cast<const float*>(operand.data) + place;
-    for (; count > 0; count -= kLanes, from += kLanes, to += kLanes)
-      store_part(to, load_part(from, count), count);
-  } else {
-    for (ptrdiff_t i = 0; i < count; ++i) to[i] = number_at(operand, place + i * stride);
   }
+  for (ptrdiff_t i = 0; i < count; ++i) to[i] = number_at(operand, place + i * stride);
 }
 
-// `count` elements from column `column` of row `row` on.
-void copy_rows(const Elementwise& p, const ElementOperand& operand, ptrdiff_t row, ptrdiff_t column,
-               ptrdiff_t count, float* to) {
-  const ptrdiff_t width = p.sizes[p.loops - 1], stride = operand.strides[p.loops - 1];
-  for (; count > 0; ++row, column = 0) {
-    const ptrdiff_t some = min_of(count, width - column);
-    copy_run(operand, offset_of(p, operand, row) + column * stride, stride, some, to);
-    to += some;
-    count -= some;
+// `count` elements from `place` of the output on.
+void copy_runs(const Elementwise& p, const ElementOperand& operand, ptrdiff_t place, ptrdiff_t count,
+               float* to) {
+  const ptrdiff_t stride = operand.strides[p.loops - 1];
+  const ptrdiff_t around = operand.outer ? p.sizes[operand.outer - 1] : 1;
+  const ptrdiff_t step = operand.outer ? operand.strides[operand.outer - 1] : 0;
+  ptrdiff_t run = place / operand.run, column = place % operand.run;
+  const auto runs = [&](auto copy) __attribute__((always_inline)) {
+    while (count > 0) {
+      ptrdiff_t from = offset_of(p, operand, run);
+      for (ptrdiff_t left = around - run % around; left > 0 && count > 0; --left, ++run, from += step) {
+        const ptrdiff_t some = min_of(count, operand.run - column);
+        copy(from + column * stride, some);
+        to += some;
+        count -= some;
+        column = 0;
+      }
+    }
+  };
+  // What is written beyond a short run, the next one overwrites.
+  if (stride == 0) {
+    runs([&](ptrdiff_t from, ptrdiff_t some) __attribute__((always_inline)) {
+      const Floats all = splat(number_at(operand, from));
+      for (ptrdiff_t i = 0; i < some; i += kLanes) store_part(to + i, all, count - i);
+    });
+  } else if (stride == 1 && !operand.is_mask) {
+    runs([&](ptrdiff_t from, ptrdiff_t some) __attribute__((always_inline)) {
+      const float* floats = static_cast<const float*>(operand.data) + from;
+      for (ptrdiff_t i = 0; i < some; i += kLanes) {
+        store_part(to + i, load_part(floats + i, some - i), count - i);
+      }
+    });
+  } else {
+    runs([&](ptrdiff_t from, ptrdiff_t some) { copy_others(operand, from, stride, some, to); });
   }
 }
 
 // Where `operand` is for an item, copied to `buffer` or spread over `number` if need be.
-Source source_of(const Elementwise& p, const ElementOperand& operand, ptrdiff_t row, ptrdiff_t column,
-                 ptrdiff_t count, float* buffer, float* number) {
-  const ptrdiff_t width = p.sizes[p.loops - 1], stride = operand.strides[p.loops - 1];
+Source source_of(const Elementwise& p, const ElementOperand& operand, ptrdiff_t place, ptrdiff_t count,
+                 float* buffer, float* number) {
   if (operand.read == ElementRead::Dense) {
-    return {static_cast<const float*>(operand.data) + row * width + column, kLanes, false};
+    return {static_cast<const float*>(operand.data) + place, kLanes, false};
   }
-  if (p.row_items && (stride == 0 || (stride == 1 && !operand.is_mask))) {
-    const ptrdiff_t place = offset_of(p, operand, row) + column * stride;
-    if (stride == 1) return {static_cast<const float*>(operand.data) + place, kLanes, false};
-    store(number, splat(number_at(operand, place)));
+  const ptrdiff_t stride = operand.strides[p.loops - 1], column = place % operand.run;
+  if (column + count <= operand.run && (stride == 0 || (stride == 1 && !operand.is_mask))) {
+    const ptrdiff_t from = offset_of(p, operand, place / operand.run) + column * stride;
+    if (stride == 1) return {static_cast<const float*>(operand.data) + from, kLanes, false};
+    store(number, splat(number_at(operand, from)));
     return {number, 0, true};
   }
-  copy_rows(p, operand, row, column, count, buffer);
+  copy_runs(p, operand, place, count, buffer);
   return {buffer, kLanes, true};
 }
 
@@ -206,7 +220,7 @@ void elementwise(const Elementwise& p) {
         if (i == p.first) store(number, splat(number_at(operand, 0)));
         source = {number, 0, true};
       } else if (i == p.first || operand.read != ElementRead::Row || p.row_items) {
-        source = source_of(p, operand, row, column, count, buffer, number);
+        source = source_of(p, operand, place, count, buffer, number);
       }
     }
     for (ptrdiff_t s = 0; s < p.step_count; ++s) {
