@@ -115,9 +115,10 @@ def steps_of(node: Node) -> Step | None:
     """The operator of `node` over float32, or over conditions, as steps; None if it has no such form."""
     made = _steps(node) if node.op == "call_function" else None
     result = tensor_of(node)
-    if made is None or result is None or not _fits(made, result.dtype):
+    if made is None or result is None:
         return None
-    return made
+    made = _of_numbers(made)
+    return made if _fits(made, result.dtype) else None
 
 
 def _steps(node: Node) -> Step | None:
@@ -195,6 +196,11 @@ def _addcmul(args: list[Any], kwargs: dict[str, Any]) -> Step:
     return Step(Op.ADD, (x, Step(Op.MUL, (a if value == 1 else Step(Op.MUL, (value, a)), b))))
 
 
+def _convert(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    """A condition as 1 or 0; what converts anything else does not fit."""
+    return Step(Op.WHERE, (args[0], 1.0, 0.0)) if set(kwargs) == {"dtype"} else None
+
+
 def _scaled(x: Source, factor: Any) -> Source:
     return x if factor == 1 else Step(Op.MUL, (x, factor))
 
@@ -260,6 +266,7 @@ OF_STEPS: dict[Any, Any] = {
 }
 _SPECIAL: dict[Any, Any] = {
     **OF_STEPS,
+    aten._to_copy.default: _convert,
     aten.where.self: _where,
     aten.clamp.default: _clamp,
     aten.clamp_min.default: _clamp_min,
@@ -276,12 +283,30 @@ _GIVE_CONDITION = {*_COMPARISONS.values(), *_CONDITIONS.values()}
 _TAKE_CONDITION = set(_CONDITIONS.values())
 
 
+def _takes_condition(step: Step, place: int) -> bool:
+    return step.op in _TAKE_CONDITION or (step.op is Op.WHERE and place == 0)
+
+
+def _of_numbers(step: Step) -> Step:
+    """`step` with conditions as 1 and 0 where it takes numbers, as ATen promotes them."""
+    sources: list[Source] = []
+    for place, source in enumerate(step.sources):
+        if isinstance(source, Step):
+            source = _of_numbers(source)
+        elif isinstance(source, Node) and not _takes_condition(step, place):
+            value = tensor_of(source)
+            if value is not None and value.dtype is torch.bool:
+                source = Step(Op.WHERE, (source, 1.0, 0.0))
+        sources.append(source)
+    return Step(step.op, tuple(sources))
+
+
 def _fits(step: Step, wanted: torch.dtype) -> bool:
     """Do the sources have the dtypes that a step takes, and its result the one that is wanted?"""
     if wanted is not (torch.bool if step.op in _GIVE_CONDITION else torch.float32):
         return False
     for place, source in enumerate(step.sources):
-        condition = step.op in _TAKE_CONDITION or (step.op is Op.WHERE and place == 0)
+        condition = _takes_condition(step, place)
         dtype = torch.bool if condition else torch.float32
         if isinstance(source, Step):
             if not _fits(source, dtype):
