@@ -187,7 +187,8 @@ bool run(KernelContext& ctx, const Chain& chain, Tensor& out) {
     operands[k].data = tensor.defined() ? tensor.const_data_ptr() : &chain.numbers[k];
   }
   merge_loops(chain, out, dims, count, work, operands);
-  work.tiles = chain.step_count > 1 ? chain.registers : 0;
+  const bool is_condition = out.scalar_type() == ScalarType::Bool;
+  work.tiles = chain.step_count > 1 || is_condition ? chain.registers : 0;
   for (int k = 0; k < chain.operand_count; ++k) {
     find_run(work, operands[k]);
     operands[k].read = reading_of(work, operands[k]);
@@ -200,7 +201,11 @@ bool run(KernelContext& ctx, const Chain& chain, Tensor& out) {
   work.operands = operands;
   work.operand_count = chain.operand_count;
   work.count = out.numel();
-  work.output = out.mutable_data_ptr<float>();
+  if (is_condition) {
+    work.conditions = static_cast<uint8_t*>(out.mutable_data_ptr());
+  } else {
+    work.output = out.mutable_data_ptr<float>();
+  }
   const dim_t items = cut(work);
   compute(ctx, work, items, chain.cost + 3 * dense);
   return true;
@@ -283,6 +288,7 @@ void run_row(ElementOp op, const float* from, const float* other, bool is_number
   work.loops = 1;
   work.sizes[0] = work.count = work.item = work.tile = count;
   work.output = result;
+  work.conditions = nullptr;
   work.row_items = work.last = 1;
   work.first = 0;
   work.tiles = 0;
@@ -639,8 +645,10 @@ Tensor& elementwise_out(KernelContext& ctx, TensorList inputs, ArrayRef<int64_t>
     return out;
   }
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dim)))) return out;
-  if (out.scalar_type() != ScalarType::Float || !run(ctx, chain, out)) {
-    ctx.fail(Status::InvalidArgument, "elementwise: the result is float32 without gaps");
+  const bool is_condition = gives_condition(chain.steps[chain.step_count - 1].op);
+  if (out.scalar_type() != (is_condition ? ScalarType::Bool : ScalarType::Float) || !run(ctx, chain, out)) {
+    ctx.fail(Status::InvalidArgument,
+             "elementwise: the result is float32, or bool of a condition, without gaps");
   }
   return out;
 }

@@ -101,6 +101,7 @@ def test_special_values(isa: str, op: ElementOp) -> None:
         program = [*step(op, 0, *range(REGISTERS, REGISTERS + count)), *step(ElementOp.WHERE, 0, 0, 10, 11)]
         got = run(inputs, program, [1.0, 0.0], torch.empty(want.shape))
         same(got, want.float())
+        assert torch.equal(run(inputs, program[:STEP_WORDS], [], want), want)
         return
     got = one(op, *inputs)
     want = want.float()
@@ -220,6 +221,35 @@ def test_random_chains_of_exact_operations_are_bit_equal(isa: str, shape: tuple[
         same(got, want)
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_condition_as_result(isa: str, shape: tuple[int, ...]) -> None:
+    """Does an even number of the inputs hold? One of numbers does where it is more than a half."""
+    for seed in range(8):
+        r = random.Random(f"conditions {shape} {seed}")
+        torch.manual_seed(seed)
+        inputs = inputs_for(shape, r, 4)
+        if seed % 2:
+            inputs = [x > 0.3 for x in inputs]
+        half, program = REGISTERS + len(inputs), list[int]()
+        want = torch.ones(shape, dtype=torch.bool)
+        program += step(ElementOp.EQUAL, 0, half, half)
+        for at, x in enumerate(inputs, REGISTERS):
+            program += (
+                step(ElementOp.LESS, 1, half, at)
+                if x.dtype is torch.float32
+                else step(ElementOp.OR, 1, at, at)
+            )
+            program += [
+                *step(ElementOp.AND, 2, 0, 1),
+                *step(ElementOp.OR, 0, 0, 1),
+                *step(ElementOp.NOT, 2, 2),
+            ]
+            program += step(ElementOp.AND, 0, 0, 2)
+            want = want ^ ((x > 0.5) if x.dtype is torch.float32 else x)
+        like = torch.empty_like(inputs[0] if len(shape) == 4 else want, dtype=torch.bool)
+        assert torch.equal(run(inputs, program, [0.5], like), want)
+
+
 @pytest.mark.parametrize("ops", [list(FUNCTIONS), list(ElementOp)], ids=["functions", "all"])
 def test_random_chains_of_functions(isa: str, ops: list[ElementOp]) -> None:
     """Arguments near 1, where no function magnifies an error by much."""
@@ -268,6 +298,7 @@ BAD: dict[str, tuple[list[Tensor], list[int], list[float]]] = {
     "a negative source": ([X], step(ElementOp.ADD, 0, REGISTERS, -1), []),
     "a source beyond 32 bits": ([X], step(ElementOp.ADD, 0, REGISTERS, 1 << 32), []),
     "too many operands": ([X], GOOD, [0.5] * OPERANDS),
+    "a condition as a number": ([X], step(ElementOp.LESS, 0, REGISTERS, REGISTERS), []),
 }
 
 
@@ -276,6 +307,11 @@ def test_damaged_programs_are_refused(what: str) -> None:
     inputs, program, constants = BAD[what]
     with pytest.raises(PenlightError, match="elementwise"):
         run(inputs, program, constants, X)
+
+
+def test_a_number_as_condition_is_refused() -> None:
+    with pytest.raises(PenlightError, match="elementwise"):
+        run([X], GOOD, [], X > 0)
 
 
 def test_shapes_that_do_not_broadcast_are_refused() -> None:

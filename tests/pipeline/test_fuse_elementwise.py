@@ -159,6 +159,32 @@ def test_numbers_that_are_known_when_it_runs(function: Callable[..., Tensor]) ->
     check(function, torch.randn(3, 40), torch.tensor(0.5))
 
 
+CONDITIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "greater than a number": lambda x, y: x > 0.25,
+    "not equal": lambda x, y: x != y,
+    "between": lambda x, y: (y <= x) & ~(x >= 1),
+    "both masks": lambda x, y: (x > 0) & B.gt(0),
+    "filled": lambda x, y: x.masked_fill(B > 0, -1.0),
+    "as numbers": lambda x, y: (B > 0).to(torch.float32) + 0 * x,
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_conditions_are_results_of_chains(name: str) -> None:
+    function = CONDITIONS[name]
+    found = operators(function, A, COLUMN)
+    assert set(found) == {"elementwise"} and found["elementwise"] == 1, found
+    check(function, A, COLUMN)
+
+
+def test_conditions_of_integers_are_no_chains() -> None:
+    numbers = torch.arange(480).view(2, 6, 40)
+    assert not programs(lambda x: x > 7, numbers)
+    assert not programs(lambda x: x & 1, numbers)
+    assert not programs(lambda x: (x > 7).to(torch.float64), numbers)
+    check(lambda x: (x > 7) & (x < 300), numbers)
+
+
 def test_broadcast_operands_are_read_as_they_are() -> None:
     def function(x: Tensor, row: Tensor, column: Tensor, number: Tensor) -> Tensor:
         return (x - column) * row + number * x

@@ -73,6 +73,8 @@ constexpr int arity_of(ElementOp op) {
   return op <= ElementOp::Or || op == ElementOp::Atan2 ? 2 : 1;
 }
 
+constexpr bool gives_condition(ElementOp op) { return op >= ElementOp::Less && op <= ElementOp::Not; }
+
 constexpr int kElementRegisters = 8;  // of a program
 constexpr int kElementOperands = 32;
 constexpr int kElementSteps = 64;
@@ -111,6 +113,7 @@ struct Elementwise {
   ptrdiff_t sizes[kElementLoops];  // of the loops, outermost first; the output lies in this order
   ptrdiff_t count;                 // elements of the output
   float* output;
+  uint8_t* conditions;  // written instead of `output` if it is there: a byte for each element
   // Work is cut into items: pieces of a row (the innermost loop), or several whole rows.
   ptrdiff_t item;         // elements of an item, at most `tile`
   ptrdiff_t row_items;    // items of a row; 0 if an item is several rows

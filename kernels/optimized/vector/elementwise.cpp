@@ -183,6 +183,15 @@ void copy_runs(const Elementwise& p, const ElementOperand& operand, ptrdiff_t pl
   }
 }
 
+// From a tile, which is padded to whole vectors.
+void store_conditions(const float* from, ptrdiff_t count, uint8_t* to) {
+  for (; count >= kLanes; count -= kLanes, from += kLanes, to += kLanes) store_bytes(to, (Ints)load(from));
+  if (count == 0) return;
+  uint8_t last[kLanes];
+  store_bytes(last, (Ints)load(from));
+  for (ptrdiff_t i = 0; i < count; ++i) to[i] = last[i];
+}
+
 // Where `operand` is for an item, copied to `buffer` or spread over `number` if need be.
 Source source_of(const Elementwise& p, const ElementOperand& operand, ptrdiff_t place, ptrdiff_t count,
                  float* buffer, float* number) {
@@ -228,9 +237,10 @@ void elementwise(const Elementwise& p) {
       Source from[3];
       const int arity = arity_of(step.op);
       for (int a = 0; a < arity; ++a) from[a] = sources[step.from[a]];
-      const bool is_last = s + 1 == p.step_count;
-      const Target to = {is_last ? p.output + place : p.scratch + step.to * p.tile, !is_last};
-      run_step(step.op, from, to, count);
+      float* const tile = p.scratch + step.to * p.tile;
+      const bool is_last = s + 1 == p.step_count, is_result = is_last && !p.conditions;
+      run_step(step.op, from, {is_result ? p.output + place : tile, !is_result}, count);
+      if (is_last && p.conditions) store_conditions(tile, count, p.conditions + place);
     }
   }
 }

@@ -96,6 +96,20 @@ PENLIGHT_INLINE Ints load_bytes(const uint8_t* from) {
 PENLIGHT_INLINE Floats splat(float value) { return value - Floats{}; }
 PENLIGHT_INLINE Ints splat_int(int32_t value) { return value - Ints{}; }
 
+// 1 where `mask` is set, else 0, in a byte to a lane.
+PENLIGHT_INLINE void store_bytes(uint8_t* to, Ints mask) {
+  const Ints ones = mask & splat_int(1);
+#if defined(__AVX512F__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)ones));
+#elif defined(__AVX2__)
+  const __m128i words =
+      _mm_packs_epi32(_mm256_castsi256_si128((__m256i)ones), _mm256_extracti128_si256((__m256i)ones, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packs_epi16(words, words));
+#else
+  for (int lane = 0; lane < kLanes; ++lane) to[lane] = static_cast<uint8_t>(ones[lane]);
+#endif
+}
+
 PENLIGHT_INLINE ptrdiff_t min_of(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 PENLIGHT_INLINE ptrdiff_t max_of(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
 PENLIGHT_INLINE ptrdiff_t round_up(ptrdiff_t count, ptrdiff_t step) {

@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 from torch.nn import functional
 
 from penlight.dialects.define import define
-from penlight.kernels.elementwise import REGISTERS, STEP_WORDS, ElementOp
+from penlight.kernels.elementwise import REGISTERS, STEP_WORDS, ElementOp, gives_condition
 from penlight.kernels.table import OpTable
 
 
@@ -90,10 +90,10 @@ def arity(op: int) -> int:
     return 2 if op <= ElementOp.OR or op == ElementOp.ATAN2 else 1
 
 
-def _shape(inputs: Sequence[Tensor], program: Any, constants: Any) -> Tensor:
+def _shape(inputs: Sequence[Tensor], program: Sequence[int], constants: Any) -> Tensor:
     """As ATen has it for a sum of the inputs: sizes, and the order in memory."""
     floats = [x if x.is_floating_point() else x.to(torch.float32) for x in inputs]
     result = floats[0]
     for other in floats[1:]:
         result = result + other
-    return torch.empty_like(result)
+    return torch.empty_like(result, dtype=torch.bool if gives_condition(program[-STEP_WORDS]) else None)

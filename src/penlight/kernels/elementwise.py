@@ -56,6 +56,11 @@ class ElementOp(IntEnum):
     ACOS = 41
 
 
+def gives_condition(op: int) -> bool:
+    """Is the result of an operation a condition, and not a number?"""
+    return ElementOp.LESS <= op <= ElementOp.NOT
+
+
 REGISTERS = 8
 OPERANDS = 32  # inputs and constants
 STEPS = 64

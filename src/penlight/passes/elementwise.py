@@ -15,6 +15,7 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from penlight.kernels.elementwise import ElementOp as Op
+from penlight.kernels.elementwise import gives_condition
 from penlight.passes.base import tensor_of
 
 aten = torch.ops.aten
@@ -255,31 +256,31 @@ def _numbers(args: list[Any], kwargs: dict[str, Any], **defaults: Any) -> list[A
     return found if all(isinstance(number, int | float) for number in found) else None
 
 
-# Operators of several steps: no kernel of the optimized library takes them but as a chain, one alone too.
-OF_STEPS: dict[Any, Any] = {
+# No kernel of the optimized library takes these but as a chain, one alone too.
+_ONLY_CHAINED: dict[Any, Any] = {
     aten.elu.default: _elu,
     aten.celu.default: _celu,
     aten.softplus.default: _softplus,
     aten.mish.default: _mish,
     aten.log_sigmoid.default: _log_sigmoid,
     aten.threshold.default: _threshold,
+    aten._to_copy.default: _convert,
+    aten.masked_fill.Scalar: _masked_fill,
+    aten.masked_fill.Tensor: _masked_fill,
 }
 _SPECIAL: dict[Any, Any] = {
-    **OF_STEPS,
-    aten._to_copy.default: _convert,
+    **_ONLY_CHAINED,
     aten.where.self: _where,
     aten.clamp.default: _clamp,
     aten.clamp_min.default: _clamp_min,
     aten.clamp_max.default: _clamp_max,
-    aten.masked_fill.Scalar: _masked_fill,
-    aten.masked_fill.Tensor: _masked_fill,
     aten.hardtanh.default: _hardtanh,
     aten.leaky_relu.default: _leaky_relu,
     aten.gelu.default: _gelu,
     aten.pow.Tensor_Scalar: _power,
     aten.addcmul.default: _addcmul,
 }
-_GIVE_CONDITION = {*_COMPARISONS.values(), *_CONDITIONS.values()}
+ONLY_CHAINED = {*_ONLY_CHAINED, *_COMPARISONS, *_CONDITIONS}
 _TAKE_CONDITION = set(_CONDITIONS.values())
 
 
@@ -303,7 +304,7 @@ def _of_numbers(step: Step) -> Step:
 
 def _fits(step: Step, wanted: torch.dtype) -> bool:
     """Do the sources have the dtypes that a step takes, and its result the one that is wanted?"""
-    if wanted is not (torch.bool if step.op in _GIVE_CONDITION else torch.float32):
+    if wanted is not (torch.bool if gives_condition(step.op) else torch.float32):
         return False
     for place, source in enumerate(step.sources):
         condition = _takes_condition(step, place)

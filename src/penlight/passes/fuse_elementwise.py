@@ -27,7 +27,7 @@ from torch.fx import Graph, Node
 from penlight.kernels.elementwise import OPERANDS, REGISTERS, STEPS
 from penlight.passes.base import Leave, tensor_of
 from penlight.passes.constants import Constants
-from penlight.passes.elementwise import OF_STEPS, Step, steps_of
+from penlight.passes.elementwise import ONLY_CHAINED, Step, steps_of
 
 # Elements that a chain takes longer for than its operators do.
 FEW = 16
@@ -45,7 +45,7 @@ def fuse_elementwise(op: OpOverload) -> Callable[[Graph, Constants, Leave], int]
             if node in taken or not _is_result(node):
                 continue
             chain = _chain(node, nodes, order, constants)
-            while len(chain) > 1 or (chain and chain[0].target in OF_STEPS):
+            while len(chain) > 1 or (chain and chain[0].target in ONLY_CHAINED):
                 new = _replace(graph, op, chain, order, constants)
                 if new is not None:
                     nodes[order[node]], order[new] = new, order[node]
@@ -75,13 +75,13 @@ def _obstacle(node: Node, constants: Constants) -> str | None:
     if _sizes(node) != _sizes(readers[0]):
         return "its result is broadcast by what reads it"
     if not _is_result(readers[0]):
-        return f"what reads it has fewer than {FEW} elements or a condition as result"
+        return f"what reads it has fewer than {FEW} elements"
     return "a chain with it would be too long, or keep more memory alive"
 
 
 def _is_result(node: Node) -> bool:
     value = tensor_of(node)
-    if value is None or value.dtype is not torch.float32 or steps_of(node) is None:
+    if value is None or steps_of(node) is None:
         return False
     sizes: Sequence[Any] = value.shape
     return not all(isinstance(size, int) for size in sizes) or math.prod(sizes) >= FEW
