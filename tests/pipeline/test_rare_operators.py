@@ -28,9 +28,15 @@ NAMES = (
         "linalg.lu",
         "linalg.lu_solve",
     ),
+    "nn.functional.pad.circular",
     *("linalg.pinv", "ormqr", "triangular_solve", "_segment_reduce.lengths", "_segment_reduce.offsets"),
 )
-FULL = ("frexp", "_segment_reduce.lengths", "_segment_reduce.offsets")  # quick ones, with every dtype
+FULL = (
+    "frexp",
+    "nn.functional.pad.circular",
+    "_segment_reduce.lengths",
+    "_segment_reduce.offsets",
+)  # quick ones, with every dtype
 
 
 class Call(torch.nn.Module):

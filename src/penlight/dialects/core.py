@@ -151,6 +151,19 @@ def _glu(x, dim=-1):  # type: ignore[no-untyped-def]
     return (taken * gate.sigmoid()).to(x.dtype)
 
 
+def _pad(x, pad, mode="constant", value=None):  # type: ignore[no-untyped-def]
+    """Circular pads by joining; torch's own write into an empty tensor, part by part."""
+    sizes = [x.shape[-1 - place // 2] for place in range(len(pad))]
+    known = all(isinstance(number, int) for number in (*pad, *sizes))
+    if mode != "circular" or not known or any(not 0 <= p <= size for p, size in zip(pad, sizes, strict=True)):
+        return aten.pad.default.decompose(x, pad, mode, value)
+    for place, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        d, size = x.dim() - 1 - place, x.shape[-1 - place]
+        parts = (x.narrow(d, size - before, before), x, x.narrow(d, 0, after))
+        x = torch.cat([part for part in parts if part.shape[d] or part is x], d)
+    return x
+
+
 def _resize_signal(op: OpOverload, resize: OpOverload) -> Callable[..., Any]:
     """A signal of one dimension as an image of height 1."""
     parts = decomposition_table.get(op, op.decompose)
@@ -216,6 +229,7 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.lstm.input: split_lstm,
     aten.lstm_cell.default: split_lstm_cell,
     aten.max_pool1d.default: max_pool1d,
+    aten.pad.default: _pad,
     aten.rnn_relu.input: split_rnn(torch.relu),
     aten.rnn_tanh.input: split_rnn(torch.tanh),
     aten.rrelu_with_noise.default: _rrelu,
