@@ -106,6 +106,7 @@ void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, c
   product.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
   product.pixel = input.size(1);
   product.last_group = c.groups;
+  product.by_channels = c.groups == 1 && is_by_channels(product.last_row, channels, outputs);
   product.input = input.const_data_ptr<float>();
   product.packed = weight.const_data_ptr();
   product.format = format_of(weight);

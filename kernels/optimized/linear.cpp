@@ -37,6 +37,7 @@ Tensor& linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
   product.epilogue = epilogue_of(residual, activation, low, high);
   product.packed = weight.const_data_ptr();
   product.format = format;
+  product.by_channels = is_by_channels(product.last_row, depth, static_cast<dim_t>(outputs));
   run_product(ctx, product);
   return out;
 }

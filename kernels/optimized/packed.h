@@ -34,6 +34,12 @@ inline bool check_packed(KernelContext& ctx, const Tensor& packed, dim_t size,
   return ctx.ok();
 }
 
+// Is a product of so many rows, or pixels, quicker where a vector is of channels, not of outputs?
+inline bool is_by_channels(dim_t rows, dim_t channels, dim_t outputs) {
+  constexpr dim_t kFewest = 64, kFewestChannels = 16, kFewOutputs = 8;
+  return rows >= kFewest && channels >= kFewestChannels && outputs <= kFewOutputs;
+}
+
 inline bool check_activation(KernelContext& ctx, int64_t activation) {
   if (activation >= 0 && activation < kActivations && is_compiled(static_cast<Activation>(activation)))
     return true;

@@ -71,6 +71,7 @@ struct Transposed {
     p.input = input;
     p.outputs = outputs;
     p.channels = empty ? 0 : channels;
+    p.by_channels = is_by_channels(lines() * column.count, p.channels, outputs);
     p.last_panel = round_to_panel(outputs) / kPanel;
     p.epilogue = epilogue;
     p.pixel = channels;

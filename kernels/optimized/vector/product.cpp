@@ -8,7 +8,8 @@ void multiply_strip(const Strip& strip) { multiply_columns(strip); }
 
 size_t product_scratch(const Product& p) {
   const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w, rows = rows_of_block(p);
-  return static_cast<size_t>(rows * taps) * sizeof(float*);
+  const ptrdiff_t weights = has_few_outputs(p) ? p.outputs * size_of_output(p) : 0;
+  return static_cast<size_t>(rows * taps) * sizeof(float*) + static_cast<size_t>(weights) * sizeof(float);
 }
 
 void product(const Product& p) { multiply_all<Singles>(p); }

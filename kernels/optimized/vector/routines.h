@@ -75,7 +75,8 @@ struct Product {
   ptrdiff_t channels;      // elements of a run
   ptrdiff_t first_row, last_row, first_panel, last_panel;
   ptrdiff_t first_group = 0, last_group = 1;
-  ptrdiff_t rows;  // of all parts
+  ptrdiff_t rows;            // of all parts
+  bool by_channels = false;  // vectors may be of channels: outputs are few
   Epilogue epilogue;
   Geometry geometry;
   ptrdiff_t pixel;     // elements from one column of the input to the next
