@@ -108,6 +108,11 @@ def test_dimension_that_is_not_there(dim: int) -> None:
         pipeline.compile(Pair(), args, dynamic_shapes={"x": None, "more": {"y": {1: Dim("a", max=4)}}})
 
 
+def test_size_that_the_example_has_not() -> None:
+    with pytest.raises(InvalidInput, match="gives dimension 0 of x the size 7, its example has 3"):
+        pipeline.compile(Pair(), (torch.randn(3, 4), {"y": torch.randn(5)}), dynamic_shapes=({0: 7}, None))
+
+
 @pytest.mark.parametrize(
     ("shapes", "advice"),
     [

@@ -265,7 +265,10 @@ def _numbers_are_hints(asked: Any, forward: Any, args: tuple[Any, ...], kwargs: 
 
 
 def _check_places(asked: Any, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Every dimension that `asked` speaks of must be there; torch's own message is about its lists."""
+    """Every dimension that `asked` speaks of must be there, and have the size that it is given, if any.
+
+    torch's own messages are about its lists and guards.
+    """
     try:
         bound = dict(inspect.signature(forward).bind(*args, **kwargs).arguments)
     except TypeError:  # torch says what is wrong with the arguments
@@ -275,15 +278,22 @@ def _check_places(asked: Any, forward: Any, args: tuple[Any, ...], kwargs: dict[
         if not isinstance(leaf, torch.Tensor):
             continue
         request = _lookup(asked, path)
+        name = pytree.keystr(path).removeprefix("['").replace("']", "", 1)
         missing = [dim for dim, _ in _dims(request) if not 0 <= dim < leaf.dim()]
         if missing:
-            name = pytree.keystr(path).removeprefix("['").replace("']", "", 1)
             raise InvalidInput(
                 f"dynamic_shapes speaks of dimension {missing[0]} of {name}, "
                 f"which has {leaf.dim()} dimension{'s' * (leaf.dim() != 1)}",
                 got=f"an example of shape {list(leaf.shape)}",
                 do="dimensions count from 0",
             )
+        for dim, what in _dims(request):
+            if type(what) is int and what != leaf.shape[dim]:
+                raise InvalidInput(
+                    f"dynamic_shapes gives dimension {dim} of {name} the size {what}, "
+                    f"its example has {leaf.shape[dim]}",
+                    do="leave it out: what is not named has the example's size",
+                )
 
 
 def _check_dynamic(

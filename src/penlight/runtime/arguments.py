@@ -268,11 +268,14 @@ class NumberArgument:
         self.method.name_inputs()
         text = self._text() if self.tag == NONE else None
         expected = _article(TAG_NAMES[self.tag]) if text is None else repr(text)
+        shape = getattr(given, "shape", None)
+        what = repr(given) if shape is None else f"of {_shape_text(tuple(shape))}"
         return InvalidInput(
             f"input {self.name} should be {expected}"
-            + (", which the program was compiled for" if text is not None else ""),
+            + (", which the program was compiled for" if self.tag == NONE else ""),
             where=f"method {self.method.name}",
-            got=f"{type(given).__name__} {given!r}"[:100],
+            got=f"{type(given).__name__} {what}"[:100],
+            do="compile another program with an example of it" if self.tag == NONE else None,
         )
 
 
