@@ -303,6 +303,60 @@ struct Softmax {
   bool logarithm;
 };
 
+// Where the elements of lines lie, in floats.
+struct Lines {
+  ptrdiff_t block;  // from block to block
+  ptrdiff_t line;   // from line to line of a block
+  ptrdiff_t step;   // from element to element of a line
+};
+
+// Lines that a part of a Fourier has, of one block; and the largest prime factor of a length that is
+// not done by convolution.
+constexpr ptrdiff_t kFourierLines = 16;
+constexpr ptrdiff_t kLargestFactor = 127;
+
+// Discrete Fourier transforms of `lines` lines of each block, complex to complex but where said. What
+// a line gives depends on no other line.
+struct Fourier {
+  const float* input;
+  float* output;
+  Lines from, to;
+  ptrdiff_t lines;
+  ptrdiff_t first, last;          // parts: kFourierLines lines of a block, or what is left
+  ptrdiff_t length;               // points that are transformed
+  ptrdiff_t in_count, out_count;  // elements of a line that are read and written
+  bool real_in, real_out;         // at most one of them
+  bool packed;  // real elements as half as many points, two as the real and the imaginary part of one
+  bool backward;
+  float scale;         // of the result
+  const float* roots;  // e ^ (-2 pi i k / length), as pairs; where `packed`, of k / (2 length)
+  // With them point k of a result is multiplied by line / (blocks' length) turns as often as k says:
+  const double* turn_re;  // of each line of a block, up to a multiple of kPanel; null: it is not
+  const double* turn_im;
+  // A length with a larger prime factor is a convolution with a chirp, of `padded` points.
+  const float* chirp;   // e ^ (-pi i k^2 / length), as pairs; null: it is not
+  const float* filter;  // the transform of its conjugate, divided by `padded`
+  const float* padded_roots;
+  ptrdiff_t padded;
+  float *scratch, *spare;  // (2 * points + kPastPoints) * kPanel floats each, of as many points as any of
+                           // the above
+};
+constexpr ptrdiff_t kPastPoints = 2 * kPanel;
+
+// Between the halves of a real line's symmetric spectrum, [0, half], and the transform of the line as
+// `half` complex elements.
+struct Fold {
+  const float* input;
+  float* output;
+  ptrdiff_t from, to;  // from line to line, in floats
+  ptrdiff_t half;      // at least twice kPanel
+  ptrdiff_t first, last;
+  bool join;              // from the spectrum; else to it
+  float scale;            // of the result
+  const double* turn_re;  // cosine and negative sine of k / (2 half) turns, k up to kPanel
+  const double* turn_im;
+};
+
 enum class Reduction : uint8_t { Sum, Mean, Norm, Greatest, Least };  // Norm: the root of the sum of squares
 
 // Elements [outer][count][inner], each of the outer and inner ones reduced over `count`.
@@ -372,6 +426,8 @@ struct Routines {
   void (*recurrent)(const Recurrent&);
   void (*softmax)(const Softmax&);
   void (*reduce)(const Reduce&);
+  void (*fourier)(const Fourier&);
+  void (*fold)(const Fold&);
   void (*widen)(const Widen&);
   void (*narrow)(const Narrow&);
   void (*elementwise)(const Elementwise&);

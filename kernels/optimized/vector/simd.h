@@ -278,6 +278,22 @@ PENLIGHT_INLINE Floats at_most(Floats x, Floats high) {
 #endif
 }
 
+// Lane i is lane Order::of(i) of `a`, or of `b` from kLanes on.
+template <class Order, class Vector>
+PENLIGHT_INLINE Vector shuffle(Vector a, Vector b) {
+  using O = Order;
+  if constexpr (kLanes == 16) {
+    return PENLIGHT_SHUFFLE(a, b, O::of(0), O::of(1), O::of(2), O::of(3), O::of(4), O::of(5), O::of(6),
+                            O::of(7), O::of(8), O::of(9), O::of(10), O::of(11), O::of(12), O::of(13),
+                            O::of(14), O::of(15));
+  } else if constexpr (kLanes == 8) {
+    return PENLIGHT_SHUFFLE(a, b, O::of(0), O::of(1), O::of(2), O::of(3), O::of(4), O::of(5), O::of(6),
+                            O::of(7));
+  } else {
+    return PENLIGHT_SHUFFLE(a, b, O::of(0), O::of(1), O::of(2), O::of(3));
+  }
+}
+
 // Index<0>(), Index<1>(), ... unrolled: arrays indexed by these stay in registers.
 template <int value>
 struct Index {

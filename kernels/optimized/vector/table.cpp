@@ -24,6 +24,8 @@ void norm_rows(const NormRows& rows);
 void norm_groups(const GroupNorm& groups);
 void softmax(const Softmax& run);
 void reduce(const Reduce& run);
+void fourier(const Fourier& lines);
+void fold(const Fold& lines);
 void widen(const Widen& run);
 void narrow(const Narrow& run);
 void rotary(const Rotary& heads);
@@ -73,6 +75,10 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2;
 #endif
 #if defined(PENLIGHT_WITHOUT_REDUCE)
 #define reduce nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_FFT)
+#define fourier nullptr
+#define fold nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_CONVERT)
 #define widen nullptr
@@ -125,6 +131,8 @@ const Routines routines = {
     recurrent,
     softmax,
     reduce,
+    fourier,
+    fold,
     widen,
     narrow,
     elementwise,

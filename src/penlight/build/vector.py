@@ -27,6 +27,7 @@ _CALLERS = {
     "rows": {"rows"},
     "softmax": {"softmax"},
     "reduce": {"reduce"},
+    "fft": {"fft"},
     "convert": {"convert"},
     "groups": {"group_norm"},
     "elementwise": {"elementwise"},

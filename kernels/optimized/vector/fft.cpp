@@ -1,0 +1,338 @@
+// Fourier transforms of lines that lie in memory in any way, a vector's lanes of them at a time.
+#include "fft_passes.h"
+
+namespace penlight::optimized {
+namespace PENLIGHT_ISA {
+
+namespace {
+
+// Each lane with bit `bit` of its number exchanges places with the lane of the other vector.
+template <int bit>
+struct Lower {
+  static constexpr int of(int lane) { return lane & bit ? kLanes + lane - bit : lane; }
+};
+template <int bit>
+struct Upper {
+  static constexpr int of(int lane) { return lane & bit ? kLanes + lane : lane + bit; }
+};
+struct Evens {
+  static constexpr int of(int lane) { return 2 * lane; }
+};
+struct Odds {
+  static constexpr int of(int lane) { return 2 * lane + 1; }
+};
+struct FirstPairs {
+  static constexpr int of(int lane) { return lane / 2 + lane % 2 * kLanes; }
+};
+struct LastPairs {
+  static constexpr int of(int lane) { return lane / 2 + lane % 2 * kLanes + kLanes / 2; }
+};
+struct Reversed {
+  static constexpr int of(int lane) { return kLanes - 1 - lane; }
+};
+
+// In groups of four lanes, two lanes of each vector alternately.
+template <int from>
+struct Zipped {
+  static constexpr int of(int lane) { return lane / 4 * 4 + lane % 4 / 2 + from + lane % 2 * kLanes; }
+};
+
+// A square of as many rows as columns, columns for rows.
+template <int bit = kLanes / 2>
+PENLIGHT_INLINE void transpose(Floats (&x)[kLanes]) {
+  if constexpr (bit > 2) {
+    repeat<kLanes>([&](auto i) __attribute__((always_inline)) {
+      if constexpr ((i & bit) == 0) {
+        const Floats a = x[i], b = x[i + bit];
+        x[i] = shuffle<Lower<bit>>(a, b);
+        x[i + bit] = shuffle<Upper<bit>>(a, b);
+      }
+    });
+    transpose<bit / 2>(x);
+  } else {
+    // Four by four, each within its lanes: one instruction for each of these.
+    repeat<kLanes / 4>([&](auto part) __attribute__((always_inline)) {
+      Floats* const y = x + 4 * part;
+      const Floats a = shuffle<Zipped<0>>(y[0], y[1]), b = shuffle<Zipped<2>>(y[0], y[1]);
+      const Floats c = shuffle<Zipped<0>>(y[2], y[3]), d = shuffle<Zipped<2>>(y[2], y[3]);
+      y[0] = shuffle<Lower<2>>(a, c);
+      y[1] = shuffle<Upper<2>>(a, c);
+      y[2] = shuffle<Lower<2>>(b, d);
+      y[3] = shuffle<Upper<2>>(b, d);
+    });
+  }
+}
+
+// Pairs of memory as points, one to a lane.
+PENLIGHT_INLINE Points load_pairs(const float* from, ptrdiff_t left) {
+  const Floats a = load_part(from, 2 * left), b = load_part(from + kLanes, 2 * left - kLanes);
+  return {shuffle<Evens>(a, b), shuffle<Odds>(a, b)};
+}
+PENLIGHT_INLINE void store_pairs(float* to, Points x, ptrdiff_t left) {
+  store_part(to, shuffle<FirstPairs>(x.re, x.im), 2 * left);
+  store_part(to + kLanes, shuffle<LastPairs>(x.re, x.im), 2 * left - kLanes);
+}
+
+// What of a line is where: `count` floats of `width` side by side, `step` apart. Of real elements that
+// are not packed only every other vector is meant, which is a `gap` of 2.
+struct Shape {
+  ptrdiff_t count, width, gap;
+  ptrdiff_t line, step, lines;
+};
+
+constexpr ptrdiff_t kFewFloats = 2;  // at the end of a spectrum, that are not worth a square
+
+// Floats that lie side by side, in all lines.
+void read_rows(const Shape& s, const float* from, float* to) {
+  const float* rows[kLanes];
+  float rest[kLanes * kLanes];
+  for (ptrdiff_t i = 0; i < kLanes; ++i) rows[i] = from + min_of(i, s.lines - 1) * s.line;
+  for (ptrdiff_t c = 0; c < s.count; c += kLanes) {
+    if (s.count - c <= kFewFloats) {
+      for (; c < s.count; ++c) {
+        for (ptrdiff_t i = 0; i < s.lines; ++i) to[c * s.gap * kLanes + i] = from[i * s.line + c];
+      }
+      return;
+    }
+    if (s.count - c < kLanes) {
+      for (ptrdiff_t i = 0; i < kLanes; ++i) {
+        store(rest + i * kLanes, load_some(rows[i], s.count - c));
+        rows[i] = rest + i * kLanes;
+      }
+    }
+    Floats x[kLanes];
+    repeat<kLanes>([&](auto i) __attribute__((always_inline)) {
+      x[i] = load(rows[i]);
+      rows[i] += kLanes;
+    });
+    transpose(x);
+    repeat<kLanes>([&](auto i)
+                       __attribute__((always_inline)) { store(to + (c + i) * s.gap * kLanes, x[i]); });
+  }
+}
+
+void write_rows(const Shape& s, const float* from, float* to, Floats scale) {
+  float rest[kLanes * kLanes];
+  for (ptrdiff_t c = 0; c < s.count; c += kLanes) {
+    if (s.count - c <= kFewFloats) {
+      for (ptrdiff_t i = 0; i < s.lines; ++i) {
+        for (ptrdiff_t k = c; k < s.count; ++k) {
+          to[i * s.line + k] = from[k * s.gap * kLanes + i] * scale[0];
+        }
+      }
+      return;
+    }
+    const bool whole = s.lines == kLanes && s.count - c >= kLanes;
+    Floats x[kLanes];
+    repeat<kLanes>(
+        [&](auto i) __attribute__((always_inline)) { x[i] = load(from + (c + i) * s.gap * kLanes) * scale; });
+    transpose(x);
+    float* const rows = whole ? to + c : rest;
+    const ptrdiff_t pitch = whole ? s.line : kLanes;
+    repeat<kLanes>([&](auto i) __attribute__((always_inline)) { store(rows + i * pitch, x[i]); });
+    if (whole) continue;
+    for (ptrdiff_t i = 0; i < s.lines; ++i) {
+      store_part(to + i * s.line + c, load(rest + i * kLanes), s.count - c);
+    }
+  }
+}
+
+void read_lines(const Shape& s, const float* from, float* to) {
+  if (s.step == s.width) return read_rows(s, from, to);
+  const ptrdiff_t pitch = s.gap * kLanes;
+  if (s.line != s.width) {
+    for (ptrdiff_t c = 0; c < s.count; ++c, to += pitch) {
+      const float* at = from + c / s.width * s.step + c % s.width;
+      for (ptrdiff_t i = 0; i < s.lines; ++i, at += s.line) to[i] = *at;
+    }
+  } else if (s.width == 1) {
+    for (ptrdiff_t c = 0; c < s.count; ++c) store(to + c * pitch, load_part(from + c * s.step, s.lines));
+  } else {
+    for (ptrdiff_t c = 0; c < s.count; c += 2, to += kPoint, from += s.step) {
+      store_points(to, kInOrder, load_pairs(from, s.lines));
+    }
+  }
+}
+
+void write_lines(const Shape& s, const float* from, float* to, Floats scale) {
+  if (s.step == s.width) return write_rows(s, from, to, scale);
+  const ptrdiff_t pitch = s.gap * kLanes;
+  if (s.line != s.width) {
+    for (ptrdiff_t c = 0; c < s.count; ++c, from += pitch) {
+      float* at = to + c / s.width * s.step + c % s.width;
+      for (ptrdiff_t i = 0; i < s.lines; ++i, at += s.line) *at = from[i] * scale[0];
+    }
+  } else if (s.width == 1) {
+    for (ptrdiff_t c = 0; c < s.count; ++c) {
+      store_part(to + c * s.step, load(from + c * pitch) * scale, s.lines);
+    }
+  } else {
+    for (ptrdiff_t c = 0; c < s.count; c += 2, from += kPoint, to += s.step) {
+      store_pairs(to, load_points(from, kInOrder) * scale, s.lines);
+    }
+  }
+}
+
+// Of two elements with one conjugate pair between them: what a root, times i or -i, makes of them.
+PENLIGHT_INLINE void fold_pair(Points& x, Points& mirrored, Points root) {
+  const Points even = {x.re + mirrored.re, x.im - mirrored.im};
+  const Points odd = Points{x.re - mirrored.re, x.im + mirrored.im} * root;
+  x = even + odd;
+  mirrored = {even.re - odd.re, odd.im - even.im};
+}
+
+// The spectrum, twice, of real lines that were transformed as `half` points; or, to join, the points
+// that transformed backward are the lines.
+void fold_points(float* x, ptrdiff_t half, const float* roots, bool join) {
+  float* const end = x + half * kPoint;
+  const Points first = load_points(x, kInOrder);
+  if (join) {
+    const Points last = load_points(end, kInOrder);
+    store_points(x, kInOrder, {first.re + last.re, first.re - last.re});
+  } else {
+    const Floats two = splat(2.0f);
+    store_points(x, kInOrder, {(first.re + first.im) * two, Floats{}});
+    store_points(end, kInOrder, {(first.re - first.im) * two, Floats{}});
+  }
+  for (ptrdiff_t k = 1; 2 * k <= half; ++k) {
+    float *const a = x + k * kPoint, *const b = end - k * kPoint;
+    Points low = load_points(a, kInOrder), high = load_points(b, kInOrder);
+    const float re = roots[2 * k], im = roots[2 * k + 1];
+    fold_pair(low, high, {splat(im), splat(join ? re : -re)});
+    store_points(b, kInOrder, high);
+    store_points(a, kInOrder, low);
+  }
+}
+
+// Points [first, count) as the conjugates of those that mirror them.
+void mirror_points(float* x, ptrdiff_t first, ptrdiff_t count) {
+  for (ptrdiff_t k = first; k < count; ++k) {
+    const Points other = load_points(x + (count - k) * kPoint, kInOrder);
+    store_points(x + k * kPoint, kInOrder, {other.re, -other.im});
+  }
+}
+
+void multiply_points(float* x, const float* pairs, ptrdiff_t count, Parts parts) {
+  for (ptrdiff_t k = 0; k < count; ++k) {
+    store_points(x + k * kPoint, parts, load_points(x + k * kPoint, parts) * splat_pair(pairs + 2 * k));
+  }
+}
+
+// As transform(), with a convolution (Bluestein).
+float* transform_chirped(const Fourier& p, float* x, float* other, Parts parts) {
+  multiply_points(x, p.chirp, p.length, parts);
+  memset(x + p.length * kPoint, 0, static_cast<size_t>((p.padded - p.length) * kPoint) * sizeof(float));
+  float* y = transform(x, other, p.padded, p.padded_roots, 1, parts);
+  multiply_points(y, p.filter, p.padded, parts);
+  y = transform(y, y == x ? other : x, p.padded, p.padded_roots, 1, {parts.im, parts.re});
+  multiply_points(y, p.chirp, p.length, parts);
+  return y;
+}
+
+// Powers of a root are made in double, so that many factors of it do not add up their errors.
+typedef double Doubles __attribute__((vector_size(kLanes * 8)));
+struct Turn {
+  Doubles re, im;
+};
+PENLIGHT_INLINE Turn load_turn(const double* re, const double* im) {
+  Turn turn;
+  memcpy(&turn.re, re, sizeof turn.re);
+  memcpy(&turn.im, im, sizeof turn.im);
+  return turn;
+}
+PENLIGHT_INLINE void multiply(Turn& a, const Turn& b) {
+  const Doubles re = a.re * b.re - a.im * b.im;
+  a.im = a.re * b.im + a.im * b.re;
+  a.re = re;
+}
+PENLIGHT_INLINE Points rounded(const Turn& turn) {
+  return {__builtin_convertvector(turn.re, Floats), __builtin_convertvector(turn.im, Floats)};
+}
+
+void turn_points(float* x, ptrdiff_t count, Parts parts, const double* re, const double* im) {
+  const Turn step = load_turn(re, im);
+  Turn turn = step;
+  for (ptrdiff_t k = 1; k < count; ++k) {
+    store_points(x + k * kPoint, parts, load_points(x + k * kPoint, parts) * rounded(turn));
+    multiply(turn, step);
+  }
+}
+
+// Lines [line, line + lines) of a block, at most kLanes.
+void transform_lines(const Fourier& p, ptrdiff_t block, ptrdiff_t line, ptrdiff_t lines) {
+  float* x = p.scratch;
+  const ptrdiff_t in_width = p.real_in ? 1 : 2, out_width = p.real_out ? 1 : 2;
+  const ptrdiff_t in_gap = p.real_in && !p.packed ? 2 : 1, out_gap = p.real_out && !p.packed ? 2 : 1;
+  const Parts parts = p.backward ? kSwapped : kInOrder;
+
+  read_lines({p.in_count * in_width, in_width, in_gap, p.from.line, p.from.step, lines},
+             p.input + block * p.from.block + line * p.from.line, x);
+  if (in_gap == 2) {
+    for (ptrdiff_t k = 0; k < p.length; ++k) store(x + k * kPoint + kLanes, Floats{});
+  }
+  if (p.packed && p.real_out) fold_points(x, p.length, p.roots, true);
+  if (!p.packed && p.real_out && p.in_count < p.length) {
+    store(x + kLanes, Floats{});
+    mirror_points(x, p.in_count, p.length);
+  }
+
+  x = p.chirp ? transform_chirped(p, x, p.spare, parts)
+              : transform(x, p.spare, p.length, p.roots, p.packed ? 2 : 1, parts);
+  if (p.turn_re) turn_points(x, p.length, parts, p.turn_re + line, p.turn_im + line);
+  if (p.packed && p.real_in) {
+    fold_points(x, p.length, p.roots, false);
+    mirror_points(x, p.length + 1, p.out_count);
+  }
+
+  write_lines({p.out_count * out_width, out_width, out_gap, p.to.line, p.to.step, lines}, x,
+              p.output + block * p.to.block + line * p.to.line, splat(p.scale));
+}
+
+void fold_line(const Fold& p, const float* x, float* out) {
+  const ptrdiff_t half = p.half;
+  const float sum = x[0] + (p.join ? x[2 * half] : x[1]), rest = x[0] - (p.join ? x[2 * half] : x[1]);
+  if (p.join) {
+    out[0] = p.scale * sum;
+    out[1] = p.scale * rest;
+  } else {
+    out[0] = 2 * p.scale * sum;
+    out[2 * half] = 2 * p.scale * rest;
+    out[1] = out[2 * half + 1] = 0;
+  }
+  // The root of lane i is that of 1 + i, and goes up by that of kLanes.
+  Turn turn = load_turn(p.turn_re + 1, p.turn_im + 1);
+  const Turn step = {p.turn_re[kLanes] - Doubles{}, p.turn_im[kLanes] - Doubles{}};
+  const Floats scale = splat(p.scale);
+  for (ptrdiff_t k = 1; 2 * k <= half; k += kLanes) {
+    const ptrdiff_t mirrored = half - k - kLanes + 1;
+    Points low = load_pairs(x + 2 * k, kLanes), high = load_pairs(x + 2 * mirrored, kLanes);
+    high = {shuffle<Reversed>(high.re, high.re), shuffle<Reversed>(high.im, high.im)};
+    const Points root = rounded(turn);
+    fold_pair(low, high, {root.im, p.join ? root.re : -root.re});
+    high = {shuffle<Reversed>(high.re, high.re), shuffle<Reversed>(high.im, high.im)};
+    store_pairs(out + 2 * mirrored, high * scale, kLanes);
+    store_pairs(out + 2 * k, low * scale, kLanes);
+    multiply(turn, step);
+  }
+}
+
+}  // namespace
+
+void fourier(const Fourier& p) {
+  const ptrdiff_t parts = (p.lines + kFourierLines - 1) / kFourierLines;
+  for (ptrdiff_t part = p.first; part < p.last; ++part) {
+    const ptrdiff_t begin = part % parts * kFourierLines, end = min_of(begin + kFourierLines, p.lines);
+    for (ptrdiff_t line = begin; line < end; line += kLanes) {
+      transform_lines(p, part / parts, line, min_of(kLanes, end - line));
+    }
+  }
+}
+
+void fold(const Fold& p) {
+  for (ptrdiff_t line = p.first; line < p.last; ++line) {
+    fold_line(p, p.input + line * p.from, p.output + line * p.to);
+  }
+}
+
+}  // namespace PENLIGHT_ISA
+}  // namespace penlight::optimized
