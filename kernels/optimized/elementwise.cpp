@@ -356,11 +356,6 @@ Tensor& run_alone(KernelContext& ctx, Chain& chain, Tensor& out) {
   return out;
 }
 
-Tensor& decline(KernelContext& ctx, Tensor& out) {
-  ctx.decline();
-  return out;
-}
-
 constexpr int kFirst = kRegisters, kSecond = kRegisters + 1, kThird = kRegisters + 2;
 
 Tensor& one(KernelContext& ctx, ElementOp op, const Tensor& x, Tensor& out) {

@@ -1,9 +1,15 @@
-// Checks of float32 arguments; weights and biases of norms are rows, or none.
+// Checks of arguments, most of float32; weights and biases of norms are rows, or none.
 #pragma once
 
 #include <penlight/kernel.h>
 
 namespace penlight::optimized {
+
+// For the portable kernel.
+inline Tensor& decline(KernelContext& ctx, Tensor& out) {
+  ctx.decline();
+  return out;
+}
 
 inline bool is_float(const Tensor& tensor) { return tensor.scalar_type() == ScalarType::Float; }
 

@@ -18,6 +18,14 @@
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
+// By Horner's rule, coefficients from the highest power on.
+template <class... Lower>
+PENLIGHT_INLINE Floats polynomial(Floats x, float highest, Lower... lower) {
+  Floats sum = splat(highest);
+  ((sum = sum * x + splat(lower)), ...);
+  return sum;
+}
+
 // e^x is p * 2^n, and p is 1 + rest.
 struct Parts {
   Floats p, rest;
@@ -31,12 +39,8 @@ PENLIGHT_INLINE Parts parts_of_exp(Floats x) {
   const Floats n = shifted - magic;
   Floats r = x - n * splat(0.693145752f);
   r = r - n * splat(1.42860677e-6f);
-  Floats p = splat(1.38145403e-3f);
-  p = p * r + splat(8.36874545e-3f);
-  p = p * r + splat(4.16683890e-2f);
-  p = p * r + splat(1.66665211e-1f);
-  p = p * r + splat(4.99999940e-1f);
-  p = p * r + splat(1.0f);
+  Floats p =
+      polynomial(r, 1.38145403e-3f, 8.36874545e-3f, 4.16683890e-2f, 1.66665211e-1f, 4.99999940e-1f, 1.0f);
   return {p * r + splat(1.0f), p * r, (Ints)shifted - splat_int(0x4b400000)};
 }
 
@@ -87,11 +91,8 @@ PENLIGHT_INLINE Floats tanh_of(Floats x) {
   // Near zero the quotient would lose digits: a polynomial there (Cephes' tanhf).
   const Floats magnitude = (Floats)((Ints)x & splat_int(0x7fffffff));
   const Floats z = x * x;
-  Floats p = splat(-5.70498872745e-3f);
-  p = p * z + splat(2.06390887954e-2f);
-  p = p * z + splat(-5.37397155531e-2f);
-  p = p * z + splat(1.33314422036e-1f);
-  p = p * z + splat(-3.33332819422e-1f);
+  Floats p = polynomial(z, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
+                        -3.33332819422e-1f);
   const Floats small = p * z * x + x;
   // From 10 on the result is 1.
   const Parts parts = parts_of_exp(at_most(magnitude + magnitude, splat(20.0f)));
@@ -104,19 +105,10 @@ PENLIGHT_INLINE Floats tanh_of(Floats x) {
 PENLIGHT_INLINE Floats erf_of(Floats x) {
   const Floats kept = at_least(at_most(x, splat(3.92f)), splat(-3.92f));
   const Floats z = kept * kept;
-  Floats p = splat(-1.28007303e-8f);
-  p = p * z + splat(4.60941556e-6f);
-  p = p * z + splat(3.76765674e-4f);
-  p = p * z + splat(3.83863831e-3f);
-  p = p * z + splat(5.42441271e-2f);
-  p = p * z + splat(1.85135186e-1f);
-  p = p * z + splat(1.12837923f);
-  Floats q = splat(6.24008971e-5f);
-  q = q * z + splat(1.30153716e-3f);
-  q = q * z + splat(1.54301031e-2f);
-  q = q * z + splat(1.13873854e-1f);
-  q = q * z + splat(4.97405201e-1f);
-  q = q * z + splat(1.0f);
+  Floats p = polynomial(z, -1.28007303e-8f, 4.60941556e-6f, 3.76765674e-4f, 3.83863831e-3f, 5.42441271e-2f,
+                        1.85135186e-1f, 1.12837923f);
+  Floats q =
+      polynomial(z, 6.24008971e-5f, 1.30153716e-3f, 1.54301031e-2f, 1.13873854e-1f, 4.97405201e-1f, 1.0f);
   return kept * p / q;
 }
 
@@ -174,15 +166,9 @@ PENLIGHT_INLINE Floats log_of(Floats x) {
   e += small;  // a mask is -1
   m = select(small, m + m, m) - splat(1.0f);
   const Floats z = m * m, power = __builtin_convertvector(e, Floats);
-  Floats p = splat(7.0376836292e-2f);
-  p = p * m + splat(-1.1514610310e-1f);
-  p = p * m + splat(1.1676998740e-1f);
-  p = p * m + splat(-1.2420140846e-1f);
-  p = p * m + splat(1.4249322787e-1f);
-  p = p * m + splat(-1.6668057665e-1f);
-  p = p * m + splat(2.0000714765e-1f);
-  p = p * m + splat(-2.4999993993e-1f);
-  p = p * m + splat(3.3333331174e-1f);
+  Floats p =
+      polynomial(m, 7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f,
+                 1.4249322787e-1f, -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
   p = p * m * z + power * splat(-2.12194440e-4f) - splat(0.5f) * z;
   Floats result = m + p + power * splat(0.693359375f);
   result = select(x == splat(0.0f), splat(-__builtin_inff()), result);
@@ -199,8 +185,6 @@ PENLIGHT_INLINE Floats log1p_of(Floats x) {
   return select(as_it_is, x, log_of(raised) * (x / kept));
 }
 
-typedef double Doubles __attribute__((vector_size(kLanes * 8)));
-
 template <bool sine>
 PENLIGHT_INLINE Floats sin_or_cos(Floats x) {
   // x = n * pi/2 + r; the first part of pi/2 has 33 bits, so that its product with n is exact.
@@ -214,13 +198,9 @@ PENLIGHT_INLINE Floats sin_or_cos(Floats x) {
       __builtin_convertvector(wide - n * 1.57079632673412561417 - n * 6.07710050650619224932e-11, Floats);
   const Ints quadrant = (Ints)shifted + splat_int(sine ? 0 : 1);
   const Floats z = r * r;
-  Floats s = splat(-1.9515295891e-4f);
-  s = s * z + splat(8.3321608736e-3f);
-  s = s * z + splat(-1.6666654611e-1f);
+  Floats s = polynomial(z, -1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f);
   s = s * z * r + r;
-  Floats c = splat(2.443315711809948e-5f);
-  c = c * z + splat(-1.388731625493765e-3f);
-  c = c * z + splat(4.166664568298827e-2f);
+  Floats c = polynomial(z, 2.443315711809948e-5f, -1.388731625493765e-3f, 4.166664568298827e-2f);
   c = c * z * z - splat(0.5f) * z + splat(1.0f);
   const Floats value = select((quadrant & splat_int(1)) != splat_int(0), c, s);
   Floats result = (Floats)((Ints)value ^ ((quadrant & splat_int(2)) << 30));
@@ -241,15 +221,8 @@ PENLIGHT_INLINE Floats atan2_of(Floats y, Floats x) {
   const Floats of_equals = select(large == splat(0.0f), splat(0.0f), splat(1.0f));
   const Floats t = select(small == large, of_equals, small / large);
   const Floats z = t * t;
-  Floats p = splat(-1.78283197e-3f);
-  p = p * z + splat(1.08687095e-2f);
-  p = p * z + splat(-3.10970023e-2f);
-  p = p * z + splat(5.78813925e-2f);
-  p = p * z + splat(-8.39930624e-2f);
-  p = p * z + splat(1.09508805e-1f);
-  p = p * z + splat(-1.42640159e-1f);
-  p = p * z + splat(1.99985296e-1f);
-  p = p * z + splat(-3.33332986e-1f);
+  Floats p = polynomial(z, -1.78283197e-3f, 1.08687095e-2f, -3.10970023e-2f, 5.78813925e-2f, -8.39930624e-2f,
+                        1.09508805e-1f, -1.42640159e-1f, 1.99985296e-1f, -3.33332986e-1f);
   const Floats angle = p * z * t + t;
   const Ints left = (Ints)x >> 31, sign = splat_int(INT32_MIN);
   const Floats axis = select(steep, splat(1.57079633f), select(left, splat(3.14159265f), splat(0.0f)));
@@ -265,11 +238,7 @@ PENLIGHT_INLINE Floats asin_or_acos(Floats x) {
   const Ints far = magnitude > splat(0.5f);
   const Floats z = select(far, splat(0.5f) - splat(0.5f) * magnitude, magnitude * magnitude);
   const Floats s = select(far, sqrt_of(z), magnitude);
-  Floats p = splat(4.21583056e-2f);
-  p = p * z + splat(2.41847783e-2f);
-  p = p * z + splat(4.54691499e-2f);
-  p = p * z + splat(7.49530941e-2f);
-  p = p * z + splat(1.66667521e-1f);
+  Floats p = polynomial(z, 4.21583056e-2f, 2.41847783e-2f, 4.54691499e-2f, 7.49530941e-2f, 1.66667521e-1f);
   const Floats part = p * z * s + s, twice = part + part;
   constexpr float kRight = 1.57079633f, kRest = -4.37113883e-8f;  // together pi/2
   if constexpr (sine) {

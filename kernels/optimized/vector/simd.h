@@ -34,6 +34,7 @@ constexpr int kLanes = 4, kTileRows = 4, kTileVectors = 2;
 
 typedef float Floats __attribute__((vector_size(kLanes * 4)));
 typedef int32_t Ints __attribute__((vector_size(kLanes * 4)));
+typedef double Doubles __attribute__((vector_size(kLanes * 8)));
 
 // Lanes of `a`, and after them of `b`, in the order of the numbers. GCC before 12 has only the other name.
 #if defined(__clang__)
