@@ -269,7 +269,7 @@ class NumberArgument:
         text = self._text() if self.tag == NONE else None
         expected = _article(TAG_NAMES[self.tag]) if text is None else repr(text)
         shape = getattr(given, "shape", None)
-        what = repr(given) if shape is None else f"of {_shape_text(tuple(shape))}"
+        what = f"of {_shape_text(shape)}" if isinstance(shape, tuple) else repr(given)
         return InvalidInput(
             f"input {self.name} should be {expected}"
             + (", which the program was compiled for" if self.tag == NONE else ""),
