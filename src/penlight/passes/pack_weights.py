@@ -63,22 +63,20 @@ def pack_weights(
         for node in list(graph.nodes):
             if node.target not in (aten.linear.default, aten.convolution.default):
                 continue
-            reason = _obstacle(node)
-            changing = None if reason else _why_not_constant(constants, node, kept)
-            if node.target is aten.linear.default:
-                reason = reason or changing
-            if reason is not None:
+            is_linear, obstacle = node.target is aten.linear.default, _obstacle(node)
+            reason = obstacle or _why_not_constant(constants, node, kept)
+            if reason and (obstacle or is_linear):
                 leave(node, reason)
                 continue
-            if node.target is aten.linear.default:
-                _pack_linear(graph, constants, node, linear, embedding)
-            else:
-                weight = _in_each_run(graph, node, pack) if changing else _once(constants, node)
-                if node.args[TRANSPOSED]:
-                    _pack_transposed(graph, node, weight, transposed)
-                else:
-                    _pack_convolution(graph, node, weight, convolution)
             packed += 1
+            if is_linear:
+                _pack_linear(graph, constants, node, linear, embedding)
+                continue
+            weight = _in_each_run(graph, node, pack) if reason else _once(constants, node)
+            if node.args[TRANSPOSED]:
+                _pack_transposed(graph, node, weight, transposed)
+            else:
+                _pack_convolution(graph, node, weight, convolution)
         return packed
 
     return pack_weights
