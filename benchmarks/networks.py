@@ -138,3 +138,118 @@ def unet_of_volumes() -> Built:
     last = nn.Conv3d(32, 32, 3, padding=1), nn.LeakyReLU(), nn.ConvTranspose3d(32, 16, 2, 2)
     network = nn.Sequential(*normed(1, 16, 1), *normed(16, 32, 2), *last, nn.Conv3d(16, 2, 1))
     return network, (torch.randn(1, 1, 32, 48, 48),)
+
+
+class StyleGenerator(nn.Module):
+    """Convolutions whose weights a style scales (Karras et al., 2020)."""
+
+    def __init__(self, channels: int = 128, layers: int = 8) -> None:
+        super().__init__()
+        self.styles = nn.Sequential(
+            *(nn.Sequential(nn.Linear(128, 128), nn.LeakyReLU(0.2)) for _ in range(4))
+        )
+        self.start = nn.Parameter(torch.randn(1, channels, 4, 4))
+        outputs = [channels] * layers
+        self.scales = nn.ModuleList(nn.Linear(128, channels) for _ in outputs)
+        self.weights = nn.ParameterList(torch.randn(count, channels, 3, 3) for count in outputs)
+
+    def forward(self, z: Tensor) -> Tensor:
+        style, x = self.styles(F.normalize(z, dim=1)), self.start
+        for i, (scale, weight) in enumerate(zip(self.scales, self.weights, strict=True)):
+            if i % 2:
+                x = F.interpolate(x, scale_factor=2, mode="bilinear")
+            scaled = weight * scale(style)[0, :, None, None]
+            scaled = scaled * torch.rsqrt(scaled.square().sum((1, 2, 3), keepdim=True) + 1e-8)
+            x = F.leaky_relu(F.conv2d(x, scaled, padding=1), 0.2)
+        return x
+
+
+def style_generator() -> Built:
+    return StyleGenerator(), (torch.randn(1, 128),)
+
+
+def fsrcnn() -> Built:
+    """An image twice as large, by a transposed convolution with one output (Dong et al., 2016)."""
+    middle = [layer for _ in range(4) for layer in (nn.Conv2d(12, 12, 3, padding=1), nn.PReLU(12))]
+    first = nn.Conv2d(1, 56, 5, padding=2), nn.PReLU(56), nn.Conv2d(56, 12, 1), nn.PReLU(12)
+    last = nn.Conv2d(12, 56, 1), nn.PReLU(56), nn.ConvTranspose2d(56, 1, 9, 2, 4, 1)
+    return nn.Sequential(*first, *middle, *last), (torch.randn(1, 1, 128, 128),)
+
+
+class Pyramid(nn.Module):
+    """Windows dilated nearly as far as an image reaches, and beyond (DeepLab's head; Chen et al., 2017)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList(nn.Conv2d(960, 256, 3, padding=d, dilation=d) for d in (12, 24, 36))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([convolution(x) for convolution in self.convolutions], 1)
+
+
+def pyramid() -> Built:
+    return Pyramid(), (torch.randn(1, 960, 14, 14),)
+
+
+class Spectrogram(nn.Module):
+    """Words in a second of sound, by its spectrogram of 64 bands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(400))
+        self.register_buffer("bands", torch.rand(201, 64))
+        convolutions = nn.Conv2d(1, 32, 3, 2, 1), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1), nn.ReLU()
+        self.layers = nn.Sequential(*convolutions, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+    def forward(self, x: Tensor) -> Tensor:
+        spectrum = torch.stft(x, 400, 160, window=self.window, return_complex=True).abs().square()
+        result: Tensor = self.layers((spectrum.mT @ self.bands + 1e-6).log().unsqueeze(1))
+        return result
+
+
+def spectrogram() -> Built:
+    return Spectrogram(), (torch.randn(1, 16000),)
+
+
+class Edges(nn.Module):
+    """Directions of an image's edges, with borders of every kind, and patches taken apart and joined."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer(
+            "ramp", torch.tensor([[1.0, 0, -1], [2, 0, -2], [1, 0, -1]]).expand(3, 1, 3, 3).clone()
+        )
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        for mode in ("reflect", "replicate", "circular"):
+            x = F.pad(x, (5, 5, 5, 5), mode=mode)
+        across, down = (F.conv2d(x, ramp, padding=1, groups=3) for ramp in (self.ramp, self.ramp.mT))
+        patches = F.unfold(x, 7, padding=3)
+        return torch.atan2(down, across), F.fold(patches * (patches > 0), x.shape[2:], 7, padding=3)
+
+
+def edges() -> Built:
+    return Edges(), (torch.randn(1, 3, 96, 128),)
+
+
+class Splines(nn.Module):
+    """B-splines of each number, from comparisons and differences with knots (Liu et al., 2024)."""
+
+    def __init__(self, inputs: int, outputs: int, order: int = 3, cells: int = 5) -> None:
+        super().__init__()
+        places = torch.arange(-order, cells + order + 1) * 2 / cells - 1
+        self.register_buffer("knots", places.expand(inputs, -1).contiguous())
+        self.order, self.layer = order, nn.Linear(inputs * (cells + order), outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, t = x.unsqueeze(-1), self.knots
+        y = ((x >= t[:, :-1]) & (x < t[:, 1:])).to(x.dtype)
+        for k in range(1, self.order + 1):
+            rising = (x - t[:, : -(k + 1)]) / (t[:, k:-1] - t[:, : -(k + 1)]) * y[..., :-1]
+            y = rising + (t[:, k + 1 :] - x) / (t[:, k + 1 :] - t[:, 1:-k]) * y[..., 1:]
+        result: Tensor = self.layer(y.flatten(1))
+        return result
+
+
+def splines() -> Built:
+    return nn.Sequential(Splines(784, 64), Splines(64, 10)), (torch.randn(32, 784),)
