@@ -15,6 +15,14 @@
 #include <penlight/tensor.h>
 #include <string.h>
 
+#if defined(__SSE2__) || defined(__ARM_NEON) || defined(__wasm_simd128__)
+#ifdef __has_builtin
+#if __has_builtin(__builtin_shufflevector)
+#define PENLIGHT_MOVES_VECTORS 1
+#endif
+#endif
+#endif
+
 namespace penlight {
 
 // Two tensors' worth: repeat() and reshape() look at a tensor through that many.
@@ -74,40 +82,61 @@ void interleave(dim_t columns, const char* __restrict src, dim_t src_row, char* 
   }
 }
 
+// Transposes a square, whose lines fill vectors of 16 bytes where there are such.
+template <class Item>
+struct Square {
+  static constexpr dim_t kSize = 1;
+  static void move(const char* src, dim_t, char* dst, dim_t) { store_item(dst, load_item<Item>(src)); }
+};
+
+#ifdef PENLIGHT_MOVES_VECTORS
+template <>
+struct Square<uint32_t> {
+  static constexpr dim_t kSize = 4;
+  typedef uint32_t Vector __attribute__((vector_size(16)));
+
+  static void move(const char* src, dim_t src_row, char* dst, dim_t dst_column) {
+    const Vector a = load_item<Vector>(src), b = load_item<Vector>(src + src_row);
+    const Vector c = load_item<Vector>(src + 2 * src_row), d = load_item<Vector>(src + 3 * src_row);
+    const Vector ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    const Vector ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const Vector cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    const Vector cd2 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    store_item(dst, __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5));
+    store_item(dst + dst_column, __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7));
+    store_item(dst + 2 * dst_column, __builtin_shufflevector(ab2, cd2, 0, 1, 4, 5));
+    store_item(dst + 3 * dst_column, __builtin_shufflevector(ab2, cd2, 2, 3, 6, 7));
+  }
+};
+#endif
+
 // Transposes rows x columns: rows are contiguous in the source, columns in the
-// destination.
+// destination. In tiles, whose lines of most items are lines of the cache.
 template <class Item>
 void move_tiled(dim_t rows, dim_t columns, const char* __restrict src, dim_t src_row, char* __restrict dst,
                 dim_t dst_column) {
-  constexpr dim_t kSize = sizeof(Item);
+  constexpr dim_t kSize = sizeof(Item), kTile = 16, kSquare = Square<Item>::kSize;
   if (rows == 2) return interleave<Item, 2>(columns, src, src_row, dst, dst_column);
   if (rows == 3) return interleave<Item, 3>(columns, src, src_row, dst, dst_column);
-  if (rows == 4) return interleave<Item, 4>(columns, src, src_row, dst, dst_column);
-  constexpr dim_t kTile = 8;
-  constexpr dim_t kBand = 64;  // columns that are finished for all rows before the next ones begin
-  for (dim_t band = 0; band < columns; band += kBand) {
-    const dim_t band_end = band + kBand < columns ? band + kBand : columns;
-    for (dim_t r = 0; r < rows; r += kTile) {
-      const dim_t row_count = rows - r < kTile ? rows - r : kTile;
-      for (dim_t c = band; c < band_end; c += kTile) {
-        const dim_t column_count = band_end - c < kTile ? band_end - c : kTile;
-        const char* from = src + r * src_row + c * kSize;
-        char* to = dst + c * dst_column + r * kSize;
-        if (row_count == kTile && column_count == kTile) {
-          Item tile[kTile][kTile];
-          for (dim_t i = 0; i < kTile; ++i) memcpy(tile[i], from + i * src_row, sizeof tile[i]);
-          for (dim_t j = 0; j < kTile; ++j) {
-            Item line[kTile];
-            for (dim_t i = 0; i < kTile; ++i) line[i] = tile[i][j];
-            memcpy(to + j * dst_column, line, sizeof line);
-          }
-        } else {
-          for (dim_t j = 0; j < column_count; ++j) {
-            for (dim_t i = 0; i < row_count; ++i) {
-              store_item(to + j * dst_column + i * kSize, load_item<Item>(from + i * src_row + j * kSize));
-            }
-          }
+  for (dim_t left = 0; left < columns; left += kTile) {
+    const dim_t right = left + kTile < columns ? left + kTile : columns;
+    for (dim_t top = 0; top < rows; top += kTile) {
+      const dim_t bottom = top + kTile < rows ? top + kTile : rows;
+      dim_t c = left;
+      for (; c + kSquare <= right; c += kSquare) {
+        dim_t r = top;
+        for (; r + kSquare <= bottom; r += kSquare) {
+          Square<Item>::move(src + r * src_row + c * kSize, src_row, dst + c * dst_column + r * kSize,
+                             dst_column);
         }
+        for (dim_t rest = c; r < bottom && rest < c + kSquare; ++rest) {
+          move_row<Item>(bottom - r, src + r * src_row + rest * kSize, src_row,
+                         dst + rest * dst_column + r * kSize, kSize);
+        }
+      }
+      for (; c < right; ++c) {
+        move_row<Item>(bottom - top, src + top * src_row + c * kSize, src_row,
+                       dst + c * dst_column + top * kSize, kSize);
       }
     }
   }
