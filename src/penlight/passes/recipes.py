@@ -42,6 +42,7 @@ from penlight.passes.subexpressions import merge_subexpressions
 from penlight.passes.subpixels import split_into_pixels
 from penlight.passes.tune_convolutions import Measure, tune_convolutions
 from penlight.passes.unread_indices import drop_unread_indices
+from penlight.passes.unread_taps import drop_unread_taps
 from penlight.passes.written_activations import fuse_written_activations
 from penlight.passes.written_attention import fuse_written_attention
 
@@ -61,7 +62,13 @@ _SIMPLER: tuple[Pass, ...] = (
     remove_no_ops,
     merge_subexpressions,
 )
-_FOLDED: tuple[Pass, ...] = (fold_constants, fold_batch_norm, fold_padding, merge_subexpressions)
+_FOLDED: tuple[Pass, ...] = (
+    fold_constants,
+    fold_batch_norm,
+    fold_padding,
+    drop_unread_taps,
+    merge_subexpressions,
+)
 EDGE = (*_SIMPLER, *_FOLDED)
 
 
