@@ -1,254 +1,16 @@
-// Elementwise operators of float32: chains of them, as the compiler fuses them, and the single
-// ones of ATen, which are chains of one.
-//
-//   program    five numbers a step: operation, register it writes, and what it reads. Sources
-//              count the registers first, then the inputs, then the constants.
-//
-// A program comes from a file: nothing of it is used before all of it was looked at.
+// Elementwise operators of float32: chains of one step, or two.
 #include <string.h>
 
+#include "chain.h"
 #include "isa.h"
 #include "packed.h"
-#include "parallel.h"
 #include "parameters.h"
-#include "vector/elements.h"
 
 namespace penlight::optimized {
 
 namespace {
 
-constexpr int kRegisters = kElementRegisters, kOperands = kElementOperands;
-constexpr size_t kStepWords = 5;
-constexpr dim_t kTile = 1024;  // elements; a few of these fit the nearest cache
-
-struct Chain {
-  ElementStep steps[kElementSteps];
-  int step_count = 0, registers = 0;
-  double cost = 0;  // operations an element
-  Tensor tensors[kOperands];
-  float numbers[kOperands];
-  int operand_count = 0;
-
-  void add(const Tensor& tensor) { tensors[operand_count++] = tensor; }
-  void add(double number) { numbers[operand_count++] = static_cast<float>(number); }
-  void step(ElementOp op, int to, int a, int b = 0, int c = 0) {
-    steps[step_count++] = {op, to, {a, b, c}};
-    if (to >= registers) registers = to + 1;
-    cost += op >= ElementOp::Exp ? 24 : 3;
-  }
-};
-
-// --- how the work is laid out --------------------------------------------------------------------
-
-bool is_operand(const Tensor& tensor) {
-  return tensor.scalar_type() == ScalarType::Float || tensor.scalar_type() == ScalarType::Bool;
-}
-
-// The shape that all tensors broadcast to. False where they do not.
-bool broadcast_shape(const Chain& chain, dim_t* sizes, int& dim) {
-  dim = 0;
-  for (int k = 0; k < chain.operand_count; ++k) {
-    if (chain.tensors[k].defined() && chain.tensors[k].dim() > dim)
-      dim = static_cast<int>(chain.tensors[k].dim());
-  }
-  for (int d = 0; d < dim; ++d) sizes[d] = 1;
-  for (int k = 0; k < chain.operand_count; ++k) {
-    const Tensor& tensor = chain.tensors[k];
-    if (!tensor.defined()) continue;
-    for (dim_t d = 0; d < tensor.dim(); ++d) {
-      dim_t& size = sizes[dim - tensor.dim() + d];
-      const dim_t own = tensor.size(d);
-      if (size != own && own != 1) {
-        if (size != 1) return false;
-        size = own;
-      }
-    }
-  }
-  return true;
-}
-
-// The loops over `out`, outermost first, without those of size 1. False if it has gaps.
-bool order_loops(const Tensor& out, int* dims, int& count) {
-  count = 0;
-  for (int d = 0; d < out.dim(); ++d) {
-    if (out.size(d) == 1) continue;
-    int at = count++;
-    for (; at > 0 && out.stride(dims[at - 1]) < out.stride(d); --at) dims[at] = dims[at - 1];
-    dims[at] = d;
-  }
-  dim_t expected = 1;
-  for (int l = count; l-- > 0;) {
-    if (out.stride(dims[l]) != expected) return false;
-    expected *= out.size(dims[l]);
-  }
-  return true;
-}
-
-// Fills sizes, strides and kinds; loops that all operands walk alike become one.
-void merge_loops(const Chain& chain, const Tensor& out, const int* dims, int count, Elementwise& work,
-                 ElementOperand* operands) {
-  dim_t strides[kOperands][kMaxDim];
-  for (int k = 0; k < chain.operand_count; ++k) {
-    const Tensor& tensor = chain.tensors[k];
-    for (int l = 0; l < count; ++l) {
-      const dim_t d = tensor.defined() ? dims[l] - (out.dim() - tensor.dim()) : -1;
-      strides[k][l] = d < 0 || tensor.size(d) == 1 ? 0 : tensor.stride(d);
-    }
-  }
-  work.loops = 0;
-  for (int l = 0; l < count; ++l) {
-    const dim_t size = out.size(dims[l]);
-    bool joins = work.loops > 0;
-    for (int k = 0; joins && k < chain.operand_count; ++k) {
-      joins = operands[k].strides[work.loops - 1] == strides[k][l] * size;
-    }
-    const int loop = joins ? work.loops - 1 : work.loops++;
-    work.sizes[loop] = joins ? work.sizes[loop] * size : size;
-    for (int k = 0; k < chain.operand_count; ++k) operands[k].strides[loop] = strides[k][l];
-  }
-  if (work.loops == 0) {
-    work.loops = 1;
-    work.sizes[0] = 1;
-    for (int k = 0; k < chain.operand_count; ++k) operands[k].strides[0] = 0;
-  }
-}
-
-// Of one operand, more loops are as one than of all of them together.
-void find_run(const Elementwise& work, ElementOperand& operand) {
-  const int last = work.loops - 1;
-  operand.outer = last;
-  operand.run = work.sizes[last];
-  while (operand.outer > 0 && operand.strides[operand.outer - 1] == operand.strides[last] * operand.run) {
-    operand.run *= work.sizes[--operand.outer];
-  }
-}
-
-ElementRead reading_of(const Elementwise& work, const ElementOperand& operand) {
-  bool dense = !operand.is_mask, number = true, row = true;
-  dim_t expected = 1;
-  for (int l = work.loops; l-- > 0;) {
-    dense &= operand.strides[l] == expected;
-    number &= operand.strides[l] == 0;
-    row &= operand.strides[l] == 0 || l == work.loops - 1;
-    expected *= work.sizes[l];
-  }
-  // A single element is a number before it is anything else: it is read before the output is written.
-  return number  ? ElementRead::Number
-         : dense ? ElementRead::Dense
-         : row   ? ElementRead::Row
-                 : ElementRead::Other;
-}
-
-// Cuts the work into items that fit a tile.
-dim_t cut(Elementwise& work) {
-  const dim_t width = work.sizes[work.loops - 1], rows = work.count / width;
-  work.tile = work.tiles <= 4 ? kTile : work.tiles <= 8 ? kTile / 2 : kTile / 4;
-  if (work.count < work.tile) work.tile = round_to_panel(work.count);
-  if (2 * width <= work.tile && rows > 1) {
-    const dim_t some = work.tile / width;
-    work.item = some * width;
-    work.row_items = 0;
-    return (rows + some - 1) / some;
-  }
-  work.row_items = (width + work.tile - 1) / work.tile;
-  work.item = round_to_panel((width + work.row_items - 1) / work.row_items);
-  work.row_items = (width + work.item - 1) / work.item;
-  return rows * work.row_items;
-}
-
-void compute(KernelContext& ctx, const Elementwise& whole, dim_t items, double cost) {
-  const size_t each = elementwise_scratch(whole.tiles, whole.operand_count, whole.tile) * sizeof(float);
-  const dim_t parts = parts_of(ctx, cost * static_cast<double>(whole.count), items);
-  alignas(64) char small[2048];
-  PartMemory memory = {small, sizeof small};
-  if ((parts > 1 || each > sizeof small) && !allocate_parts(ctx, parts, each, memory)) return;
-  const auto part = [&](size_t index) {
-    Elementwise mine = whole;
-    const Range range = range_of(index, parts, items);
-    mine.first = range.first;
-    mine.last = range.last;
-    mine.scratch = static_cast<float*>(memory.of(index));
-    routines().elementwise(mine);
-  };
-  ctx.parallel(static_cast<size_t>(parts), part);
-}
-
-// False, with nothing written, if `out` has gaps.
-bool run(KernelContext& ctx, const Chain& chain, Tensor& out) {
-  int dims[kMaxDim], count = 0;
-  if (out.numel() == 0) return true;
-  if (!order_loops(out, dims, count)) return false;
-  Elementwise work{};
-  ElementOperand operands[kOperands];
-  double dense = 1;
-  for (int k = 0; k < chain.operand_count; ++k) {
-    const Tensor& tensor = chain.tensors[k];
-    operands[k].is_mask = tensor.defined() && tensor.scalar_type() == ScalarType::Bool;
-    operands[k].data = tensor.defined() ? tensor.const_data_ptr() : &chain.numbers[k];
-  }
-  merge_loops(chain, out, dims, count, work, operands);
-  const bool is_condition = out.scalar_type() == ScalarType::Bool;
-  work.tiles = chain.step_count > 1 || is_condition ? chain.registers : 0;
-  for (int k = 0; k < chain.operand_count; ++k) {
-    find_run(work, operands[k]);
-    operands[k].read = reading_of(work, operands[k]);
-    const bool is_copied = operands[k].read == ElementRead::Row || operands[k].read == ElementRead::Other;
-    operands[k].tile = is_copied ? work.tiles++ : 0;
-    if (operands[k].read != ElementRead::Number) dense += 1;
-  }
-  work.steps = chain.steps;
-  work.step_count = chain.step_count;
-  work.operands = operands;
-  work.operand_count = chain.operand_count;
-  work.count = out.numel();
-  if (is_condition) {
-    work.conditions = static_cast<uint8_t*>(out.mutable_data_ptr());
-  } else {
-    work.output = out.mutable_data_ptr<float>();
-  }
-  const dim_t items = cut(work);
-  compute(ctx, work, items, chain.cost + 3 * dense);
-  return true;
-}
-
-// --- programs of a file --------------------------------------------------------------------------
-
-bool read_step(const int64_t* words, unsigned written, Chain& chain) {
-  const int64_t op = words[0], to = words[1];
-  if (op < 1 || op >= kElementOps || to < 0 || to >= kRegisters) return false;
-  if (!is_compiled(static_cast<ElementOp>(op))) return false;
-  for (int a = 0; a < arity_of(static_cast<ElementOp>(op)); ++a) {
-    const int64_t from = words[2 + a];
-    if (from < 0 || from >= kRegisters + chain.operand_count) return false;
-    if (from < kRegisters && !(written >> from & 1)) return false;
-  }
-  chain.step(static_cast<ElementOp>(op), static_cast<int>(to), static_cast<int>(words[2]),
-             static_cast<int>(words[3]), static_cast<int>(words[4]));
-  return true;
-}
-
-bool read_program(KernelContext& ctx, ArrayRef<int64_t> program, Chain& chain) {
-  const size_t steps = program.size() / kStepWords;
-  if (steps == 0 || steps * kStepWords != program.size() || steps > static_cast<size_t>(kElementSteps)) {
-    ctx.fail(Status::InvalidArgument, "elementwise: a program of {} numbers; it is 1 to {} steps of 5",
-             program.size(), kElementSteps);
-    return false;
-  }
-  unsigned written = 0;
-  for (size_t s = 0; s < steps; ++s) {
-    const int64_t* words = program.data() + s * kStepWords;
-    if (!read_step(words, written, chain)) {
-      ctx.fail(Status::InvalidArgument,
-               "elementwise: step {} of the program (operation {}) is unknown, or reads what is not there", s,
-               words[0]);
-      return false;
-    }
-    written |= 1u << words[1];
-  }
-  return true;
-}
-
-// --- single operators ----------------------------------------------------------------------------
+constexpr int kRegisters = kElementRegisters;
 
 bool lies_as(const TensorImpl& x, const TensorImpl& other) {
   dim_t different = x.dim ^ other.dim;
@@ -352,7 +114,7 @@ Tensor& run_alone(KernelContext& ctx, Chain& chain, Tensor& out) {
     return out;
   }
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dim)))) return out;
-  if (!run(ctx, chain, out)) ctx.decline();
+  if (!run_chain(ctx, chain, out)) ctx.decline();
   return out;
 }
 
@@ -613,39 +375,6 @@ Tensor& hardsigmoid_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
 
 Tensor& hardswish_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   return one(ctx, ElementOp::HardSwish, self, out);
-}
-
-Tensor& elementwise_out(KernelContext& ctx, TensorList inputs, ArrayRef<int64_t> program,
-                        ArrayRef<double> constants, Tensor& out) {
-  Chain chain;
-  if (inputs.size() > static_cast<size_t>(kOperands) ||
-      constants.size() > static_cast<size_t>(kOperands) - inputs.size()) {
-    ctx.fail(Status::InvalidArgument, "elementwise: {} inputs and {} constants; there may be {}",
-             inputs.size(), constants.size(), kOperands);
-    return out;
-  }
-  for (const Tensor& input : inputs) {
-    if (!is_operand(input)) {
-      ctx.fail(Status::InvalidArgument, "elementwise: an input is neither float32 nor bool");
-      return out;
-    }
-    chain.add(input);
-  }
-  for (double constant : constants) chain.add(constant);
-  if (!read_program(ctx, program, chain)) return out;
-  dim_t sizes[kMaxDim];
-  int dim = 0;
-  if (!broadcast_shape(chain, sizes, dim)) {
-    ctx.fail(Status::InvalidArgument, "elementwise: the inputs do not broadcast");
-    return out;
-  }
-  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dim)))) return out;
-  const bool is_condition = gives_condition(chain.steps[chain.step_count - 1].op);
-  if (out.scalar_type() != (is_condition ? ScalarType::Bool : ScalarType::Float) || !run(ctx, chain, out)) {
-    ctx.fail(Status::InvalidArgument,
-             "elementwise: the result is float32, or bool of a condition, without gaps");
-  }
-  return out;
 }
 
 }  // namespace penlight::optimized

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -45,8 +45,16 @@ FUNCTIONS: dict[ElementOp, tuple[float, float, float]] = {
 }
 
 
-def run(inputs: list[Tensor], program: list[int], constants: list[float], result: Tensor) -> Tensor:
-    (out,) = run_op(ELEMENTWISE, [inputs, program, constants], {}, result, "optimized")
+def run(
+    inputs: list[Tensor],
+    program: list[int],
+    constants: list[float],
+    result: Tensor,
+    wholes: Sequence[Tensor] = (),
+    windows: Sequence[int] = (),
+) -> Tensor:
+    args = [inputs, list(wholes), list(windows), program, constants]
+    (out,) = run_op(ELEMENTWISE, args, {}, result, "optimized")
     return out
 
 
@@ -219,6 +227,78 @@ def test_random_chains_of_exact_operations_are_bit_equal(isa: str, shape: tuple[
         like = inputs[0] if inputs[0].dim() == 4 else want.contiguous()
         got = run(inputs, writer.program, constants, torch.empty_like(like))
         same(got, want)
+
+
+def whole_of(part: Tensor, place: int, r: random.Random) -> tuple[Tensor, list[int]]:
+    """A tensor that `part` is a part of, and the windows that say which."""
+    whole, windows = part, list[int]()
+    for _ in range(r.randint(0, 3)):
+        if whole.dim() and r.random() < 0.8:
+            dim = r.randrange(whole.dim())
+            size, before, after, step = (
+                whole.shape[dim],
+                r.randint(0, 3),
+                r.randint(0, 3),
+                r.choice([1, 1, 2, 3]),
+            )
+            grown = list(whole.shape)
+            grown[dim] = before + max(size * step - step + 1, 0) + after
+            end = before + max(size * step - step + 1, 0) if size else before
+            target = torch.full(grown, 7).to(whole.dtype)
+            target.narrow(dim, before, end - before)[(slice(None),) * dim + (slice(None, None, step),)] = (
+                whole
+            )
+            ends = [end, end - grown[dim]] if end < grown[dim] else [end, 2**63 - 1, end + 5]
+            starts = [before, before - grown[dim]] if grown[dim] else [before]
+            window = [r.choice([dim, dim - whole.dim()]), r.choice(starts), r.choice(ends), step]
+        else:
+            dim, count = r.randint(0, whole.dim()), r.randint(1, 4)
+            index = r.randrange(count)
+            target = torch.full([*whole.shape[:dim], count, *whole.shape[dim:]], 7).to(whole.dtype)
+            target.select(dim, index).copy_(whole)
+            window = [dim, r.choice([index, index - count]), 0, 0]
+        whole, windows = target, [place, *window, *windows]
+    if whole.dim() == 4 and r.random() < 0.5:
+        whole = whole.contiguous(memory_format=torch.channels_last)
+    return whole, windows
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_parts_of_tensors_are_read_where_they_lie(isa: str, shape: tuple[int, ...]) -> None:
+    for seed in range(12):
+        r = random.Random(f"parts {shape} {seed}")
+        torch.manual_seed(seed)
+        inputs = inputs_for(shape, r, r.randint(1, 6))
+        writer = Writer(inputs, [0.5], r)
+        want = writer.write(EXACT, r.choice([1, 3, 8]))
+        whole = r.randint(0, len(inputs))  # those from here on
+        made = [whole_of(part, place, r) for place, part in enumerate(inputs[whole:])]
+        windows = [number for _, window in made for number in window]
+        like = torch.empty_like(inputs[0] if inputs[0].dim() == 4 else want.contiguous())
+        got = run(inputs[:whole], writer.program, [0.5], like, [x for x, _ in made], windows)
+        same(got, want)
+
+
+WHOLE = torch.randn(4, 9)
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        *([0, 0, 0, 2], [1, 0, 0, 2, 1], [-1, 0, 0, 2, 1], [0, 2, 0, 2, 1], [0, -3, 0, 2, 1]),
+        *([0, 0, 4, 0, 0], [0, 0, -5, 0, 0], [0, 0, 0, 2, -1], [0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 9, 0, 0]),
+        *([1 << 32, 0, 0, 2, 1], [0, 1 << 32, 0, 2, 1], [0, 0, 1 << 62, 0, 0], [0, 0, -(1 << 63), 0, 0]),
+    ],
+    ids=str,
+)
+def test_damaged_windows_are_refused(windows: list[int]) -> None:
+    with pytest.raises(PenlightError):
+        run([], step(ElementOp.NEG, 0, REGISTERS), [], WHOLE[:2], [WHOLE], windows)
+
+
+def test_too_many_wholes_are_refused() -> None:
+    with pytest.raises(PenlightError, match="elementwise"):
+        run([], step(ElementOp.NEG, 0, REGISTERS), [], WHOLE, [WHOLE] * (OPERANDS + 1))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

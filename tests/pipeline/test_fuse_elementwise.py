@@ -32,7 +32,7 @@ def programs(function: Callable[..., object], *args: Tensor) -> list[list[Elemen
     """The operations of each chain."""
     graph = to_edge(export(Calls(function), args)).methods["forward"].graph
     return [
-        [ElementOp(op) for op in node.args[1][::5]]
+        [ElementOp(op) for op in node.args[3][::5]]
         for node in graph.nodes
         if node.target is torch.ops.penlight.elementwise.default
     ]
@@ -306,6 +306,112 @@ def test_shapes_at_the_edge(shape: tuple[int, ...]) -> None:
     check(lambda x, y: (x + y).exp() * x, torch.randn(shape), torch.randn(shape))
 
 
+# --- parts of tensors --------------------------------------------------------------------------------
+
+IMAGE = torch.randn(2, 6, 9, 8).contiguous(memory_format=torch.channels_last)
+PARTS: dict[str, tuple[Callable[..., object], tuple[Tensor, ...]]] = {
+    "differences": (lambda x: x[:, 1:] - x[:, :-1], (A,)),
+    "differences of both": (lambda x: x[:, 1:, 1:] - x[:, :-1, :-1] * 2, (A,)),
+    "halves": (lambda x: torch.mul(*x.chunk(2, -1)), (A,)),
+    "gate": (lambda x: functional.glu(x * 2, -1), (A,)),
+    "gate of channels": (lambda x: functional.glu(x * 2, 1), (IMAGE,)),
+    "uneven pieces": (lambda x: [piece.exp() + 1 for piece in x.split([15, 25], -1)], (A,)),
+    "places": (lambda x: x[:, 0] * x[:, -1] + x[:, 2], (A,)),
+    "unbound": (lambda x: torch.mul(*x.unbind(0)), (A,)),
+    "every second": (lambda x: x[..., ::2] + x[..., 1::2], (A,)),
+    "columns": (lambda x: x[..., 0] * x[..., 1] + x[..., 5].exp(), (torch.randn(4, 30, 6),)),
+    "parts of parts": (lambda x: x[:, 1:4][..., 3:].exp() * x[:, 2:5][..., :-3], (A,)),
+    "a part and all": (lambda x: (x * x[:, :1]).exp() + x[:, :, 3:4], (A,)),
+    "conditions": (lambda x, y: torch.where((y > 0)[:, :3], x[:, :3], 0.5), (A, B)),
+    "columns of an image": (lambda x: x[..., :4] * x[..., 4:].sigmoid(), (IMAGE,)),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_are_read_where_they_lie(name: str) -> None:
+    function, args = PARTS[name]
+    copies = {"slice_copy.Tensor", "select_copy.int", "split_with_sizes_copy", "unbind_copy.int"}
+    found = operators(function, *args)
+    assert (found["elementwise"] and not copies.intersection(found)) or name in ("uneven pieces", "places"), (
+        found
+    )
+    check(function, *args)
+
+
+def test_a_part_that_something_else_reads_is_copied() -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        part = x[:, :3]
+        return part.exp() + 1, part.cumsum(1)
+
+    assert operators(function, A)["slice_copy.Tensor"] == 1
+    check(function, A)
+
+
+@pytest.mark.parametrize("split", [lambda x: x.chunk(2, -1), lambda x: x.split([15, 25], -1)])
+def test_of_a_split_one_piece_is_copied(split: Callable[[Tensor], list[Tensor]]) -> None:
+    def function(x: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = split(x)
+        return a.exp() + 1, b.cumsum(1)
+
+    assert operators(function, A) == {"elementwise": 1, "slice_copy.Tensor": 1, "cumsum": 1}
+    check(function, A)
+
+
+def test_a_split_that_others_read_stays() -> None:
+    assert operators(lambda x: [piece.cumsum(1) for piece in x.chunk(2, -1)], A)["split_copy.Tensor"] == 1
+
+
+def test_a_part_does_not_keep_its_whole() -> None:
+    layers = nn.ModuleList(nn.Linear(40, 40) for _ in range(5))
+
+    def function(x: Tensor) -> Tensor:
+        part = (layers[0](x) + 1)[:, :1]  # one row of six
+        y = x
+        for layer in layers:
+            y = layer(y)
+        return y * part
+
+    assert operators(function, A)["slice_copy.Tensor"] == 1
+    check(function, A)
+
+
+def test_the_output_takes_over_no_whole() -> None:
+    layer = nn.Linear(40, 40)
+
+    def function(x: Tensor) -> Tensor:
+        y = layer(x)
+        return y * y[:, -1:] + y[:, :1]
+
+    assert operators(function, A) == {"linear_packed": 1, "elementwise": 1}
+    check(function, A)
+
+
+@pytest.mark.parametrize("batch, length", [(1, 4), (3, 7), (4, 64)])
+def test_parts_with_dynamic_sizes(batch: int, length: int) -> None:
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        a, b = x.chunk(2, -1)
+        last = x[:, 2:]
+        return x[:, 1:] - x[:, :-1], a * b.sigmoid(), x[:, -1] * x[:, 0] + x[0, 0], last.exp() * last
+
+    sizes = {0: Dim("batch", max=4), 1: Dim("length", min=4, max=64)}
+    model = Calls(function)
+    program = penlight.load(penlight.compile(model, (A,), dynamic_shapes={"args": (sizes,)}).to_bytes())
+    x = torch.randn(batch, length, 40)
+    torch.testing.assert_close(list(program(x)), list(model(x)), rtol=1e-5, atol=ATOL)
+
+
+def test_a_part_at_a_place_that_is_known_when_it_runs() -> None:
+    def function(x: Tensor, at: Tensor) -> Tensor:
+        return x[at.item()] * 2 + x[0]
+
+    model = Calls(function)
+    program = penlight.load(penlight.compile(model, (A, torch.tensor(1))).to_bytes())
+    for at in (0, 1, -1):
+        torch.testing.assert_close(program(A, torch.tensor(at)), model(A, torch.tensor(at)))
+    with pytest.raises(penlight.PenlightError):
+        program(A, torch.tensor(2))
+
+
 # --- memory ----------------------------------------------------------------------------------------
 
 
@@ -364,6 +470,8 @@ MIXED: list[Callable[[Tensor, Tensor, Tensor], Tensor]] = [
     *(lambda x, y, z: x.abs(), lambda x, y, z: x.clamp(-2, 2), lambda x, y, z: torch.minimum(x, z)),
     *(lambda x, y, z: x / (z.abs() + 1), lambda x, y, z: x.relu() - y),
     *(lambda x, y, z: x.flatten().view(x.shape) + z, lambda x, y, z: x.sum(-1, keepdim=True) * y),
+    *(lambda x, y, z: x[..., :1] * y, lambda x, y, z: x.narrow(-1, x.shape[-1] - 1, 1).exp() + z),
+    lambda x, y, z: torch.cat(x.chunk(2, -1)[::-1], -1) - y,
 ]
 
 

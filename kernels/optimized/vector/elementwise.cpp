@@ -153,11 +153,21 @@ void copy_runs(const Elementwise& p, const ElementOperand& operand, ptrdiff_t pl
   const ptrdiff_t around = operand.outer ? p.sizes[operand.outer - 1] : 1;
   const ptrdiff_t step = operand.outer ? operand.strides[operand.outer - 1] : 0;
   ptrdiff_t run = place / operand.run, column = place % operand.run;
-  const auto runs = [&](auto copy) __attribute__((always_inline)) {
+  // Short runs are a vector each: what is written beyond one, the next one overwrites.
+  constexpr ptrdiff_t kFewRuns = 4;
+  const ptrdiff_t length = operand.run;
+  const auto runs = [&](auto copy, auto short_run) __attribute__((always_inline)) {
     while (count > 0) {
       ptrdiff_t from = offset_of(p, operand, run);
       for (ptrdiff_t left = around - run % around; left > 0 && count > 0; --left, ++run, from += step) {
-        const ptrdiff_t some = min_of(count, operand.run - column);
+        if (column == 0 && length <= kLanes && left > kFewRuns) {
+          const ptrdiff_t short_runs = max_of(min_of(left - 1, (count - kLanes) / length), 0);
+          for (ptrdiff_t i = 0; i < short_runs; ++i, from += step, to += length) store(to, short_run(from));
+          left -= short_runs;
+          run += short_runs;
+          count -= short_runs * length;
+        }
+        const ptrdiff_t some = min_of(count, length - column);
         copy(from + column * stride, some);
         to += some;
         count -= some;
@@ -165,21 +175,31 @@ void copy_runs(const Elementwise& p, const ElementOperand& operand, ptrdiff_t pl
       }
     }
   };
-  // What is written beyond a short run, the next one overwrites.
+  const float* floats = static_cast<const float*>(operand.data);
   if (stride == 0) {
-    runs([&](ptrdiff_t from, ptrdiff_t some) __attribute__((always_inline)) {
-      const Floats all = splat(number_at(operand, from));
-      for (ptrdiff_t i = 0; i < some; i += kLanes) store_part(to + i, all, count - i);
-    });
+    const auto all = [&](ptrdiff_t from)
+                         __attribute__((always_inline)) { return splat(number_at(operand, from)); };
+    runs(
+        [&](ptrdiff_t from, ptrdiff_t some) __attribute__((always_inline)) {
+          for (ptrdiff_t i = 0; i < some; i += kLanes) store_part(to + i, all(from), count - i);
+        },
+        all);
   } else if (stride == 1 && !operand.is_mask) {
-    runs([&](ptrdiff_t from, ptrdiff_t some) __attribute__((always_inline)) {
-      const float* floats = static_cast<const float*>(operand.data) + from;
-      for (ptrdiff_t i = 0; i < some; i += kLanes) {
-        store_part(to + i, load_part(floats + i, some - i), count - i);
-      }
-    });
+    runs(
+        [&](ptrdiff_t from, ptrdiff_t some) __attribute__((always_inline)) {
+          for (ptrdiff_t i = 0; i < some; i += kLanes) {
+            store_part(to + i, load_part(floats + from + i, some - i), count - i);
+          }
+        },
+        [&](ptrdiff_t from) __attribute__((always_inline)) { return load_some(floats + from, length); });
   } else {
-    runs([&](ptrdiff_t from, ptrdiff_t some) { copy_others(operand, from, stride, some, to); });
+    runs([&](ptrdiff_t from, ptrdiff_t some) { copy_others(operand, from, stride, some, to); },
+         [&](ptrdiff_t from) {
+           float lanes[kLanes];
+           for (ptrdiff_t i = 0; i < kLanes; ++i)
+             lanes[i] = number_at(operand, from + min_of(i, length - 1) * stride);
+           return load(lanes);
+         });
   }
 }
 

@@ -178,7 +178,7 @@ def _activations_of_call(operator: str, method: Method, call: KernelCall) -> set
 def _elements_of_call(operator: str, method: Method, call: KernelCall) -> set[int] | None:
     if operator != "penlight::elementwise.out":
         return set(map(int, ALONE.get(operator, ())))
-    program = method.values[call.args[1]]
+    program = method.values[call.args[3]]
     if not isinstance(program, IntList):
         return None
     numbers = [method.values[item] for item in program.items[::STEP_WORDS]]

@@ -1,7 +1,7 @@
 """penlight::elementwise, a chain of elementwise operators in one, made known to torch.
 
 In eager mode it runs its program step by step with ATen's operators; its kernel is
-kernels/optimized/elementwise.cpp.
+kernels/optimized/program.cpp.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 from torch.nn import functional
 
 from penlight.dialects.define import define
-from penlight.kernels.elementwise import REGISTERS, STEP_WORDS, ElementOp, gives_condition
+from penlight.kernels.elementwise import REGISTERS, STEP_WORDS, WINDOW_WORDS, ElementOp, gives_condition
 from penlight.kernels.table import OpTable
 
 
@@ -70,10 +70,17 @@ MEANING: dict[int, Callable[..., Tensor]] = {
 }
 
 
-def _run(inputs: Sequence[Tensor], program: Sequence[int], constants: Sequence[float]) -> Tensor:
+def _run(
+    inputs: Sequence[Tensor],
+    wholes: Sequence[Tensor],
+    windows: Sequence[int],
+    program: Sequence[int],
+    constants: Sequence[float],
+) -> Tensor:
     registers: list[Any] = [None] * REGISTERS
-    dtype = next((x.dtype for x in inputs if x.is_floating_point()), torch.float32)
-    operands = [*inputs, *(torch.tensor(constant, dtype=dtype) for constant in constants)]
+    operands = [*inputs, *_parts(wholes, windows)]
+    dtype = next((x.dtype for x in operands if x.is_floating_point()), torch.float32)
+    operands += [torch.tensor(constant, dtype=dtype) for constant in constants]
     result: Any = None
     for at in range(0, len(program), STEP_WORDS):
         op, to, *sources = program[at : at + STEP_WORDS]
@@ -90,9 +97,29 @@ def arity(op: int) -> int:
     return 2 if op <= ElementOp.OR or op == ElementOp.ATAN2 else 1
 
 
-def _shape(inputs: Sequence[Tensor], program: Sequence[int], constants: Any) -> Tensor:
-    """As ATen has it for a sum of the inputs: sizes, and the order in memory."""
-    floats = [x if x.is_floating_point() else x.to(torch.float32) for x in inputs]
+def _parts(wholes: Sequence[Tensor], windows: Sequence[int]) -> list[Tensor]:
+    """Each of `wholes` after its windows."""
+    parts = list(wholes)
+    for at in range(0, len(windows), WINDOW_WORDS):
+        whole, dim, first, end, step = windows[at : at + WINDOW_WORDS]
+        x = parts[whole]
+        if step == 0:
+            parts[whole] = x.select(dim, first)
+        else:
+            parts[whole] = torch.ops.aten.slice.Tensor(x, dim, first, end, step)
+    return parts
+
+
+def _shape(
+    inputs: Sequence[Tensor],
+    wholes: Sequence[Tensor],
+    windows: Sequence[int],
+    program: Sequence[int],
+    constants: Any,
+) -> Tensor:
+    """As ATen has it for a sum of the operands: sizes, and the order in memory."""
+    operands = [*inputs, *_parts(wholes, windows)]
+    floats = [x if x.is_floating_point() else x.to(torch.float32) for x in operands]
     result = floats[0]
     for other in floats[1:]:
         result = result + other

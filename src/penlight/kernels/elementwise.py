@@ -2,7 +2,11 @@
 
 A program is a list of numbers, five for each step: the operation, the register it
 writes, and up to three sources. Sources count the registers first, then the
-inputs, then the constants. The last step's result is the output.
+inputs, then the wholes, then the constants. The last step's result is the output.
+
+Of a whole, a chain reads a part. Windows are five numbers each: which of the wholes,
+and dimension, start, end and step of a slice, or dimension and place of a select
+with the step 0. Several of one whole are taken in order.
 """
 
 from __future__ import annotations
@@ -62,9 +66,10 @@ def gives_condition(op: int) -> bool:
 
 
 REGISTERS = 8
-OPERANDS = 32  # inputs and constants
+OPERANDS = 32  # inputs, wholes and constants
 STEPS = 64
 STEP_WORDS = 5
+WINDOW_WORDS = 5
 
 # Operators that the optimized library computes as chains of their own, by what is in them.
 ALONE: dict[str, tuple[ElementOp, ...]] = {

@@ -4,10 +4,10 @@
     y = elementwise([a, b, c], program)
 
 A chain ends in one result, of the shape that all its operators have; what is
-broadcast is read so by the kernel. A value that something outside the chain
-reads as well is computed before the chain. Memory never grows: an operator is
-not taken into a chain that runs later if that keeps more bytes alive than its
-result has.
+broadcast, or a part of a tensor, is read so by the kernel. A value that something
+outside the chain reads as well is computed before the chain. Memory never grows:
+an operator is not taken into a chain that runs later if that keeps more bytes
+alive than its result has.
 
 Needs:  edge dialect.
 Keeps:  shapes and dtypes; values, but for the rounding of exp, tanh and the like.
@@ -27,26 +27,30 @@ from torch.fx import Graph, Node
 from penlight.kernels.elementwise import OPERANDS, REGISTERS, STEPS
 from penlight.passes.base import Leave, tensor_of
 from penlight.passes.constants import Constants
+from penlight.passes.element_windows import Parts, bytes_of, slice_pieces
 from penlight.passes.elementwise import ONLY_CHAINED, Step, steps_of
 
 # Elements that a chain takes longer for than its operators do.
 FEW = 16
+# Operators that join a chain together, where one alone would keep what it is computed from.
+_MOST_AT_ONCE = 8
 
 
 def fuse_elementwise(op: OpOverload) -> Callable[[Graph, Constants, Leave], int]:
     """The pass over `op`, which runs a program: penlight::elementwise."""
 
     def fuse_elementwise(graph: Graph, constants: Constants, leave: Leave) -> int:
-        nodes = list(graph.nodes)
-        order = {node: place for place, node in enumerate(nodes)}
+        slice_pieces(graph, _is_result)
+        parts = Parts(graph, _is_result, constants.names)
+        nodes, order = list(parts.nodes), parts.order
         fused = 0
         taken: set[Node] = set()
         for node in reversed(nodes):
             if node in taken or not _is_result(node):
                 continue
-            chain = _chain(node, nodes, order, constants)
-            while len(chain) > 1 or (chain and chain[0].target in ONLY_CHAINED):
-                new = _replace(graph, op, chain, order, constants)
+            chain = _chain(node, nodes, parts, constants)
+            while len(chain) > 1 or (chain and _is_chain(chain[0], parts)):
+                new = _replace(graph, op, chain, parts, constants)
                 if new is not None:
                     nodes[order[node]], order[new] = new, order[node]
                     taken.update(chain)
@@ -61,6 +65,11 @@ def fuse_elementwise(op: OpOverload) -> Callable[[Graph, Constants, Leave], int]
         return fused
 
     return fuse_elementwise
+
+
+def _is_chain(node: Node, parts: Parts) -> bool:
+    """Is one operator a chain already?"""
+    return node.target in ONLY_CHAINED or any(source in parts for source in node.all_input_nodes)
 
 
 def _obstacle(node: Node, constants: Constants) -> str | None:
@@ -90,54 +99,70 @@ def _is_result(node: Node) -> bool:
 # --- which operators --------------------------------------------------------------------------------
 
 
-def _chain(root: Node, nodes: list[Node], order: dict[Node, int], constants: Constants) -> list[Node]:
+def _chain(root: Node, nodes: list[Node], parts: Parts, constants: Constants) -> list[Node]:
     """`root`, and before it what only the chain reads; the later ones in the graph come first."""
-    chain, inside, refused = [root], {root}, set()
+    chain, inside, refused = [root], {root}, set[Node]()
     while len(chain) <= STEPS:  # each takes a step or more
-        around = {
-            source
-            for node in chain
-            for source in node.all_input_nodes
-            if source not in inside and source not in refused
-        }
-        candidates = [node for node in around if _may_join(node, root, inside)]
+        candidates = _before(chain, root, inside, refused)
         if not candidates:
             break
-        node = max(candidates, key=order.__getitem__)
-        between = [
-            n for n in nodes[order[node] + 1 : order[root]] if n.op == "call_function" and n not in inside
-        ]
-        if _keeps_memory(node, order[root], between, order, constants):
-            chain.append(node)
-            inside.add(node)
-        else:
+        node = max(candidates, key=parts.order.__getitem__)
+        group = _group(node, root, inside, nodes, parts, constants)
+        chain += group
+        inside.update(group)
+        if not group:
             refused.add(node)
     return chain
 
 
-def _may_join(node: Node, root: Node, inside: set[Node]) -> bool:
-    return (
-        all(user in inside for user in node.users)
+def _group(
+    node: Node, root: Node, inside: set[Node], nodes: list[Node], parts: Parts, constants: Constants
+) -> list[Node]:
+    """`node`, perhaps with some that it is computed from, if the chain to `root` can take it; or nothing."""
+    group = [node]
+    while not _keeps_memory(group, root, inside, nodes, parts, constants):
+        more = _before(group, root, inside.union(group), set())
+        if not more or len(group) == _MOST_AT_ONCE:
+            return []
+        group.append(max(more, key=parts.order.__getitem__))
+    return group
+
+
+def _before(chain: Sequence[Node], root: Node, inside: set[Node], refused: set[Node]) -> list[Node]:
+    """Elementwise operators of the shape of `root` that `chain` reads, and nothing else."""
+    around = {source for node in chain for source in node.all_input_nodes}
+    return [
+        node
+        for node in around - inside - refused
+        if all(user in inside for user in node.users)
         and steps_of(node) is not None
         and _sizes(node) == _sizes(root)
-    )
+    ]
 
 
 def _keeps_memory(
-    node: Node, end: int, between: list[Node], order: dict[Node, int], constants: Constants
+    group: list[Node], root: Node, inside: set[Node], nodes: list[Node], parts: Parts, constants: Constants
 ) -> bool:
-    """Does computing `node` at the place `end`, after `between`, keep no more bytes alive than its result?"""
+    """Does computing a group with `root` keep no more bytes alive than the result of its first?"""
+    order, end = parts.order, parts.order[root]
+    own = inside.union(group)
+    between = [
+        node
+        for node in nodes[min(map(order.__getitem__, group)) + 1 : end]
+        if node.op == "call_function" and node not in own and node not in parts
+    ]
     if not between:
         return True
     kept = 0
-    for source in node.all_input_nodes:
+    for source in {source for node in group for source in parts.sources(node)}.difference(group):
         if source in constants.names:
             continue
-        if source.op == "placeholder" and any(source in other.all_input_nodes for other in between):
+        if source.op == "placeholder" and any(source in parts.sources(other) for other in between):
             return False  # state that is written in between, perhaps
-        if max(order.get(user, end) for user in source.users) < end:
-            kept += _bytes(source)
-    return kept <= _bytes(node)
+        readers = set(parts.readers(source)).difference(group)
+        if not readers & inside and all(order.get(reader, end) < end for reader in readers):
+            kept += bytes_of(source)
+    return kept <= bytes_of(group[0])
 
 
 def _sizes(node: Node) -> tuple[Any, ...]:
@@ -146,34 +171,31 @@ def _sizes(node: Node) -> tuple[Any, ...]:
     return tuple(size.node.expr if isinstance(size, torch.SymInt) else size for size in value.shape)
 
 
-def _bytes(node: Node) -> int:
-    value = tensor_of(node)
-    if value is None:
-        return 0
-    count = value.element_size()
-    for size in value.shape:
-        count *= size if isinstance(size, int) else int(size.node.hint or 1)
-    return count
-
-
 # --- as a program -----------------------------------------------------------------------------------
 
 
 def _replace(
-    graph: Graph, op: OpOverload, chain: Sequence[Node], order: dict[Node, int], constants: Constants
+    graph: Graph, op: OpOverload, chain: Sequence[Node], parts: Parts, constants: Constants
 ) -> Node | None:
     """Put one call in place of the chain; None if it does not fit a program."""
-    made = Program(constants)
+    made, order = Program(constants, parts), parts.order
     for node in sorted(chain, key=order.__getitem__):
         step = steps_of(node)
         assert step is not None
         made.add(node, step)
     root = chain[0]
     program = made.numbers()
-    if program is None or not made.inputs:
+    if program is None or not (made.inputs or made.parts):
         return None
+    wholes = [parts.whole(part) for part in made.parts]
+    windows = [
+        number
+        for place, part in enumerate(made.parts)
+        for window in parts.windows_of(part)
+        for number in (place, *window)
+    ]
     with graph.inserting_before(root):
-        new = graph.call_function(op, (list(made.inputs), program, made.constants))
+        new = graph.call_function(op, (list(made.inputs), wholes, windows, program, made.constants))
     new.meta = dict(root.meta)
     root.replace_all_uses_with(new)
     for node in sorted(chain, key=order.__getitem__, reverse=True):
@@ -184,9 +206,10 @@ def _replace(
 class Program:
     """The steps of a chain in order, and what they read."""
 
-    def __init__(self, constants: Constants) -> None:
-        self.known = constants
+    def __init__(self, constants: Constants, known_parts: Parts) -> None:
+        self.known, self.known_parts = constants, known_parts
         self.inputs: dict[Node, int] = {}
+        self.parts: dict[Node, int] = {}
         self.constants: list[float] = []
         self.places: dict[str, int] = {}  # of constants, by their digits: 0 and -0 are two
         self.steps: list[Step] = []
@@ -205,7 +228,8 @@ class Program:
             elif source not in self.results:
                 number = self._number(source)
                 if number is None:
-                    self.inputs.setdefault(source, len(self.inputs))
+                    tensors = self.parts if source in self.known_parts else self.inputs
+                    tensors.setdefault(source, len(tensors))
                 else:
                     self._constant(number)
         self.steps.append(step)
@@ -225,7 +249,7 @@ class Program:
 
     def numbers(self) -> list[int] | None:
         """As the kernel reads it; None if it has too many steps, operands or values at a time."""
-        if len(self.steps) > STEPS or len(self.inputs) + len(self.constants) > OPERANDS:
+        if len(self.steps) > STEPS or self._first_constant() - REGISTERS + len(self.constants) > OPERANDS:
             return None
         last: dict[Step, int] = {}
         for place, step in enumerate(self.steps):
@@ -259,11 +283,16 @@ class Program:
         if isinstance(source, Step):
             return registers[source]
         if not isinstance(source, Node):
-            return REGISTERS + len(self.inputs) + self.places[float(source).hex()]
+            return self._first_constant() + self.places[float(source).hex()]
         if source in self.results:
             return registers[self.results[source]]
         if source in self.inputs:
             return REGISTERS + self.inputs[source]
+        if source in self.parts:
+            return REGISTERS + len(self.inputs) + self.parts[source]
         number = self._number(source)
         assert number is not None
-        return REGISTERS + len(self.inputs) + self.places[number.hex()]
+        return self._first_constant() + self.places[number.hex()]
+
+    def _first_constant(self) -> int:
+        return REGISTERS + len(self.inputs) + len(self.parts)
