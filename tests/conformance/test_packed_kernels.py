@@ -184,6 +184,10 @@ CONVOLUTIONS = [
     ((2, 48, 15, 16), 24, (3, 3), (2, 2), (12, 13), (12, 13), 4),
     ((1, 32, 2, 2), 16, (2, 2), (1, 1), (9, 9), (9, 9), 1),
     ((1, 3, 9, 9), 20, (3, 3), (1, 1), (8, 8), (8, 8), 1),
+    # So many rows of them that they are sorted in several blocks, of deep windows too.
+    ((3, 20, 19, 14), 40, (3, 3), (1, 1), (10, 11), (10, 11), 1),
+    ((1, 420, 23, 15), 20, (3, 3), (1, 1), (9, 12), (9, 12), 1),
+    ((2, 24, 31, 9), 36, (5, 5), (1, 2), (6, 6), (3, 3), 2),
     # Few outputs of many pixels, of channels that fill vectors and that do not.
     *(((2, 35, 9, 10), outputs, (3, 3), (1, 1), (1, 1), (1, 1), 1) for outputs in range(1, 10)),
     *(((1, 16, 25, 7), outputs, (1, 1), (1, 1), (0, 0), (1, 1), 1) for outputs in (1, 3, 6)),

@@ -315,6 +315,19 @@ def test_windows_of_every_kind(
         torch.testing.assert_close(alone, model(x), rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
+@pytest.mark.parametrize("channels, dilation, groups", [(40, 12, 1), (600, 7, 1), (40, 9, 2)])
+def test_windows_that_reach_out_of_the_image(channels: int, dilation: int, groups: int) -> None:
+    model = nn.Conv2d(channels, 48, 3, padding=dilation, dilation=dilation, groups=groups)
+    x = torch.randn(2, channels, 33, 14)
+    x[0, 3, 5, 6], x[1, 4, 0, 1] = torch.nan, torch.inf
+    content = penlight.compile(model, (x,)).to_bytes()
+    alone, *others = (torch.as_tensor(penlight.load(content, threads=n)(x)) for n in (1, 2, 3))
+    for several in others:
+        assert torch.equal(alone.view(torch.int32), several.view(torch.int32))
+    with torch.no_grad():
+        torch.testing.assert_close(alone, model(x), rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
 class Decoder(nn.Module):
     """Upsampling, padding, concatenation across a skip, transposed convolution."""
 

@@ -13,10 +13,27 @@ constexpr int kRows = kTileRows;
 constexpr ptrdiff_t kRowBlock = 216;
 constexpr ptrdiff_t kPointers = 4096;  // most row pointers of a block
 
+// Places of a window for which a tap that begins at pixel `first` is inside of the image.
+PENLIGHT_INLINE bool is_inside(ptrdiff_t first, ptrdiff_t size) { return first >= 0 && first < size; }
+
 // Where the runs of a block of rows begin.
 class Rows {
  public:
-  Rows(const Product& product, const float** pointers) : product_(product), pointers_(pointers) {}
+  Rows(const Product& product, const float** pointers)
+      : product_(product),
+        pointers_(pointers),
+        positions_(product.geometry.out_height * product.geometry.out_width) {}
+
+  // Has the rows of a block that read the same taps follow each other, where many of a window's are
+  // outside of the image to its left or right: tiles of such rows have nothing to multiply for those.
+  void sort_where_padded() {
+    const Product& p = product_;
+    const Geometry& g = p.geometry;
+    if (p.rows <= kRows || p.epilogue.residual || g.taps_h > kMostTaps || g.taps_w > kMostTaps) return;
+    ptrdiff_t outside = 0;
+    for (ptrdiff_t ow = 0; ow < g.out_width; ++ow) outside += g.taps_w - __builtin_popcount(columns_of(ow));
+    is_sorted_ = outside * kPadded > g.out_width * g.taps_w;
+  }
 
   // Fills [tile][tap][row in tile] for `count` rows from `first`. The rows that the last
   // tile has too many are the last once more: what they give is not stored.
@@ -28,20 +45,26 @@ class Rows {
       for (ptrdiff_t r = count; r % kRows != 0; ++r) pointers_[r] = pointers_[r - 1];
       return;
     }
-    const ptrdiff_t positions = g.out_height * g.out_width;
-    ptrdiff_t image = first / positions, rest = first % positions;
-    ptrdiff_t oh = rest / g.out_width, ow = rest % g.out_width;
+    if (is_sorted_) sort(first, count);
     const ptrdiff_t taps = g.taps_h * g.taps_w;
+    ptrdiff_t image = first / positions_, rest = first % positions_;
+    ptrdiff_t oh = rest / g.out_width, ow = rest % g.out_width;
     for (ptrdiff_t r = 0; r < count; ++r) {
+      if (is_sorted_) {
+        image = (first + order_[r]) / positions_;
+        rest = (first + order_[r]) % positions_;
+        oh = rest / g.out_width;
+        ow = rest % g.out_width;
+      }
       const float** to = pointers_ + (r / kRows) * kRows * taps + r % kRows;
       const float* base = p.input + image * g.height * g.width * p.pixel;
       const ptrdiff_t left = ow * g.stride_w - g.pad_w;
       for (ptrdiff_t th = 0; th < g.taps_h; ++th) {
         const ptrdiff_t ih = oh * g.stride_h - g.pad_h + th * g.dilation_h;
-        const float* line = ih >= 0 && ih < g.height ? base + ih * g.width * p.pixel : nullptr;
+        const float* line = is_inside(ih, g.height) ? base + ih * g.width * p.pixel : nullptr;
         for (ptrdiff_t tw = 0; tw < g.taps_w; ++tw) {
           const ptrdiff_t iw = left + tw * g.dilation_w;
-          *to = line && iw >= 0 && iw < g.width ? line + iw * p.pixel : p.zeros;
+          *to = line && is_inside(iw, g.width) ? line + iw * p.pixel : p.zeros;
           to += kRows;
         }
       }
@@ -60,7 +83,29 @@ class Rows {
     leave_padding((count + kRows - 1) / kRows * taps);
   }
 
+  // Puts the results of a block of `count` rows back where they belong.
+  void restore(float* output, ptrdiff_t pitch, ptrdiff_t columns, ptrdiff_t count) const {
+    if (!is_sorted_) return;
+    for (ptrdiff_t c = 0; c < columns; c += kLanes) {
+      bool is_done[kRowBlock] = {};
+      for (ptrdiff_t r = 0; r < count; ++r) {
+        Floats moving = load_part(output + r * pitch + c, columns - c);
+        for (ptrdiff_t at = r; !is_done[at];) {
+          is_done[at] = true;
+          at = order_[at];
+          float* const to = output + at * pitch + c;
+          const Floats next = load_part(to, columns - c);
+          store_part(to, moving, columns - c);
+          moving = next;
+        }
+      }
+    }
+  }
+
  private:
+  static constexpr ptrdiff_t kMostTaps = 16;  // in one direction
+  static constexpr ptrdiff_t kPadded = 5;     // rows are sorted if more than one in so many taps is outside
+
   // Nothing is multiplied where all of a tile's rows have zeros, as most have of windows that are
   // dilated nearly as far as the image reaches: their first pointer is null.
   void leave_padding(ptrdiff_t runs) {
@@ -72,6 +117,43 @@ class Rows {
     }
   }
 
+  // A bit for each tap that is inside of the image.
+  unsigned columns_of(ptrdiff_t ow) const {
+    const Geometry& g = product_.geometry;
+    unsigned inside = 0;
+    for (ptrdiff_t t = 0; t < g.taps_w; ++t) {
+      inside |= static_cast<unsigned>(is_inside(ow * g.stride_w - g.pad_w + t * g.dilation_w, g.width)) << t;
+    }
+    return inside;
+  }
+  unsigned lines_of(ptrdiff_t oh) const {
+    const Geometry& g = product_.geometry;
+    unsigned inside = 0;
+    for (ptrdiff_t t = 0; t < g.taps_h; ++t) {
+      inside |= static_cast<unsigned>(is_inside(oh * g.stride_h - g.pad_h + t * g.dilation_h, g.height)) << t;
+    }
+    return inside;
+  }
+
+  // Rows that read the same taps, in the order of the first of each kind.
+  void sort(ptrdiff_t first, ptrdiff_t count) {
+    unsigned taps[kRowBlock];
+    bool is_placed[kRowBlock] = {};
+    for (ptrdiff_t r = 0; r < count; ++r) {
+      const ptrdiff_t rest = (first + r) % positions_, width = product_.geometry.out_width;
+      taps[r] = lines_of(rest / width) << kMostTaps | columns_of(rest % width);
+    }
+    ptrdiff_t placed = 0;
+    for (ptrdiff_t kind = 0; kind < count; ++kind) {
+      for (ptrdiff_t r = kind; !is_placed[kind] && r < count; ++r) {
+        if (taps[r] != taps[kind] || is_placed[r]) continue;
+        order_[placed++] = static_cast<uint16_t>(r);
+        is_placed[r] = r != kind;
+      }
+      is_placed[kind] = true;
+    }
+  }
+
   // One tap at every pixel: row after row, from image to image too.
   static bool is_matrix(const Geometry& g) {
     return g.taps_h == 1 && g.taps_w == 1 && g.stride_h == 1 && g.stride_w == 1 && g.pad_h == 0 &&
@@ -80,6 +162,9 @@ class Rows {
 
   const Product& product_;
   const float** pointers_;
+  const ptrdiff_t positions_;  // of an image
+  bool is_sorted_ = false;
+  uint16_t order_[kRowBlock];  // which row of a block is in the place of each
 };
 
 ptrdiff_t rows_of_block(const Product& p) {

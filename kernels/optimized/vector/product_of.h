@@ -201,6 +201,7 @@ void multiply_all(const Product& p) {
   const ptrdiff_t most = rows_of_block(p);
   const float** pointers = static_cast<const float**>(p.scratch);
   Rows rows(p, pointers);
+  rows.sort_where_padded();
 
   // Blocks of rows of about one size.
   const ptrdiff_t total = p.last_row - p.first_row;
@@ -271,6 +272,9 @@ void multiply_all(const Product& p) {
                              : row + block < p.last_row ? p.first_group
                                                         : p.last_group;
       multiply_block(row, group, weights + next * group_size + kPanel);
+      const ptrdiff_t first_column = p.first_panel * kPanel;
+      rows.restore(p.output + row * p.output_pitch + group * p.outputs + first_column, p.output_pitch,
+                   last_column - first_column, strip.count);
     }
   }
 }
