@@ -357,6 +357,20 @@ def test_of_a_split_one_piece_is_copied(split: Callable[[Tensor], list[Tensor]])
     check(function, A)
 
 
+@pytest.mark.parametrize("split", [lambda x: x.chunk(2, 1), lambda x: x.split([6, 10], 1)])
+def test_pieces_of_images_stay_images(split: Callable[[Tensor], list[Tensor]]) -> None:
+    first = nn.Conv2d(6, 16, 3)
+    second = nn.Conv2d(split(first(IMAGE))[1].shape[1], 8, 3)
+
+    def function(x: Tensor) -> Tensor:
+        a, b = split(first(x))
+        return second(b), a.exp() * 2 + a
+
+    found = operators(function, IMAGE)
+    assert not {"split_copy.Tensor", "split_with_sizes_copy"}.intersection(found)
+    check(function, IMAGE)
+
+
 def test_a_split_that_others_read_stays() -> None:
     assert operators(lambda x: [piece.cumsum(1) for piece in x.chunk(2, -1)], A)["split_copy.Tensor"] == 1
 

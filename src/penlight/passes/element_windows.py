@@ -146,7 +146,7 @@ def slice_pieces(graph: Graph, is_element: Callable[[Node], bool]) -> None:
             target, window = window_at(piece.args[1])
             with graph.inserting_before(piece):
                 new = graph.call_function(target, (split.args[0], *window))
-            new.meta = dict(piece.meta)
+            new.meta = {**split.meta, **piece.meta}  # whether it is an image, the split knows
             piece.replace_all_uses_with(new)
             graph.erase_node(piece)
         graph.erase_node(split)
