@@ -138,18 +138,11 @@ def test_group_norm(sizes: tuple[int, ...], order: str, shift: float) -> None:
                 close(got, want, rtol=1e-4 if shift else 2e-5, atol=2e-2 if shift or few else 2e-5)
 
 
-def test_group_norm_of_other_ranks() -> None:
-    for sizes in ((3, 6), (2, 6, 33), (2, 6, 3, 4, 5)):
-        args = [
-            torch.randn(sizes),
-            torch.randn(6),
-            torch.randn(6),
-            sizes[0],
-            6,
-            math.prod(sizes[2:]),
-            3,
-            1e-3,
-        ]
+def test_group_norm_of_other_ranks(isa: str) -> None:
+    for sizes in ((3, 6), (2, 99), (4, 192), (2, 6, 33), (2, 6, 3, 4, 5)):
+        n, c, *pixels = sizes
+        weight, bias = (torch.randn(c) if sizes != (2, 99) else None for _ in range(2))
+        args = [torch.randn(sizes), weight, bias, n, c, math.prod(pixels), 3, 1e-3]
         for got, want in zip(
             run("aten::native_group_norm", args, "planar"),
             exact("aten::native_group_norm", args),

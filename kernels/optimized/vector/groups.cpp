@@ -40,6 +40,17 @@ void finish_plane(const float* x, ptrdiff_t count, float mean, float factor, flo
   }
 }
 
+// The channels of a group that have one pixel each.
+void finish_row(const GroupNorm& p, ptrdiff_t channel, const float* x, Floats means, Floats rstds,
+                float* out) {
+  for (ptrdiff_t c = 0; c < p.channels; c += kLanes) {
+    const ptrdiff_t left = p.channels - c;
+    const Floats factors = p.weight ? rstds * load_part(p.weight + channel + c, left) : rstds;
+    const Floats summands = p.bias ? load_part(p.bias + channel + c, left) : Floats{};
+    store_part(out + c, (load_part(x + c, left) - means) * factors + summands, left);
+  }
+}
+
 void planar_group(const GroupNorm& p, ptrdiff_t item) {
   const ptrdiff_t count = p.channels * p.pixels;
   const float* x = p.input + item * count;
@@ -50,8 +61,12 @@ void planar_group(const GroupNorm& p, ptrdiff_t item) {
   const Floats means = splat(mean);
   const auto square = [&](Floats v) __attribute__((always_inline)) { return (v - means) * (v - means); };
   const float rstd = rstd_of(sum_of(x, count, square), static_cast<double>(count), p.eps);
-  for (ptrdiff_t c = 0; c < p.channels; ++c) {
-    const ptrdiff_t channel = item % p.groups * p.channels + c, at = c * p.pixels;
+  const ptrdiff_t first = item % p.groups * p.channels;
+  if (p.pixels == 1) {
+    finish_row(p, first, x, means, splat(rstd), p.output + item * count);
+  }
+  for (ptrdiff_t c = 0; c < p.channels && p.pixels > 1; ++c) {
+    const ptrdiff_t channel = first + c, at = c * p.pixels;
     finish_plane(x + at, p.pixels, mean, factor_of(p, channel, rstd), summand_of(p, channel),
                  p.output + item * count + at);
   }
