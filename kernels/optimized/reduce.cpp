@@ -3,6 +3,7 @@
 #include "kernels/common/reduce.h"
 
 #include "isa.h"
+#include "kernels/common/view.h"
 #include "parallel.h"
 #include "parameters.h"
 #include "run.h"
@@ -11,18 +12,21 @@ namespace penlight::optimized {
 
 namespace {
 
-// Do the dimensions of `out` lie as those of `self` that are left, without gaps?
-bool lies_alike(const Tensor& self, uint32_t mask, bool keepdim, const Tensor& out) {
-  dim_t expected = 1;
+// Where the elements of `out` are if the dimensions of `self` that are left lie as they do there,
+// without gaps, from `data` on.
+View results_at(char* data, const Tensor& self, uint32_t mask, bool keepdim, const Tensor& out) {
+  View view = view_of(out);
+  view.data = data;
+  dim_t stride = sizeof(float);
   for (dim_t k = self.dim(); k-- > 0;) {
     const dim_t d = dim_at(self, k);
-    if ((mask >> d & 1u) || self.size(d) == 1) continue;
+    if (mask >> d & 1u) continue;
     dim_t at = d;
     for (dim_t before = 0; !keepdim && before < d; ++before) at -= mask >> before & 1u;
-    if (out.stride(at) != expected) return false;
-    expected *= self.size(d);
+    view.strides[at] = stride;
+    stride *= self.size(d);
   }
-  return true;
+  return view;
 }
 
 Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
@@ -40,16 +44,18 @@ Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Opti
     if (left || keepdim) sizes[rank++] = left ? self.size(d) : 1;
   }
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(rank)))) return out;
-  if (!lies_alike(self, mask, keepdim, out)) {
-    ctx.decline();
-    return out;
+  const View to = view_of(out);
+  View from = results_at(to.data, self, mask, keepdim, out);
+  if (!same_strides(from, to)) {
+    from.data = static_cast<char*>(ctx.allocate_scratch(out.nbytes()));
+    if (!from.data) return out;
   }
   Reduce run{};
   run.outer = lies.outer;
   run.count = lies.count;
   run.inner = lies.inner;
   run.input = self.const_data_ptr<float>();
-  run.output = out.mutable_data_ptr<float>();
+  run.output = reinterpret_cast<float*>(from.data);
   run.reduction = reduction;
   run.last = run.outer;
   run.last_column = run.inner;
@@ -68,6 +74,7 @@ Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Opti
     }
     routines().reduce(mine);
   });
+  move_view(sizeof(float), from, to);
   return out;
 }
 

@@ -164,6 +164,30 @@ def test_reductions(case: Any, keepdim: bool) -> None:
         close(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize(
+    "sizes, dims, order",
+    [
+        ((1, 64, 50, 16), [3], (0, 2, 3, 1)),
+        ((2, 7, 9, 5), [2], (0, 2, 3, 1)),
+        ((2, 7, 9, 5), [0], (3, 2, 1, 0)),
+        ((3, 4, 5), [0, 1], (2, 1, 0)),
+        ((1, 4, 1, 5, 3), [4], (0, 3, 4, 2, 1)),
+    ],
+    ids=str,
+)
+def test_reductions_into_another_order(
+    isa: str, sizes: tuple[int, ...], dims: list[int], order: tuple[int, ...], keepdim: bool
+) -> None:
+    x = torch.randn([sizes[d] for d in order]).permute([order.index(d) for d in range(len(order))])
+    for name in ("sum.dim_IntList", "amax.default", "amin.default"):
+        packet, _, overload = name.partition(".")
+        op = getattr(getattr(torch.ops.aten, packet), overload)
+        want = op(x.double(), dims, keepdim).contiguous()
+        (got,) = run_op(op, [x, dims, keepdim], {}, want.float(), "optimized")
+        close(got, want, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("dim", [0, 1])
 def test_reductions_of_what_is_large_or_not_a_number(dim: int) -> None:
     x = torch.randn(6, 70)
