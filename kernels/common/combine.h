@@ -36,12 +36,32 @@ C load_as(const char* from) {
 }
 
 template <class T, class Function>
+inline void combine_one(char* to, const char* from, Function function) {
+  using C = Compute<T>;
+  const T result = convert<T>(function(load_as<C, T>(to), load_as<C, T>(from)));
+  memcpy(to, &result, sizeof result);
+}
+
+// Neighbours, some at a time: compilers make vectors of loops whose end they know. Returns how many.
+template <class T, class Function>
+dim_t combine_neighbours(char* __restrict to, const char* __restrict from, dim_t count, Function function) {
+  constexpr dim_t kSize = sizeof(T), kAtOnce = 16;
+  dim_t done = 0;
+  for (; done + kAtOnce <= count; done += kAtOnce) {
+    for (dim_t i = 0; i < kAtOnce; ++i) {
+      combine_one<T>(to + (done + i) * kSize, from + (done + i) * kSize, function);
+    }
+  }
+  return done;
+}
+
+template <class T, class Function>
 void combine_each(char* to, dim_t to_stride, const char* from, dim_t from_stride, dim_t count,
                   Function function) {
-  using C = Compute<T>;
-  for (dim_t i = 0; i < count; ++i, to += to_stride, from += from_stride) {
-    const T result = convert<T>(function(load_as<C, T>(to), load_as<C, T>(from)));
-    memcpy(to, &result, sizeof result);
+  constexpr dim_t kSize = sizeof(T);
+  const bool dense = to_stride == kSize && from_stride == kSize;
+  for (dim_t i = dense ? combine_neighbours<T>(to, from, count, function) : 0; i < count; ++i) {
+    combine_one<T>(to + i * to_stride, from + i * from_stride, function);
   }
 }
 

@@ -43,6 +43,7 @@ from penlight.passes.subpixels import split_into_pixels
 from penlight.passes.tune_convolutions import Measure, tune_convolutions
 from penlight.passes.unread_indices import drop_unread_indices
 from penlight.passes.unread_taps import drop_unread_taps
+from penlight.passes.whole_rows import take_whole_rows
 from penlight.passes.written_activations import fuse_written_activations
 from penlight.passes.written_attention import fuse_written_attention
 
@@ -87,7 +88,7 @@ def edge_for(
     if not whole:
         return (*EDGE, simplify_views, merge_views, remove_no_ops)
     single = compute_in_float32(whole.values())
-    passes: list[Pass] = [*_SIMPLER, single, remove_no_ops, simplify_views, *_FOLDED]
+    passes: list[Pass] = [*_SIMPLER, take_whole_rows, single, remove_no_ops, simplify_views, *_FOLDED]
     passes += [simplify_batch_norm, drop_expansions, fold_affine, fuse_written_activations]
     if attention is not None:
         passes += [fuse_written_attention(attention), simplify_views, merge_views, remove_no_ops]
@@ -149,6 +150,7 @@ OPTIONAL = frozenset(
     (
         *(function.__name__ for function in EDGE),
         *(
+            "take_whole_rows",
             "compute_in_float32",
             "simplify_batch_norm",
             "drop_expansions",
@@ -162,7 +164,14 @@ OPTIONAL = frozenset(
             "fuse_rotary",
         ),
         *("fuse_attention_views", "keep_batches_first", "constant_products"),
-        *("convolve_frames", "split_into_pixels", "pack_weights", "signals_as_images", "keep_channels_last"),
+        *(
+            "convolve_frames",
+            "simplify_reductions",
+            "split_into_pixels",
+            "pack_weights",
+            "signals_as_images",
+            "keep_channels_last",
+        ),
         *("read_images_as_pixels", "read_row_major"),
         *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),
     )
