@@ -31,6 +31,7 @@ from penlight.passes.image_views import read_images_as_pixels
 from penlight.passes.merge_views import merge_views
 from penlight.passes.no_ops import remove_no_ops
 from penlight.passes.pack_weights import pack_weights
+from penlight.passes.reductions import simplify_reductions
 from penlight.passes.rms_norm import fuse_rms_norm
 from penlight.passes.rotary import fuse_rotary
 from penlight.passes.scalars import promote
@@ -121,6 +122,7 @@ def packed(
     return (
         constant_products(beside_products),
         convolve_frames(beside_layers),
+        simplify_reductions,
         fold_constants,
         split_into_pixels,
         pack_weights(linear, convolution, transposed, embedding, pack, beside_layers),
