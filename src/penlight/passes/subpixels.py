@@ -5,6 +5,7 @@
 Where windows are whole strides, all pixels between two strides see the same pixels of the image, by
 numbers of their own ("Is the deconvolution layer the same as a convolutional layer?", Shi et al., 2016).
 Together their outputs fill vectors that one of them leaves empty: decoders end in one channel, or three.
+A function of each element that follows is applied before pixels are set apart, and so by the convolution.
 
 Needs:  edge dialect, float32; a constant weight that nothing else reads; sizes of images that are known.
 Keeps:  every output's shape and dtype; values up to rounding.
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.passes.base import add_node, add_permute, add_view, is_static, tensor_of
@@ -37,34 +39,51 @@ def split_into_pixels(graph: Graph, constants: Constants) -> int:
         windows = _windows(constants, node)
         if windows is None:
             continue
+        after = _function_after(node)
         with graph.inserting_before(node):
-            new = _split(graph, constants, node, windows)
-        node.replace_all_uses_with(new)
-        graph.erase_node(node)
+            new = _split(graph, constants, node, windows, after)
+        (after or node).replace_all_uses_with(new)
+        for old in (after, node):
+            if old is not None:
+                graph.erase_node(old)
         changed += 1
     return changed
+
+
+def _function_after(node: Node) -> Node | None:
+    """What alone reads `node`, element by element, as an activation does; the convolution can apply it."""
+    user = next(iter(node.users))
+    value, target = tensor_of(user), user.target
+    if len(node.users) != 1 or user.all_input_nodes != [node] or user.args[:1] != (node,) or value is None:
+        return None
+    is_function = isinstance(target, OpOverload) and torch.Tag.pointwise in target.tags
+    return (
+        user if is_function and value.dtype is torch.float32 and "memory_format" not in user.kwargs else None
+    )
 
 
 @dataclass(frozen=True)
 class Window:
     """Of one direction: pixels that those between two strides see, and how many of them are beyond the image.
 
-    Pixel m * stride + r of the result sees pixel m - before + i of the image, for i below `size`, by
-    number r + (size - 1 - i) * stride of the weight.
+    Pixel m * stride + r - skipped of the result sees pixel m - before + i of the image, for i below `size`,
+    by number r + (size - 1 - i) * stride of the weight.
     """
 
     size: int
     stride: int
     before: int
     behind: int
+    skipped: int
 
     @staticmethod
     def of(count: int, stride: int, padding: int, more: int) -> Window | None:
-        """None if some pixels see others than the rest."""
-        if count % stride or padding % stride or padding >= count:
+        """None if some pixels see others than the rest, or all see none."""
+        if count % stride or padding >= count:
             return None
-        size, before = count // stride, (count - padding) // stride - 1
-        return Window(size, stride, before, before - (-more // stride))
+        size, skipped = count // stride, padding % stride
+        before = size - padding // stride - 1
+        return Window(size, stride, before, before - (-(more - skipped) // stride), skipped)
 
     def number(self, place: int, at: int) -> int:
         return place + (self.size - 1 - at) * self.stride
@@ -101,7 +120,7 @@ def _filled(outputs: int) -> int:
     return -(-outputs // _LANES) * _LANES
 
 
-def _split(graph: Graph, constants: Constants, node: Node, windows: list[Window]) -> Node:
+def _split(graph: Graph, constants: Constants, node: Node, windows: list[Window], after: Node | None) -> Node:
     args: tuple[Any, ...] = node.args
     x, weight, bias = args[:3]
     old: Any = constants.get(weight)
@@ -121,8 +140,11 @@ def _split(graph: Graph, constants: Constants, node: Node, windows: list[Window]
         x = add_node(graph, aten.constant_pad_nd.default, (x, around, 0.0), (batch, channels, *wide), node)
         padded = [0] * dims
     call = (x, *names, [1] * dims, padded, [1] * dims, False, [0] * dims, 1)
-    found = add_node(graph, aten.convolution.default, call, (batch, places * outputs, *counts), node)
-    return _set_apart(graph, node, found, steps, outputs, counts)
+    sizes = [batch, places * outputs, *counts]
+    found = add_node(graph, aten.convolution.default, call, sizes, node)
+    if after is not None:
+        found = add_node(graph, after.target, (found, *after.args[1:]), sizes, after)  # type: ignore[arg-type]
+    return _set_apart(graph, node, found, windows, outputs, counts)
 
 
 def _weight(old: torch.Tensor, windows: list[Window]) -> torch.Tensor:
@@ -141,11 +163,11 @@ def _weight(old: torch.Tensor, windows: list[Window]) -> torch.Tensor:
 
 
 def _set_apart(
-    graph: Graph, node: Node, found: Node, steps: list[int], outputs: int, counts: list[int]
+    graph: Graph, node: Node, found: Node, windows: list[Window], outputs: int, counts: list[int]
 ) -> Node:
     """The pixels of `found` where they belong, and of these what `node` has."""
     value: Any = tensor_of(node)
-    batch, dims = value.shape[0], len(steps)
+    batch, dims, steps = value.shape[0], len(windows), [window.stride for window in windows]
     parts = add_view(graph, found, (batch, *steps, outputs, *counts), node)
     order = [0, dims + 1]
     for d in range(dims):
@@ -154,6 +176,7 @@ def _set_apart(
     result = add_view(graph, add_permute(graph, parts, order, node), (batch, outputs, *whole), node)
     for d, (size, wanted) in enumerate(zip(whole, value.shape[2:], strict=True)):
         if size != wanted:
-            sizes = [*value.shape[: 2 + d], wanted, *whole[d + 1 :]]
-            result = add_node(graph, aten.slice_copy.Tensor, (result, 2 + d, 0, wanted), sizes, node)
+            sizes, first = [*value.shape[: 2 + d], wanted, *whole[d + 1 :]], windows[d].skipped
+            args = (result, 2 + d, first, first + wanted)
+            result = add_node(graph, aten.slice_copy.Tensor, args, sizes, node)
     return result
