@@ -102,8 +102,25 @@ inline CombineRow combine_row_for(KernelContext& ctx, ScalarType type) {
 
 PENLIGHT_BY_DTYPES_END
 
+// Makes one of dimensions that follow each other without gaps in both of two views of equal sizes.
+inline void join_views(View& a, View& b) {
+  for (int d = a.dim - 1; d-- > 0;) {
+    const dim_t inner = a.sizes[d + 1];
+    const bool joins = a.strides[d] == a.strides[d + 1] * inner && b.strides[d] == b.strides[d + 1] * inner;
+    if (!joins && a.sizes[d] != 1 && inner != 1) continue;
+    const auto join = [&](View& view) {
+      view.sizes[d] *= inner;
+      if (inner != 1) view.strides[d] = view.strides[d + 1];
+      view.remove_dim(d + 1);
+    };
+    join(a);
+    join(b);
+  }
+}
+
 // The same for two views of equal sizes.
 inline void combine_views(CombineRow row, Combine op, const View& to, const View& from) {
+  if (to.dim == 1) return row(op, to.data, to.strides[0], from.data, from.strides[0], to.sizes[0]);
   if (to.numel() == 0) return;
   const int last = to.dim - 1;
   dim_t at[kMaxViewDim] = {};

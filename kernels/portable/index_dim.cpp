@@ -154,6 +154,7 @@ Tensor& index_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const
   const bool scaled = alpha.isFloatingPoint() ? alpha.to<double>() != 1 : alpha.to<int64_t>() != 1;
   move_view(out.element_size(), view_of(self), view_of(out));
   View to = slices.whole_slice(), from = slices.other_slice();
+  join_views(to, from);
   // Scaled slices are made in scratch, one at a time.
   View scratch = from;
   char factor[16];
