@@ -102,6 +102,25 @@ def test_a_video_s_channels_are_weighed_without_copies() -> None:
     check(Squeeze(), x)
 
 
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dims", [[0], [1], [-1], [0, 2], [0, 1, 2]], ids=str)
+def test_sums_of_exponentials_are_vectorised(dims: list[int], keepdim: bool) -> None:
+    model, x = Calls(lambda x: x.logsumexp(dims, keepdim)), 30 * torch.randn(4, 7, 50)
+    found = operators(model, x)
+    assert "logsumexp" not in found and "amax" in found
+    check(model, x)
+    x[0], x[1, 2], x[2, 3, 4] = -torch.inf, torch.inf, torch.nan
+    program = penlight.load(penlight.compile(model, (x,)).to_bytes())
+    torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "x", [torch.randn(3, 5, dtype=torch.double), torch.randn(()), torch.randn(0, 3)], ids=str
+)
+def test_other_sums_of_exponentials(x: Tensor) -> None:
+    check(Calls(lambda x: x.logsumexp(0)), x)
+
+
 def test_dynamic_sizes() -> None:
     model = Calls(lambda x: (x.permute(0, 2, 3, 1).mean((1, 2)), x.flatten(2).amax(-1)))
     sizes = {"args": ({0: Dim("batch", max=4), 2: Dim("height", max=9)},)}

@@ -3,6 +3,7 @@
     mean(permute(x, [0, 4, 1, 2, 3]), [2, 3, 4])   ->   mean(x, [1, 2, 3])
     mean(view(x, [1, 8, 54, 48, 48]), [1, 3, 4])   ->   mean(mean(x, [2, 3]).view(...), ...)
     adaptive_avg_pool3d(x, 1)                      ->   mean(x, [-3, -2, -1], keepdim=True)
+    logsumexp(x, dims)                             ->   log(sum(exp(x - amax(x)))) + amax(x)
 
 A sum does not care in which order its dimensions are. What is left is smaller, and moved
 instead of the whole if need be. So a video's channels are averaged over frames that lie
@@ -16,6 +17,7 @@ Runs:   after convolutions of videos are those of frames.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -46,11 +48,44 @@ def simplify_reductions(graph: Graph) -> int:
         if node.target in _VOLUMES and all(size == 1 for size in node.args[1]):
             node.target, node.args = aten.mean.dim, (node.args[0], [-3, -2, -1], True)
             changed += 1
+        if node.target is aten.logsumexp.default:
+            changed += _in_parts(graph, node)
+            continue
         new: Node | None = node
         while new is not None:
             node, new = new, _without_permute(graph, new) or _without_view(graph, new)
             changed += new is not None
     return changed
+
+
+def _in_parts(graph: Graph, node: Node) -> bool:
+    """What torch's logsumexp is made of, which have vector code; infinities are not taken away."""
+    x: Any = node.args[0]
+    value, result = tensor_of(x), tensor_of(node)
+    if value is None or result is None or value.dtype is not torch.float32 or node.kwargs or value.dim() == 0:
+        return False
+    given: Any = node.args[1]
+    dims = {dim % value.dim() for dim in given} or set(range(value.dim()))
+    kept = [1 if dim in dims else size for dim, size in enumerate(value.shape)]
+    if not is_static(x) or 0 in value.shape:
+        return False
+
+    def add(target: OpOverload, args: tuple[Any, ...], sizes: Iterable[Any], dtype: Any = None) -> Node:
+        return add_node(graph, target, args, sizes, node, dtype=dtype)
+
+    with graph.inserting_before(node):
+        most = add(aten.amax.default, (x, sorted(dims), True), kept)
+        size = add(aten.abs.default, (most,), kept)
+        is_infinite = add(aten.eq.Scalar, (size, math.inf), kept, torch.bool)
+        most = add(aten.masked_fill.Scalar, (most, is_infinite, 0.0), kept)
+        less = add(aten.sub.Tensor, (x, most), value.shape)
+        powers = add(aten.exp.default, (less,), value.shape)
+        total = add(aten.sum.dim_IntList, (powers, sorted(dims), True), kept)
+        whole = add(aten.add.Tensor, (add(aten.log.default, (total,), kept), most), kept)
+        new = add_view(graph, whole, result.shape, node)
+    node.replace_all_uses_with(new)
+    graph.erase_node(node)
+    return True
 
 
 def _without_permute(graph: Graph, node: Node) -> Node | None:
