@@ -243,8 +243,21 @@ Tensor& div_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& oth
 
 Tensor& pow_tensor_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& exponent, Tensor& out) {
   const double power = exponent.to<double>();
-  const ElementOp op = power == 2 ? ElementOp::Square : power == 0.5 ? ElementOp::Sqrt : ElementOp::Rsqrt;
-  return power == 2 || power == 0.5 || power == -0.5 ? one(ctx, op, self, out) : decline(ctx, out);
+  if (power == 2) return one(ctx, ElementOp::Square, self, out);
+  if (power == 0.5) return one(ctx, ElementOp::Sqrt, self, out);
+  if (power == -0.5) return one(ctx, ElementOp::Rsqrt, self, out);
+  // Products are nearer to what they should be, and to what ATen gives.
+  if (!is_float(self) || power == 3 || power == -1 || power == -2) return decline(ctx, out);
+  return two(ctx, ElementOp::Pow, self, power, out);
+}
+
+Tensor& pow_tensor_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& exponent, Tensor& out) {
+  if (!is_float(self) || !is_float(exponent)) return decline(ctx, out);
+  return two(ctx, ElementOp::Pow, self, exponent, out);
+}
+
+Tensor& pow_scalar_out(KernelContext& ctx, const Scalar& self, const Tensor& exponent, Tensor& out) {
+  return is_float(exponent) ? two(ctx, ElementOp::Pow, self.to<double>(), exponent, out) : decline(ctx, out);
 }
 
 Tensor& where_self_out(KernelContext& ctx, const Tensor& condition, const Tensor& self, const Tensor& other,

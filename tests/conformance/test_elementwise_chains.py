@@ -144,6 +144,32 @@ def test_atan2_has_the_signs_of_zeros(isa: str) -> None:
         assert one(op, torch.full((20,), -0.0)).signbit().all(), op.name
 
 
+def test_powers(isa: str) -> None:
+    torch.manual_seed(0)
+    x, y = 10 ** (76 * torch.rand(200_000) - 38), torch.randn(200_000)
+    y[:100_000] *= 88 / x[:100_000].log().abs()  # as far as results reach, subnormal ones too
+    x[100_000:] = 1 + 0.01 * torch.randn(100_000)
+    y[100_000:] *= 1000
+    got, want = one(ElementOp.POW, x, y).double(), x.double() ** y.double()
+    finite = want.abs() < 3.4028235e38
+    wrong = units_off(got, want)[finite]
+    worst = int(wrong.argmax())
+    assert wrong[worst] <= 1, f"{x[finite][worst]!r} ** {y[finite][worst]!r} is {wrong[worst]:.2f} units off"
+    same(got[~finite].float(), want[~finite].float())
+
+
+def test_powers_of_special_values(isa: str) -> None:
+    values = torch.tensor(
+        [*SPECIAL, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 1e20, -1e20, 16777215.0, 16777217.0, 8388609.0]
+    )
+    x, y = (grid.contiguous() for grid in torch.meshgrid(values, values, indexing="ij"))
+    got, want = one(ElementOp.POW, x, y), (x.double() ** y.double()).float()
+    assert torch.equal(got.isnan(), want.isnan())
+    torch.testing.assert_close(got, want, rtol=2e-7, atol=2e-45, equal_nan=True)
+    known = ~want.isnan()
+    assert torch.equal(got[known].signbit(), want[known].signbit())
+
+
 # --- chains ----------------------------------------------------------------------------------------
 
 EXACT = [

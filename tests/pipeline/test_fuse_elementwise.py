@@ -85,6 +85,7 @@ ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "maximum": lambda x: torch.maximum(x, COLUMN),
     "square_of_power": lambda x: x**2,
     "cube": lambda x: x**3,
+    "other powers": lambda x: (x.abs() + 1) ** 1.7 + 1.5**x + (x.abs() + 0.1).pow(B),
     "powers": lambda x: (x.abs() + 1) ** 0.5 + (x.abs() + 1) ** -0.5 + x**-1.0 + x**-2,
     "where": lambda x: torch.where(x > 0.2, x, B),
     "comparisons": lambda x: torch.where((x < B) & ~(x >= ROW) | (x == 0) | (x != x), x, 0.5),
@@ -484,7 +485,7 @@ MIXED: list[Callable[[Tensor, Tensor, Tensor], Tensor]] = [
     *(lambda x, y, z: x.abs(), lambda x, y, z: x.clamp(-2, 2), lambda x, y, z: torch.minimum(x, z)),
     *(lambda x, y, z: x / (z.abs() + 1), lambda x, y, z: x.relu() - y),
     *(lambda x, y, z: x.flatten().view(x.shape) + z, lambda x, y, z: x.sum(-1, keepdim=True) * y),
-    *(lambda x, y, z: x[..., :1] * y, lambda x, y, z: x.narrow(-1, x.shape[-1] - 1, 1).exp() + z),
+    *(lambda x, y, z: x[..., :1] * y, lambda x, y, z: x.narrow(-1, x.shape[-1] - 1, 1).sin() + z),
     lambda x, y, z: torch.cat(x.chunk(2, -1)[::-1], -1) - y,
 ]
 

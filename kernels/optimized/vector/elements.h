@@ -57,8 +57,9 @@ enum class ElementOp : int {
   Atan = 39,
   Asin = 40,
   Acos = 41,
+  Pow = 42,  // base, exponent
 };
-constexpr int kElementOps = 42;
+constexpr int kElementOps = 43;
 
 // Bit (1 << number) for each operation that is compiled: a selective build leaves out
 // those that no program of its has.
@@ -70,7 +71,7 @@ constexpr bool is_compiled(ElementOp op) { return (PENLIGHT_ELEMENT_OPS >> stati
 // How many registers and operands an operation reads.
 constexpr int arity_of(ElementOp op) {
   if (op == ElementOp::Clamp || op == ElementOp::Where) return 3;
-  return op <= ElementOp::Or || op == ElementOp::Atan2 ? 2 : 1;
+  return op <= ElementOp::Or || op == ElementOp::Atan2 || op == ElementOp::Pow ? 2 : 1;
 }
 
 constexpr bool gives_condition(ElementOp op) { return op >= ElementOp::Less && op <= ElementOp::Not; }

@@ -105,6 +105,7 @@ void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t coun
     PENLIGHT_ONE(Atan, atan2_of(x, splat(1.0f)))
     PENLIGHT_ONE(Asin, asin_or_acos<true>(x))
     PENLIGHT_ONE(Acos, asin_or_acos<false>(x))
+    PENLIGHT_TWO(Pow, pow_of(x, y))
 #undef PENLIGHT_THREE
 #undef PENLIGHT_TWO
 #undef PENLIGHT_ONE

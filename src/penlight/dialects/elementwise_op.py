@@ -67,6 +67,7 @@ MEANING: dict[int, Callable[..., Tensor]] = {
     ElementOp.ATAN: torch.atan,
     ElementOp.ASIN: torch.asin,
     ElementOp.ACOS: torch.acos,
+    ElementOp.POW: torch.pow,
 }
 
 
@@ -94,7 +95,7 @@ def arity(op: int) -> int:
     """How many sources an operation reads."""
     if op in (ElementOp.CLAMP, ElementOp.WHERE):
         return 3
-    return 2 if op <= ElementOp.OR or op == ElementOp.ATAN2 else 1
+    return 2 if op <= ElementOp.OR or op in (ElementOp.ATAN2, ElementOp.POW) else 1
 
 
 def _parts(wholes: Sequence[Tensor], windows: Sequence[int]) -> list[Tensor]:

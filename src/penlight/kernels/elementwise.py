@@ -58,6 +58,7 @@ class ElementOp(IntEnum):
     ATAN = 39
     ASIN = 40
     ACOS = 41
+    POW = 42
 
 
 def gives_condition(op: int) -> bool:
@@ -87,7 +88,9 @@ ALONE: dict[str, tuple[ElementOp, ...]] = {
     "aten::mul.Scalar_out": (ElementOp.MUL,),
     "aten::div.out": (ElementOp.DIV,),
     "aten::div.Scalar_out": (ElementOp.DIV,),
-    "aten::pow.Tensor_Scalar_out": (ElementOp.SQUARE, ElementOp.SQRT, ElementOp.RSQRT),
+    "aten::pow.Tensor_Scalar_out": (ElementOp.SQUARE, ElementOp.SQRT, ElementOp.RSQRT, ElementOp.POW),
+    "aten::pow.Tensor_Tensor_out": (ElementOp.POW,),
+    "aten::pow.Scalar_out": (ElementOp.POW,),
     "aten::where.self_out": (ElementOp.WHERE,),
     "aten::clamp.out": (ElementOp.CLAMP,),
     "aten::hardtanh.out": (ElementOp.CLAMP,),

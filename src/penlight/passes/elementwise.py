@@ -64,6 +64,8 @@ _TWO: dict[OpOverload, Op] = {
     aten.minimum.default: Op.MINIMUM,
     aten.maximum.default: Op.MAXIMUM,
     aten.atan2.default: Op.ATAN2,
+    aten.pow.Tensor_Tensor: Op.POW,
+    aten.pow.Scalar: Op.POW,
     aten._prelu_kernel.default: Op.LEAKY_RELU,
 }
 _SUMS: dict[OpOverload, Op] = {
@@ -183,8 +185,10 @@ def _power(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
     base, exponent = args[:2]
     if exponent == 3:
         return Step(Op.MUL, (Step(Op.SQUARE, (base,)), base))
-    if not isinstance(exponent, int | float) or float(exponent) not in _POWERS:
+    if not isinstance(exponent, int | float):
         return None
+    if float(exponent) not in _POWERS:
+        return Step(Op.POW, (base, exponent))
     made = base
     for op in _POWERS[float(exponent)]:
         made = Step(op, (made,))
