@@ -114,11 +114,9 @@ def test_sums_of_exponentials_are_vectorised(dims: list[int], keepdim: bool) -> 
     torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
-@pytest.mark.parametrize(
-    "x", [torch.randn(3, 5, dtype=torch.double), torch.randn(()), torch.randn(0, 3)], ids=str
-)
-def test_other_sums_of_exponentials(x: Tensor) -> None:
-    check(Calls(lambda x: x.logsumexp(0)), x)
+def test_other_sums_of_exponentials() -> None:
+    for x in (torch.randn(3, 5, dtype=torch.double), torch.randn(()), torch.randn(0, 3)):
+        check(Calls(lambda x: x.logsumexp(0)), x)
 
 
 def test_dynamic_sizes() -> None:

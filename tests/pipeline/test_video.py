@@ -91,6 +91,14 @@ BETWEEN: dict[str, Callable[[Tensor], Tensor]] = {
     "a number for each channel": lambda x: x * torch.arange(8.0).view(8, 1, 1, 1) - torch.ones(1, 8, 1, 1, 1),
     "gates of the video": lambda x: x * torch.sigmoid(x.mean((2, 3, 4), keepdim=True)),
     "gates of each frame": lambda x: x * torch.sigmoid(x.mean((3, 4), keepdim=True)),
+    "one frame for all": lambda x: x + torch.linspace(0, 1, 90).view(10, 9) * torch.ones(8, 1, 1, 1),
+    "a line of each channel": lambda x: x * torch.linspace(0, 1, 80).view(1, 8, 1, 10, 1),
+    "a number for each frame": lambda x: x * torch.linspace(0, 1, 6).view(6, 1, 1),
+    "frames before the first": lambda x: functional.pad(x, (0, 0, 0, 0, 4, 0)),
+    "borders of every kind": lambda x: functional.pad(x, (1, 2, 0, 1, 2, 0), value=1.5).tanh(),
+    "borders of images": lambda x: functional.pad(x, (1, 0, 0, 2)) * 2,
+    "frames and borders cut": lambda x: functional.pad(x, (-1, 0, 0, 2, 0, -2)) * 2,
+    "channels added": lambda x: functional.pad(x, (0, 0, 0, 0, 0, 0, 1, 1))[:, 1:9],
     "two of the channels": lambda x: torch.cat([x, x.relu()], 1)[:, 4:12],
     "channels counted from the end": lambda x: torch.cat([x.tanh(), x], -4)[:, 2:10],
     "videos joined": lambda x: torch.cat([x.tanh(), x], 0),
@@ -132,6 +140,29 @@ def test_frames_stay_channels_last(name: str) -> None:
     """They are turned once at the beginning and once at the end."""
     model, x = Layers(nn.Conv3d(40, 8, 3, padding=1), BETWEEN[name], 8), torch.randn(1, 40, 6, 10, 9)
     assert operators(model, x).count("clone") <= 1
+
+
+class Weighed(nn.Module):
+    """Frames before the first are zeros, and each frame's channels are weighed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv3d(40, 8, 1), nn.Conv3d(8, 4, 1)
+        self.deep = nn.Conv3d(8, 8, (3, 3, 3), padding=(0, 1, 1), groups=8)
+        self.narrow, self.wide = nn.Conv3d(8, 2, 1), nn.Conv3d(2, 8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.deep(functional.pad(functional.hardswish(self.first(x)), (0, 0, 0, 0, 2, 0)))
+        weights = self.wide(self.narrow(y.mean((3, 4), keepdim=True)).relu()).sigmoid()
+        return self.last(y * weights)
+
+
+@pytest.mark.parametrize("videos", [1, 2])
+def test_padded_and_weighed_frames_are_not_moved(videos: int) -> None:
+    model, x = Weighed(), torch.randn(videos, 40, 6, 10, 9)
+    found = operators(model, x)
+    assert found.count("clone") <= 3, "the video, and the weights of one pixel"
+    check(model, x)
 
 
 def test_what_is_not_finite_stays_in_its_windows() -> None:

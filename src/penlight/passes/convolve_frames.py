@@ -30,7 +30,7 @@ from penlight.passes.base import Leave, add_node, add_permute, add_view, is_stat
 from penlight.passes.constants import Constants
 from penlight.passes.fold_padding import TRANSPOSED
 from penlight.passes.image_order import is_elementwise
-from penlight.passes.layouts import same_sizes, sizes_of
+from penlight.passes.layouts import sizes_of
 
 aten = torch.ops.aten
 _max_pool3d = aten.max_pool3d_with_indices.default
@@ -62,6 +62,8 @@ def convolve_frames(kept: Collection[str] = ()) -> Callable[[Graph, Constants, L
                 changed += _pool(videos, node)
             elif node.target is _group_norm:
                 changed += _normalise(videos, node)
+            elif node.target is aten.constant_pad_nd.default:
+                changed += _pad(videos, node)
         return changed
 
     return convolve_frames
@@ -269,19 +271,36 @@ def _move_to_frames(videos: _Videos, node: Node) -> int:
 
 
 def _as_frames(videos: _Videos, source: Node, result: torch.Tensor, joins: bool) -> Node | None:
-    """What stands for `source` beside frames: its own, a number, or a value for each channel."""
+    """What stands for `source` beside frames: its own, a number, or one frame for all."""
     value: Any = tensor_of(source)
     if value is None or value.dim() == 0:
         return source
-    channels = result.shape[1]
-    if source in videos.frames and (joins or same_sizes(sizes_of(value), sizes_of(result))):
+    if source in videos.frames and (
+        joins or (value.shape[0], value.shape[2]) == (result.shape[0], result.shape[2])
+    ):
         return videos.frames[source]
     if joins or not is_static(source):
         return None
-    sizes = (1,) * (5 - value.dim()) + tuple(value.shape)
-    if sizes[0] == 1 and sizes[1] in (1, channels) and sizes[2:] == (1, 1, 1):
-        return add_view(videos.graph, source, (1, sizes[1], 1, 1))
-    return None
+    n, c, t, h, w = (1,) * (5 - value.dim()) + tuple(value.shape)
+    return add_view(videos.graph, source, (1, c, h, w)) if n == t == 1 else None
+
+
+def _pad(videos: _Videos, node: Node) -> int:
+    """Borders of videos, before or behind the first and the last frame too, become those of pixels."""
+    given: tuple[Any, ...] = node.args
+    x, (*borders,) = given[0], given[1]
+    if x not in videos.frames or not is_static(x, node) or len(borders) > 6:
+        return 0
+    graph, (n, c, t, h, w), (_, _, length, height, width) = videos.graph, _sizes(x), _sizes(node)
+    with graph.inserting_before(node):
+        pixels = add_permute(graph, videos.frames[x], (0, 2, 3, 1))
+        pixels = add_view(graph, pixels, (n, t, h, w, c))
+        args, sizes = (pixels, [0, 0, *borders], *given[2:]), (n, length, height, width, c)
+        padded = add_node(graph, aten.constant_pad_nd.default, args, sizes, node, kwargs=dict(node.kwargs))
+        rows = add_view(graph, padded, (n * length, height, width, c))
+        frames = add_permute(graph, rows, (0, 3, 1, 2))
+    videos.replace([node], frames, node)
+    return 1
 
 
 def _normalise(videos: _Videos, node: Node) -> int:

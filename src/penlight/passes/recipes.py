@@ -123,6 +123,7 @@ def packed(
         constant_products(beside_products),
         convolve_frames(beside_layers),
         simplify_reductions,
+        simplify_views,
         fold_constants,
         split_into_pixels,
         pack_weights(linear, convolution, transposed, embedding, pack, beside_layers),
