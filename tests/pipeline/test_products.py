@@ -37,6 +37,12 @@ LAYERS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "row after it": lambda x, w, b: (x @ w).relu() + b,
     "more dimensions": lambda x, w, b: torch.addmm(b, x[None].flatten(0, 1), w).view(1, -1, 20) * 2,
     "twice": lambda x, w, b: (x @ w) * torch.addmm(b, -x, w),
+    "batches of one": lambda x, w, b: torch.bmm(x[None], w[None])[0] + b,
+    "einsum": lambda x, w, b: torch.einsum("nd,dhk->nhk", x, w.view(12, 4, 5)).flatten(1),
+    "einsum of batches": lambda x, w, b: torch.einsum("bnd,dhk->bhnk", x[None], w.view(12, 4, 5)).tanh()[
+        0, 1
+    ],
+    "einsum and product": lambda x, w, b: torch.einsum("nd,dk->nk", x, w) * (x @ w),
     "cell": lambda x, w, b: (x @ w).split(5, -1)[2].tanh(),
 }
 
@@ -46,7 +52,8 @@ LAYERS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 def test_becomes_a_layer(name: str, rows: int) -> None:
     model, x = Calls(LAYERS[name]), torch.randn(rows, 12)
     found = operators(model, x)
-    assert "linear_packed" in found and not {"mm", "addmm", "permute_copy"} & set(found)
+    assert "linear_packed" in found and not {"mm", "bmm", "addmm"} & set(found)
+    assert "permute_copy" not in found or name == "einsum of batches"
     check(model, x)
     x[0, 3] = torch.inf
     check(model, x)
@@ -58,6 +65,7 @@ STAYS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "a number added": lambda x, w, b: torch.addmm(b[0], x, w),
     "read elsewhere": lambda x, w, b: x @ w + (w * x[0, 0]).sum(0),
     "a weight of inputs": lambda x, w, b: x @ (w * x[0, 0]),
+    "several batches": lambda x, w, b: torch.bmm(x.expand(2, -1, -1), w.view(12, 2, 10).transpose(0, 1)),
     "left factor": lambda x, w, b: w.T[:, :7] @ x,
 }
 

@@ -2,6 +2,7 @@
 
     addmm(bias, x, weight)   ->   linear(x, permute(weight), bias)
     mm(x, weight)            ->   linear(x, permute(weight))
+    bmm(x, weight)           ->   linear(x, permute(weight[0]))         batches of one, as of einsum
 
 as models have them that keep their weights transposed, and cells of recurrent
 networks that were taken apart. The permutation is of a constant, and is folded next.
@@ -22,8 +23,9 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from penlight.passes.base import Leave, add_permute, tensor_of
+from penlight.passes.base import Leave, add_node, add_permute, add_view, tensor_of
 from penlight.passes.constants import Constants
+from penlight.passes.layouts import sizes_of
 
 aten = torch.ops.aten
 
@@ -44,11 +46,14 @@ def constant_products(kept: Collection[str]) -> Callable[[Graph, Constants, Leav
                 leave(node, reason)
                 continue
             with graph.inserting_before(node):
+                inputs, outputs = weight.meta["val"].shape[-2:]
                 if weight not in turned:
-                    turned[weight] = add_permute(graph, weight, (1, 0))
-                args = (x, turned[weight]) if bias is None else (x, turned[weight], bias)
-                new = graph.call_function(aten.linear.default, args)
-            new.meta = dict(node.meta)
+                    matrix = add_view(graph, weight, (inputs, outputs))
+                    turned[weight] = add_permute(graph, matrix, (1, 0))
+                rows = node.meta["val"].shape[-2]
+                args = (add_view(graph, x, (rows, inputs)), turned[weight], *([] if bias is None else [bias]))
+                layer = add_node(graph, aten.linear.default, args, (rows, outputs), node)
+                new = add_view(graph, layer, node.meta["val"].shape, node)
             node.replace_all_uses_with(new)
             graph.erase_node(node)
             changed += 1
@@ -60,6 +65,9 @@ def constant_products(kept: Collection[str]) -> Callable[[Graph, Constants, Leav
 def _parts(node: Node) -> tuple[Node, Node, Node | None] | None:
     """Input, weight and bias of a product."""
     args: Any = node.args
+    if node.target is aten.bmm.default:
+        weight = tensor_of(args[1])
+        return (args[0], args[1], None) if weight is not None and sizes_of(weight)[0] == 1 else None
     if node.target is aten.mm.default:
         return args[0], args[1], None
     return (args[1], args[2], args[0]) if node.target is aten.addmm.default else None
@@ -74,14 +82,18 @@ def _obstacle(
     value = tensor_of(weight)
     if value is None or value.dtype is not torch.float32 or not constants.can_add():
         return "it is not of float32"
-    reads = (is_for_product(user, weight) or user is turned.get(weight) for user in weight.users)
+    before = turned.get(weight)
+    reads = (
+        is_for_product(user, weight) or user is before or (before is not None and user is before.args[0])
+        for user in weight.users
+    )
     if constants.names[weight] in kept or not all(reads):
         return "something else reads the weight as it is"
     if node.kwargs.get("alpha", 1) != 1 or node.kwargs.get("beta", 1) != 1 or len(node.args) > 3:
         return "it is not a plain product and sum"
     if bias is not None:
         like = constants.like(bias)
-        if like is None or tuple(like.shape) != (value.shape[1],) or like.dtype is not torch.float32:
+        if like is None or tuple(like.shape) != (value.shape[-1],) or like.dtype is not torch.float32:
             return "what is added is not a constant row"
     return None
 
