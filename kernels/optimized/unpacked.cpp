@@ -12,7 +12,7 @@ namespace penlight::optimized {
 namespace {
 
 constexpr dim_t kFewRows = 4;
-constexpr dim_t kTiny = 8;
+constexpr dim_t kTiny = 8, kTinyProducts = 2 * kTiny * kTiny * kTiny;
 constexpr dim_t kPanelsAtOnce = 8;
 
 void multiply_few(KernelContext& ctx, const Matrices& x) {
@@ -86,7 +86,10 @@ void multiply_tiny(const Matrices& x) {
 }  // namespace
 
 bool multiply(KernelContext& ctx, const Matrices& x) {
-  if (x.m <= kTiny && x.n <= kTiny && x.k <= kTiny) {
+  const bool is_small = x.m <= kTiny && x.n <= kTiny && x.k <= kTiny;
+  const bool is_short = x.m <= kTiny && x.column_pitch == 1 && x.n <= kTinyProducts && x.k <= kTinyProducts &&
+                        x.m * x.n * x.k <= kTinyProducts;
+  if (is_small || is_short) {
     multiply_tiny(x);
   } else if (x.m < kFewRows && x.row_pitch == 1) {
     multiply_few(ctx, x);

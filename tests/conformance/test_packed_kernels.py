@@ -489,7 +489,9 @@ def test_attention_over_keys_that_are_not_finite(isa: str, library: str, queries
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 30])
-@pytest.mark.parametrize("depth, outputs", [(1, 1), (7, 5), (64, 16), (33, 300), (900, 130)])
+@pytest.mark.parametrize(
+    "depth, outputs", [(1, 1), (7, 5), (8, 16), (3, 170), (64, 16), (33, 300), (900, 130)]
+)
 def test_products_with_matrices_that_are_not_packed(
     isa: str, rows: int, depth: int, outputs: int, bias: bool
 ) -> None:
