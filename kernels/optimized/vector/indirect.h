@@ -117,22 +117,21 @@ class Rows {
     }
   }
 
-  // A bit for each tap that is inside of the image.
-  unsigned columns_of(ptrdiff_t ow) const {
-    const Geometry& g = product_.geometry;
+  // A bit for each tap, from `first` on, that is inside of the image.
+  static unsigned taps_inside(ptrdiff_t first, ptrdiff_t dilation, ptrdiff_t taps, ptrdiff_t size) {
     unsigned inside = 0;
-    for (ptrdiff_t t = 0; t < g.taps_w; ++t) {
-      inside |= static_cast<unsigned>(is_inside(ow * g.stride_w - g.pad_w + t * g.dilation_w, g.width)) << t;
+    for (ptrdiff_t t = 0; t < taps; ++t) {
+      inside |= static_cast<unsigned>(is_inside(first + t * dilation, size)) << t;
     }
     return inside;
   }
+  unsigned columns_of(ptrdiff_t ow) const {
+    const Geometry& g = product_.geometry;
+    return taps_inside(ow * g.stride_w - g.pad_w, g.dilation_w, g.taps_w, g.width);
+  }
   unsigned lines_of(ptrdiff_t oh) const {
     const Geometry& g = product_.geometry;
-    unsigned inside = 0;
-    for (ptrdiff_t t = 0; t < g.taps_h; ++t) {
-      inside |= static_cast<unsigned>(is_inside(oh * g.stride_h - g.pad_h + t * g.dilation_h, g.height)) << t;
-    }
-    return inside;
+    return taps_inside(oh * g.stride_h - g.pad_h, g.dilation_h, g.taps_h, g.height);
   }
 
   // Rows that read the same taps, in the order of the first of each kind.
