@@ -31,11 +31,14 @@ class Derived:
     ) -> None:
         self.like = torch.empty(like.shape, dtype=like.dtype, device="meta")
         self.pieces, self.recipe = pieces, recipe
+        self.source: torch.Tensor | None = None  # the tensor that is there, of any strides, if that is all
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> Derived:
         """A tensor that is there, whatever its strides, as one made of pieces; nothing is copied."""
-        return cls(tensor, lambda: pieces_of(tensor), recipe("as it is", tensor))
+        made = cls(tensor, lambda: pieces_of(tensor), recipe("as it is", tensor))
+        made.source = tensor
+        return made
 
     @classmethod
     def whole(

@@ -117,8 +117,9 @@ def _value(node: Node, like: torch.Tensor, constants: Constants, values: dict[No
     chain = _views(node)
     if chain is not None:
         # Views of one constant: the bytes are there, in another order.
-        source = constants.kept(chain[0])
-        if not isinstance(source, Derived):
+        kept = constants.kept(chain[0])
+        source = kept.source if isinstance(kept, Derived) else kept
+        if source is not None:
             for view in chain[1:]:
                 source = _view(view, source)
             return Derived.of(source)

@@ -67,16 +67,34 @@ Exact stepped(int op, const Exact* s) {
   }
 }
 
-// A chain of operations, its inputs broadcast as they come.
+// A part of an array: where it begins in one dimension, and how many elements lie between two of it.
+struct Window {
+  int dim;
+  dim_t first, step;
+};
+
+// A chain of operations, its inputs broadcast as they come, some of them parts of arrays.
 void chain(Random r, long round) {
   constexpr int kRegisters = 8, kCondition = 7, kMostSteps = 14;
   const dim_t sizes[] = {r.in(0, 3), r.in(1, 9), r.one_in(6) ? r.in(500, 900) : r.in(1, 40)};
   Array* arrays[] = {&x, &y, &weight};
   const int inputs = static_cast<int>(r.in(1, 3));
-  dim_t own[3][3];
+  const int whole = static_cast<int>(r.in(0, inputs));  // the first input that is a part
+  dim_t own[3][3], there[3][3];
+  Window parts[3] = {};
+  int64_t windows[3 * 5];
   for (int i = 0; i < inputs; ++i) {
-    for (int d = 0; d < 3; ++d) own[i][d] = i > 0 && r.one_in(3) ? 1 : sizes[d];
-    arrays[i]->shape(own[i], 3, nullptr, ScalarType::Float, r.one_in(2));
+    for (int d = 0; d < 3; ++d) there[i][d] = own[i][d] = i > 0 && r.one_in(3) ? 1 : sizes[d];
+    parts[i].step = 1;
+    if (i >= whole) {
+      const int d = static_cast<int>(r.in(0, 2));
+      const Window part = parts[i] = {d, r.in(0, 2), r.one_in(3) ? dim_t{2} : dim_t{1}};
+      const dim_t span = own[i][d] ? (own[i][d] - 1) * part.step + 1 : 0;
+      there[i][d] = part.first + span + r.in(0, 2);
+      const int64_t words[] = {i - whole, d, part.first, part.first + span, part.step};
+      for (int w = 0; w < 5; ++w) windows[(i - whole) * 5 + w] = words[w];
+    }
+    arrays[i]->shape(there[i], 3, nullptr, ScalarType::Float, r.one_in(2));
     fill(*arrays[i], r, false);
     if (arrays[i]->numel() && r.one_in(3)) arrays[i]->data()[r.in(0, arrays[i]->numel() - 1)] = NAN;
   }
@@ -125,7 +143,8 @@ void chain(Random r, long round) {
   again.shape(sizes, 3, nullptr, ScalarType::Float, !front);
   Tensor tensors[] = {x.tensor(), y.tensor(), weight.tensor()};
   Call call(optimized_library, "penlight::elementwise.out");
-  call.list(tensors, inputs).list(program, steps * 5).list(constants, 3);
+  call.list(tensors, whole).list(tensors + whole, inputs - whole).list(windows, (inputs - whole) * 5);
+  call.list(program, steps * 5).list(constants, 3);
   Judge judge{"elementwise", round};
   judge.ran(call.run(out), call, out);
   for (dim_t i = 0; i < out.numel(); ++i) {
@@ -133,7 +152,10 @@ void chain(Random r, long round) {
     Exact values[kRegisters + 6], result;
     for (int n = 0; n < inputs; ++n) {
       dim_t place = 0;
-      for (int d = 0; d < 3; ++d) place = place * own[n][d] + (own[n][d] == 1 ? 0 : at[d]);
+      for (int d = 0; d < 3; ++d) {
+        const dim_t inside = own[n][d] == 1 ? 0 : at[d];
+        place = place * there[n][d] + (d == parts[n].dim ? parts[n].first + inside * parts[n].step : inside);
+      }
       values[kRegisters + n].value = static_cast<double>(arrays[n]->data()[place]);
     }
     for (int n = 0; n < 3; ++n) {
