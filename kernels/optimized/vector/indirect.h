@@ -29,7 +29,9 @@ class Rows {
   void sort_where_padded() {
     const Product& p = product_;
     const Geometry& g = p.geometry;
-    if (p.rows <= kRows || p.epilogue.residual || g.taps_h > kMostTaps || g.taps_w > kMostTaps) return;
+    if (g.taps_w == 1 || p.rows <= kRows || p.epilogue.residual || g.taps_h > kMostTaps ||
+        g.taps_w > kMostTaps)
+      return;
     ptrdiff_t outside = 0;
     for (ptrdiff_t ow = 0; ow < g.out_width; ++ow) outside += g.taps_w - __builtin_popcount(columns_of(ow));
     is_sorted_ = outside * kPadded > g.out_width * g.taps_w;
