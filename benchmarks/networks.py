@@ -253,3 +253,25 @@ class Splines(nn.Module):
 
 def splines() -> Built:
     return nn.Sequential(Splines(784, 64), Splines(64, 10)), (torch.randn(32, 784),)
+
+
+class CausalBlock(nn.Module):
+    """A bottleneck that sees frames before its own, and weighs each frame (Kondratyuk et al., 2021)."""
+
+    def __init__(self, channels: int, inner: int) -> None:
+        super().__init__()
+        self.expand, self.project = nn.Conv3d(channels, inner, 1), nn.Conv3d(inner, channels, 1)
+        self.deep = nn.Conv3d(inner, inner, (5, 3, 3), padding=(0, 1, 1), groups=inner)
+        self.squeeze, self.excite = nn.Conv3d(inner, 8, 1), nn.Conv3d(8, inner, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.pad(F.hardswish(self.expand(x)), (0, 0, 0, 0, 4, 0))
+        y = F.hardswish(self.deep(y))
+        gates = self.excite(F.relu(self.squeeze(y.mean((3, 4), keepdim=True))))
+        return x + self.project(y * F.hardsigmoid(gates))
+
+
+def causal_video() -> Built:
+    images = nn.Sequential(nn.Conv3d(3, 24, (1, 3, 3), (1, 2, 2), (0, 1, 1)), nn.Hardswish())
+    blocks = [CausalBlock(24, 64) for _ in range(4)]
+    return nn.Sequential(images, *blocks, nn.AvgPool3d((1, 48, 48))), (torch.randn(1, 3, 8, 96, 96),)

@@ -3,6 +3,8 @@
 // Two layouts of packed weights: panels (vector/product.cpp, vector/few_channels.cpp), one
 // group after the other; and, where every channel is a group of its own, taps of all
 // outputs (vector/depthwise.cpp).
+#include "convolution.h"
+
 #include "image.h"
 #include "isa.h"
 #include "packed.h"
@@ -120,18 +122,19 @@ void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, c
   run_product(ctx, product);
 }
 
-// `transformed`: by tiles of transformed products where that is thought to be faster.
-Tensor& convolve(KernelContext& ctx, const Tensor& input, const Tensor& weight,
-                 const Optional<Tensor>& residual, ArrayRef<int64_t> window, ArrayRef<int64_t> stride,
-                 ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, int64_t groups, int64_t activation,
-                 double low, double high, bool transformed, Tensor& out) {
+}  // namespace
+
+bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
+  const Tensor &input = call.input, &weight = call.weight;
   if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float ||
       input.dim() != 4) {
     ctx.fail(Status::InvalidArgument, "conv2d_packed takes a float32 image of 4 dimensions");
-    return out;
+    return ctx.ok();
   }
   Convolution c{};
-  if (!read_convolution(ctx, input, window, stride, padding, dilation, groups, input.size(1), c)) return out;
+  if (!read_convolution(ctx, input, call.window, call.stride, call.padding, call.dilation, call.groups,
+                        input.size(1), c))
+    return ctx.ok();
   const dim_t channels = input.size(1) / c.groups, outputs = c.outputs / c.groups;
   const bool depthwise = c.groups > 1 && channels == 1;
   const bool few = c.groups == 1 && channels < kFewChannels && c.window.taps[0] * c.window.taps[1] > 1;
@@ -139,7 +142,7 @@ Tensor& convolve(KernelContext& ctx, const Tensor& input, const Tensor& weight,
     ctx.fail(Status::InvalidArgument,
              "conv2d_packed takes channels-last images, or dense ones of fewer than {} channels",
              kFewChannels);
-    return out;
+    return ctx.ok();
   }
   dim_t taps = 0, depth = 0, size = 0;
   const bool fits = multiply_sizes(c.window.taps[0], c.window.taps[1], taps) &&
@@ -149,36 +152,35 @@ Tensor& convolve(KernelContext& ctx, const Tensor& input, const Tensor& weight,
   if (!fits) {
     ctx.fail(Status::InvalidArgument, "conv2d_packed: a window of {} by {} is too large", c.window.taps[0],
              c.window.taps[1]);
-    return out;
+    return ctx.ok();
   }
   const Format format = depthwise || few ? Format::Float32 : format_of(weight);
-  if (!check_packed(ctx, weight, size, format) || !check_activation(ctx, activation)) return out;
+  if (!check_packed(ctx, weight, size, format) || !check_activation(ctx, call.activation)) return ctx.ok();
   const dim_t sizes[] = {input.size(0), c.outputs, c.out[0], c.out[1]};
-  if (!ctx.resize(out, SizesRef(sizes, 4))) return out;
+  if (!ctx.resize(out, SizesRef(sizes, 4))) return ctx.ok();
   if (!is_channels_last(out)) {
     ctx.fail(Status::InvalidArgument, "the result of conv2d_packed is channels-last");
-    return out;
+    return ctx.ok();
   }
-  if (!check_residual(ctx, residual, out) || out.numel() == 0) return out;
-  const Epilogue epilogue = epilogue_of(residual, activation, low, high);
+  if (!check_residual(ctx, call.residual, out) || out.numel() == 0) return ctx.ok();
+  const Epilogue epilogue = epilogue_of(call.residual, call.activation, call.low, call.high);
   if (depthwise) {
     run_depthwise(ctx, input, weight, c, epilogue, out);
   } else if (few) {
     run_few_channels(ctx, input, weight, c, epilogue, out);
   } else {
-    run_groups(ctx, input, weight, c, epilogue, transformed, out);
+    run_groups(ctx, input, weight, c, epilogue, call.transformed, out);
   }
-  return out;
+  return ctx.ok();
 }
-
-}  // namespace
 
 Tensor& conv2d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
                           const Optional<Tensor>& residual, ArrayRef<int64_t> window,
                           ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
                           int64_t groups, int64_t activation, double low, double high, Tensor& out) {
-  return convolve(ctx, input, weight, residual, window, stride, padding, dilation, groups, activation, low,
-                  high, true, out);
+  convolve(ctx, {input, weight, residual, window, stride, padding, dilation, groups, activation, low, high},
+           out);
+  return out;
 }
 
 // What tuning chose where it measured that no transformation is faster.
@@ -187,8 +189,10 @@ Tensor& conv2d_direct_packed_out(KernelContext& ctx, const Tensor& input, const 
                                  ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
                                  ArrayRef<int64_t> dilation, int64_t groups, int64_t activation, double low,
                                  double high, Tensor& out) {
-  return convolve(ctx, input, weight, residual, window, stride, padding, dilation, groups, activation, low,
-                  high, false, out);
+  convolve(ctx,
+           {input, weight, residual, window, stride, padding, dilation, groups, activation, low, high, false},
+           out);
+  return out;
 }
 
 }  // namespace penlight::optimized

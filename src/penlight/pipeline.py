@@ -254,7 +254,7 @@ def to_edge(
     packed = packed_ops(default_table(), TARGETS[target])
     if packed is not None:
         layers = packed.linear, packed.convolution, packed.transposed, packed.embedding, packed.pack
-        ops = *layers, packed.max_pool, packed.expand_depthwise
+        ops = *layers, packed.max_pool, packed.expand_depthwise, packed.video
         shared = read_otherwise(program, is_for_layer), read_otherwise(program, is_for_product)
         run(program, chosen(recipes.packed(*ops, *shared)), report, verify)
         if tune:

@@ -48,6 +48,9 @@ CONVOLUTIONS: dict[str, tuple[object, ...]] = {
     "padded": (6, 8, 3, 1, 1),
     "images only": (6, 8, (1, 3, 5), 1, (0, 1, 2)),
     "time only": (6, 8, (3, 1, 1), 1, (1, 0, 0)),
+    "time only, in groups": (6, 9, (2, 1, 1), (2, 1, 1), (1, 0, 0), 1, 3),
+    "time only, depthwise": (6, 6, (3, 1, 1), 1, (2, 0, 0), (2, 1, 1), 6),
+    "every second pixel of several frames": (6, 8, (3, 1, 1), (1, 2, 2)),
     "one frame at a time, every second": (6, 8, 1, (2, 1, 1)),
     "strides": (6, 8, (3, 5, 4), (2, 3, 1), (1, 2, 0)),
     "borders of more than the window": (6, 8, (2, 3, 3), 1, (3, 1, 1)),
@@ -66,6 +69,46 @@ def test_convolutions(name: str, videos: int, bias: bool) -> None:
     first = nn.Conv3d(*CONVOLUTIONS[name], bias=bias)  # type: ignore[arg-type]
     found = operators_with(first, torch.randn(videos, 6, 7, 9, 8))
     assert "convolution" not in found and "elementwise" not in found and "relu" not in found
+    one = "time only" in name or "depthwise" in name
+    assert found.count("conv3d_packed") == int(one), found
+
+
+class Padded(nn.Module):
+    """Causal in time, with a residual, as in networks that see a video frame by frame."""
+
+    def __init__(self, taps: tuple[int, ...], groups: int, around: tuple[int, ...], value: float) -> None:
+        super().__init__()
+        self.around, self.value = around, value
+        self.first = nn.Conv3d(3, 8, 1)
+        self.layer = nn.Conv3d(8, 8, taps, padding=(0, taps[1] // 2, taps[2] // 2), groups=groups)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x)
+        y = self.layer(functional.pad(x, self.around, value=self.value))
+        return torch.relu(y + x) if y.shape == x.shape else torch.relu(y)
+
+
+@pytest.mark.parametrize("videos", [1, 2])
+@pytest.mark.parametrize(
+    "taps, groups, around, value, is_taken",
+    [
+        ((3, 3, 3), 8, (0, 0, 0, 0, 2, 0), 0.0, True),
+        ((3, 3, 3), 8, (1, 0, 0, 2, 1, 1), 0.0, True),
+        ((3, 1, 1), 1, (0, 0, 0, 0, 2, 0), 0.0, True),
+        ((3, 1, 1), 8, (0, 0, 0, 0, 1, 3), 0.0, True),
+        ((3, 1, 1), 1, (0, 1, 0, 0, 2, 0), 0.0, False),
+        ((3, 3, 3), 8, (0, 0, 0, 0, 2, 0), 0.5, False),
+        ((3, 3, 3), 8, (0, 0, 0, 0, 2, -1), 0.0, False),
+        ((3, 3, 3), 1, (0, 0, 0, 0, 2, 0), 0.0, False),
+    ],
+)
+def test_zeros_around_videos(
+    taps: tuple[int, ...], groups: int, around: tuple[int, ...], value: float, is_taken: bool, videos: int
+) -> None:
+    model, x = Padded(taps, groups, around, value), torch.randn(videos, 3, 5, 6, 7)
+    check(model, x)
+    found = operators(model, x)
+    assert found.count("constant_pad_nd") == int(not is_taken) and "relu" not in found, found
 
 
 # Arguments of nn.ConvTranspose3d, whose frames are of one frame each.

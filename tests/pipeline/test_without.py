@@ -95,7 +95,7 @@ def test_every_optimisation_has_a_name() -> None:
     packed, chain = packed_ops(table, libraries), elementwise_op(table, libraries)
     assert packed is not None and chain is not None
     layers = packed.linear, packed.convolution, packed.transposed, packed.embedding, packed.pack
-    ops = *layers, packed.max_pool, packed.expand_depthwise
+    ops = *layers, packed.max_pool, packed.expand_depthwise, packed.video
     edge = recipes.edge_for(
         twins(table, libraries), attention_op(table, libraries), rotary_op(table, libraries)
     )

@@ -112,6 +112,14 @@ struct Depthwise {
   float* tile;    // depthwise_scratch() bytes, or null
 };
 
+// The same over frames of videos, by a window that reaches over several of them. Channels and rows
+// are those of `image`, its rows of one frame.
+struct DepthwiseFrames {
+  Depthwise image;
+  ptrdiff_t videos, frames, out_frames;   // frames of one video
+  ptrdiff_t taps, stride, pad, dilation;  // of the window, in frames
+};
+
 // Columns [first, last) of a matrix, and their biases or zeros, as panels of a Product.
 struct PackMatrix {
   const float* matrix;
@@ -411,6 +419,8 @@ struct Routines {
   void (*few_channels)(const FewChannels&);
   size_t (*depthwise_scratch)(const Depthwise&);
   void (*depthwise)(const Depthwise&);
+  size_t (*depthwise_frames_scratch)(const DepthwiseFrames&);
+  void (*depthwise_frames)(const DepthwiseFrames&);
   ptrdiff_t (*attention_block)(const Attention&);
   size_t (*attention_scratch)(const Attention&);
   void (*attention)(const Attention&);

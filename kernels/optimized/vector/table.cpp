@@ -12,6 +12,8 @@ size_t few_channels_scratch(const FewChannels& convolution);
 void few_channels(const FewChannels& convolution);
 size_t depthwise_scratch(const Depthwise& convolution);
 void depthwise(const Depthwise& convolution);
+size_t depthwise_frames_scratch(const DepthwiseFrames& convolution);
+void depthwise_frames(const DepthwiseFrames& convolution);
 ptrdiff_t attention_block(const Attention& attention);
 size_t attention_scratch(const Attention& attention);
 void attention(const Attention& attention);
@@ -50,6 +52,10 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2;
 #if defined(PENLIGHT_WITHOUT_DEPTHWISE)
 #define depthwise nullptr
 #define depthwise_scratch nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_DEPTHWISE_FRAMES)
+#define depthwise_frames nullptr
+#define depthwise_frames_scratch nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_ATTENTION)
 #define attention_block nullptr
@@ -116,6 +122,8 @@ const Routines routines = {
     few_channels,
     depthwise_scratch,
     depthwise,
+    depthwise_frames_scratch,
+    depthwise_frames,
     attention_block,
     attention_scratch,
     attention,

@@ -18,6 +18,7 @@ _CALLERS = {
     "depthwise": {"convolution", "expansion"},
     "depthwise_tiles": {"convolution", "expansion"},
     "depthwise_windows": {"convolution", "expansion"},
+    "depthwise_frames": {"video"},
     "attention": {"attention"},
     "rotary": {"rotary"},
     "recurrent": {"recurrent"},

@@ -7,6 +7,7 @@ kernels/optimized. The table of kernels holds their schemas.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +43,7 @@ class PackedOps:
     transposed: OpOverload
     embedding: OpOverload
     pack: OpOverload
+    video: OpOverload
 
 
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
@@ -109,8 +111,35 @@ def _packed_shape(weight: Tensor, bias: Tensor | None, *args: Any) -> Tensor:
 
 
 def _sides(padding: Sequence[int]) -> Sequence[int]:
-    """Zeros above, left, below and right, of a padding of these four or of both sides alike."""
-    return padding if len(padding) == 4 else (*padding, *padding)
+    """Zeros before each dimension, then those behind each, of a padding of these or of both sides alike."""
+    return padding if len(padding) in (4, 6) else (*padding, *padding)
+
+
+def _places(
+    sizes: Sequence[Any],
+    taps: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> list[Any]:
+    """In how many places the window lies, in each dimension."""
+    around, dims = _sides(padding), len(sizes)
+    return [
+        (sizes[d] + around[d] + around[dims + d] - dilation[d] * (taps[d] - 1) - 1) // stride[d] + 1
+        for d in range(dims)
+    ]
+
+
+def _unpacked(x: Tensor, weight: Tensor, window: Sequence[int], groups: int) -> tuple[Tensor, Tensor]:
+    """Bias `[outputs]` and weight `[outputs, channels, *taps]`, of a window of outputs and taps over `x`."""
+    outputs, *taps = window
+    channels = x.shape[1] // groups
+    if groups > 1 and channels == 1:
+        rows = weight.reshape(-1, -(-outputs // PANEL) * PANEL)[:, :outputs].T
+    else:
+        rows = unpack_panels(weight, outputs, channels * math.prod(taps), groups)
+    rows = rows.to(x.dtype)
+    return rows[:, 0], rows[:, 1:].reshape(outputs, *taps, channels).movedim(-1, 1)
 
 
 def _convolution(
@@ -126,17 +155,10 @@ def _convolution(
     low: float,
     high: float,
 ) -> Tensor:
-    outputs, *taps = window
     above, left, below, right = _sides(padding)
-    channels = x.shape[1] // groups
-    if groups > 1 and channels == 1:
-        rows = weight.reshape(-1, -(-outputs // PANEL) * PANEL)[:, :outputs].T
-    else:
-        rows = unpack_panels(weight, outputs, channels * taps[0] * taps[1], groups)
-    rows = rows.to(x.dtype)
-    kernel = rows[:, 1:].reshape(outputs, *taps, channels).permute(0, 3, 1, 2)
+    bias, kernel = _unpacked(x, weight, window, groups)
     x = functional.pad(x, [left, right, above, below])
-    y = functional.conv2d(x, kernel, rows[:, 0], list(stride), 0, list(dilation), groups)
+    y = functional.conv2d(x, kernel, bias, list(stride), 0, list(dilation), groups)
     y = _finish(y, residual, activation, low, high)
     return y.contiguous(memory_format=torch.channels_last)
 
@@ -151,12 +173,45 @@ def _convolution_shape(
     dilation: Sequence[int],
     *args: Any,
 ) -> Tensor:
-    around = _sides(padding)
-    sizes = [
-        (x.shape[2 + d] + around[d] + around[2 + d] - dilation[d] * (window[1 + d] - 1) - 1) // stride[d] + 1
-        for d in (0, 1)
-    ]
-    return _image(x, window[0], sizes)
+    return _image(x, window[0], _places(x.shape[2:], window[1:], stride, padding, dilation))
+
+
+def _video_convolution(
+    x: Tensor,
+    weight: Tensor,
+    residual: Tensor | None,
+    frames: int,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    activation: int,
+    low: float,
+    high: float,
+) -> Tensor:
+    first, above, left, last, below, right = _sides(padding)
+    bias, kernel = _unpacked(x, weight, window, groups)
+    video = x.unflatten(0, (-1, frames)).transpose(1, 2)
+    video = functional.pad(video, [left, right, above, below, first, last])
+    y = functional.conv3d(video, kernel, bias, list(stride), 0, list(dilation), groups)
+    y = _finish(y.transpose(1, 2).flatten(0, 1), residual, activation, low, high)
+    return y.contiguous(memory_format=torch.channels_last)
+
+
+def _video_convolution_shape(
+    x: Tensor,
+    weight: Tensor,
+    residual: Any,
+    frames: int,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    *args: Any,
+) -> Tensor:
+    length, *sizes = _places((frames, *x.shape[2:]), window[1:], stride, padding, dilation)
+    return _image(x, window[0], sizes, x.shape[0] // frames * length)
 
 
 def _max_pool(x: Tensor, *args: Any) -> Tensor:
@@ -222,9 +277,9 @@ def _transposed_shape(
     return _image(x, window[0], sizes)
 
 
-def _image(x: Tensor, channels: int, sizes: Sequence[Any]) -> Tensor:
-    """An empty image for each of x."""
-    shape = (x.shape[0], channels, *sizes)
+def _image(x: Tensor, channels: int, sizes: Sequence[Any], count: Any = None) -> Tensor:
+    """An empty image for each of x, or so many."""
+    shape = (x.shape[0] if count is None else count, channels, *sizes)
     return torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
 
 
@@ -238,4 +293,5 @@ _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "conv_transpose2d_packed": (_transposed, _transposed_shape),
     "embedding_packed": (_embedding, _embedding_shape),
     "pack_convolution": (_packed, _packed_shape),
+    "conv3d_packed": (_video_convolution, _video_convolution_shape),
 }

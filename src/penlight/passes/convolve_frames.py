@@ -6,10 +6,11 @@ that each output needs, one behind the other:
 
     conv3d(x, w [O, C, kt, kh, kw])  =  conv2d(kt frames side by side, w [O, kt * C, kh, kw])
 
-With groups it is a sum of kt convolutions, one for each place in the window. So 3-D
+Depthwise ones, and those whose window has one pixel of each frame, have an operator over frames;
+with other groups it is a sum of kt convolutions, one for each place in the window. So 3-D
 networks have what there is for images: packed weights, fused activations and residuals,
-channels-last order. Elementwise operators between two convolutions move to the frames, and
-group norms to an image of all frames of a video, one below the other.
+channels-last order. Elementwise operators between two convolutions move to the frames, and group
+norms to an image of all frames of a video, one below the other.
 
 Needs:  edge dialect, float32, sizes that are known.
 Keeps:  outputs up to rounding.
@@ -24,13 +25,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.passes.base import Leave, add_node, add_permute, add_view, is_static, tensor_of
 from penlight.passes.constants import Constants
-from penlight.passes.fold_padding import TRANSPOSED
+from penlight.passes.fold_padding import TRANSPOSED, zeros_around
+from penlight.passes.image_copies import channels_last_of, from_channels_last, to_channels_last
 from penlight.passes.image_order import is_elementwise
 from penlight.passes.layouts import sizes_of
+from penlight.passes.pack_weights import packed_once
 
 aten = torch.ops.aten
 _max_pool3d = aten.max_pool3d_with_indices.default
@@ -40,8 +44,13 @@ _group_norm = aten.native_group_norm.default
 _SWAPPED = (0, 2, 1, 3, 4)  # channels and time
 
 
-def convolve_frames(kept: Collection[str] = ()) -> Callable[[Graph, Constants, Leave], int]:
-    """The pass that rewrites convolutions of videos, but for weights named `kept`."""
+def convolve_frames(
+    over_time: OpOverload, kept: Collection[str] = ()
+) -> Callable[[Graph, Constants, Leave], int]:
+    """The pass that rewrites convolutions of videos, but for weights named `kept`.
+
+    `over_time` is the operator over frames and packed weights for those that it can do.
+    """
 
     def convolve_frames(graph: Graph, constants: Constants, leave: Leave) -> int:
         videos = _Videos(graph)
@@ -51,8 +60,9 @@ def convolve_frames(kept: Collection[str] = ()) -> Callable[[Graph, Constants, L
             if node.target is aten.convolution.default and value is not None and value.dim() == 5:
                 reason = _obstacle(constants, node, kept)
                 if reason is None:
-                    convolved = _transposed if node.args[TRANSPOSED] else _convolution
-                    videos.replace([node], convolved(videos, node), node)
+                    with graph.inserting_before(node):
+                        frames = _convolved(videos, constants, node, over_time)
+                    videos.replace([node], frames, node)
                     changed += 1
                 else:
                     leave(node, reason)
@@ -129,14 +139,28 @@ def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | 
     return "it is empty" if 0 in sizes else None
 
 
-def _convolution(videos: _Videos, node: Node) -> Node:
+def _convolved(videos: _Videos, constants: Constants, node: Node, op: OpOverload) -> Node:
     """The frames of the result of a convolution."""
+    if node.args[TRANSPOSED]:
+        return _transposed(videos, node)
+    window = _Window.of(node)
+    if window.is_for_operator(node):
+        return _over_time(videos, constants, node, window, op)
+    return _convolution(videos, node, window)
+
+
+def _is_depthwise(node: Node) -> bool:
+    weight: Any = tensor_of(node.args[1])
+    return bool(node.args[-1] != 1 and weight.shape[1] == 1)
+
+
+def _convolution(videos: _Videos, node: Node, window: _Window) -> Node:
+    """By convolutions of images: one of all frames in the window, or one for each of them."""
     graph = videos.graph
     given: Any = node.args
-    x, weight, bias, stride, padding, dilation, _, _, groups = given
-    strides, pads, steps = _triple(stride), _triple(padding), _triple(dilation)
-    outputs, channels, taps, *window = _sizes(weight)
-    lists = [list(numbers[1:]) for numbers in (strides, pads, steps)]
+    x, weight, bias, *_, groups = given
+    times, lists = window.times, [list(pair) for pair in (window.stride, window.padding, window.dilation)]
+    outputs, channels, taps, *pixels = _sizes(weight)
     n, _, length, *image = _sizes(node)
     sizes = (n * length, outputs, *image)
 
@@ -144,24 +168,56 @@ def _convolution(videos: _Videos, node: Node) -> Node:
         args = (frames, kernel, bias, *lists, False, [0, 0], groups)
         return add_node(graph, aten.convolution.default, args, sizes, node)
 
-    with graph.inserting_before(node):
-        times = _Times(taps, strides[0], pads[0], steps[0], length)
-        frames = videos.frames_of(x)
-        if taps == 1:
-            kernel = add_view(graph, weight, (outputs, channels, *window))
-            return convolved(_side_by_side(graph, frames, n, times), kernel, bias)
-        if groups == 1:
-            turned = add_permute(graph, weight, _SWAPPED)
-            kernel = add_view(graph, turned, (outputs, taps * channels, *window))
-            return convolved(_side_by_side(graph, frames, n, times), kernel, bias)
-        result = None
-        for tap, part in enumerate(_apart(graph, frames, n, times, 0.0)):
-            place = (weight, 2, tap)
-            kernel = add_node(graph, aten.select_copy.int, place, (outputs, channels, *window), weight)
-            one = convolved(part, kernel, bias if tap == 0 else None)
-            result = one if result is None else add_node(graph, aten.add.Tensor, (result, one), sizes, node)
-        assert result is not None
-        return result
+    frames = videos.frames_of(x)
+    if taps == 1:
+        kernel = add_view(graph, weight, (outputs, channels, *pixels))
+        return convolved(_side_by_side(graph, frames, n, times), kernel, bias)
+    if groups == 1:
+        turned = add_permute(graph, weight, _SWAPPED)
+        kernel = add_view(graph, turned, (outputs, taps * channels, *pixels))
+        return convolved(_side_by_side(graph, frames, n, times), kernel, bias)
+    result = None
+    for tap, part in enumerate(_apart(graph, frames, n, times, 0.0)):
+        place = (weight, 2, tap)
+        kernel = add_node(graph, aten.select_copy.int, place, (outputs, channels, *pixels), weight)
+        one = convolved(part, kernel, bias if tap == 0 else None)
+        result = one if result is None else add_node(graph, aten.add.Tensor, (result, one), sizes, node)
+    assert result is not None
+    return result
+
+
+def _over_time(videos: _Videos, constants: Constants, node: Node, window: _Window, op: OpOverload) -> Node:
+    """By `op` over packed weights, which takes over zeros that are put around the videos."""
+    graph, times = videos.graph, window.times
+    source, around = _unpadded(node)
+    own = (times.padding, *window.padding)
+    pads = [own[d] + around[d][side] for side in (0, 1) for d in range(3)]
+    (n, _, t, *_), (_, outputs, length, *image) = _sizes(source), _sizes(node)
+    shape = [outputs, times.taps, *window.pixels]
+    lists = shape, [times.stride, *window.stride], pads, [times.dilation, *window.dilation]
+    x = to_channels_last(graph, videos.frames_of(source))
+    args = (x, packed_once(constants, node), None, t, *lists, node.args[-1], 0, 0.0, 0.0)
+    new = graph.call_function(op, args)
+    new.meta = {**node.meta, "val": channels_last_of(node, (n * length, outputs, *image))}
+    return from_channels_last(graph, new, new)
+
+
+def _unpadded(node: Node) -> tuple[Node, list[tuple[int, int]]]:
+    """What a convolution reads without the zeros around it that it can put there itself, and those."""
+    x: Any = node.args[0]
+    around = zeros_around(node)
+    return (x.args[0], around) if _takes_zeros(node) else (x, [(0, 0)] * 3)  # type: ignore[return-value]
+
+
+def _takes_zeros(node: Node) -> bool:
+    """Can the convolution `node` put the zeros around its videos itself?"""
+    value = tensor_of(node)
+    if node.target is not aten.convolution.default or value is None or value.dim() != 5:
+        return False
+    around, window = zeros_around(node), _Window.of(node)
+    if isinstance(around, str) or not window.is_for_operator(node):
+        return False
+    return _is_depthwise(node) or not any(map(any, around[1:]))
 
 
 def _transposed(videos: _Videos, node: Node) -> Node:
@@ -173,16 +229,15 @@ def _transposed(videos: _Videos, node: Node) -> Node:
     lists = [list(_triple(numbers)[1:]) for numbers in (stride, padding, output_padding)]
     n, _, length, h, w = _sizes(node)
     count = n * length // taps
-    with graph.inserting_before(node):
-        turned = add_permute(graph, weight, _SWAPPED)
-        kernel = add_view(graph, turned, (channels, taps * outputs, *window))
-        if bias is not None:
-            bias = add_node(graph, aten.repeat.default, (bias, [taps]), (taps * outputs,), bias)
-        args = (videos.frames_of(x), kernel, bias, lists[0], lists[1], [1, 1], True, lists[2], 1)
-        several = add_node(graph, aten.convolution.default, args, (count, taps * outputs, h, w), node)
-        pixels = add_permute(graph, several, (0, 2, 3, 1))
-        placed = add_permute(graph, add_view(graph, pixels, (count, h, w, taps, outputs)), (0, 3, 1, 2, 4))
-        return add_permute(graph, add_view(graph, placed, (n * length, h, w, outputs)), (0, 3, 1, 2))
+    turned = add_permute(graph, weight, _SWAPPED)
+    kernel = add_view(graph, turned, (channels, taps * outputs, *window))
+    if bias is not None:
+        bias = add_node(graph, aten.repeat.default, (bias, [taps]), (taps * outputs,), bias)
+    args = (videos.frames_of(x), kernel, bias, lists[0], lists[1], [1, 1], True, lists[2], 1)
+    several = add_node(graph, aten.convolution.default, args, (count, taps * outputs, h, w), node)
+    pixels = add_permute(graph, several, (0, 2, 3, 1))
+    placed = add_permute(graph, add_view(graph, pixels, (count, h, w, taps, outputs)), (0, 3, 1, 2, 4))
+    return add_permute(graph, add_view(graph, placed, (n * length, h, w, outputs)), (0, 3, 1, 2))
 
 
 @dataclass(frozen=True)
@@ -198,6 +253,31 @@ class _Times:
     def is_one_frame(self) -> bool:
         """Is each result of the frame at its own place?"""
         return (self.taps, self.stride, self.padding) == (1, 1, 0)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A convolution's window: over time, and height and width of the others."""
+
+    times: _Times
+    pixels: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    @classmethod
+    def of(cls, node: Node) -> _Window:
+        """That of a convolution of videos."""
+        _, weight, _, *numbers = node.args[:6]
+        taps, *pixels = _sizes(weight)[2:]  # type: ignore[arg-type]
+        strides, pads, steps = map(_triple, numbers)
+        times = _Times(taps, strides[0], pads[0], steps[0], _sizes(node)[2])
+        return cls(times, tuple(pixels), strides[1:], pads[1:], steps[1:])
+
+    def is_for_operator(self, node: Node) -> bool:
+        """Does it reach over several frames, and has one pixel of each, or one channel?"""
+        one_pixel = (*self.pixels, *self.stride, *self.padding) == (1, 1, 1, 1, 0, 0)
+        return self.times.taps > 1 and (one_pixel or _is_depthwise(node))
 
 
 def _side_by_side(graph: Graph, frames: Node, videos: int, times: _Times) -> Node:
@@ -290,6 +370,8 @@ def _pad(videos: _Videos, node: Node) -> int:
     given: tuple[Any, ...] = node.args
     x, (*borders,) = given[0], given[1]
     if x not in videos.frames or not is_static(x, node) or len(borders) > 6:
+        return 0
+    if all(_takes_zeros(user) for user in node.users):
         return 0
     graph, (n, c, t, h, w), (_, _, length, height, width) = videos.graph, _sizes(x), _sizes(node)
     with graph.inserting_before(node):

@@ -5,6 +5,7 @@ A signal of one dimension is an image of height 1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -37,7 +38,12 @@ def from_channels_last(graph: Graph, image: Node, like: Node) -> Node:
 def channels_last_like(node: Node) -> torch.Tensor:
     """The value of `node` as a channels-last image."""
     value: Any = tensor_of(node)
-    sizes = value.shape if value.dim() == 4 else (*value.shape[:2], 1, value.shape[2])
+    return channels_last_of(node, value.shape if value.dim() == 4 else (*value.shape[:2], 1, value.shape[2]))
+
+
+def channels_last_of(node: Node, sizes: Sequence[Any]) -> torch.Tensor:
+    """A channels-last image of these sizes, with the dtype of `node`."""
+    value: Any = tensor_of(node)
     with value.fake_mode:
         return torch.empty(sizes, dtype=value.dtype).contiguous(memory_format=torch.channels_last)
 

@@ -72,7 +72,7 @@ def pack_weights(
             if is_linear:
                 _pack_linear(graph, constants, node, linear, embedding)
                 continue
-            weight = _in_each_run(graph, node, pack) if reason else _once(constants, node)
+            weight = _in_each_run(graph, node, pack) if reason else packed_once(constants, node)
             if node.args[TRANSPOSED]:
                 _pack_transposed(graph, node, weight, transposed)
             else:
@@ -113,8 +113,8 @@ def _pack_panels(weight: Derived, bias: torch.Tensor | None, groups: int = 1, sh
     return pack_panels(weight, bias, groups)
 
 
-def _once(constants: Constants, node: Node) -> Node:
-    """The packed weights of a convolution, as a constant."""
+def packed_once(constants: Constants, node: Node) -> Node:
+    """The packed weights of a convolution, 1-D to 3-D, as a constant."""
     args: tuple[Any, ...] = node.args
     weight, bias, stride, groups = args[1], args[2], args[3], args[-1]
     like: Any = constants.like(weight)

@@ -112,16 +112,17 @@ def packed(
     pack: OpOverload,
     max_pool: OpOverload,
     expand_depthwise: OpOverload,
+    video: OpOverload,
     beside_layers: Collection[str],
     beside_products: Collection[str],
 ) -> tuple[Pass, ...]:
-    """Layers become `linear`, `convolution`, `transposed` and `embedding`, over packed weights.
+    """Layers become `linear`, `convolution`, `transposed`, `video` and `embedding`, over packed weights.
 
     Images stay channels-last. Constants of these names are read beside layers, or beside products, too.
     """
     return (
         constant_products(beside_products),
-        convolve_frames(beside_layers),
+        convolve_frames(video, beside_layers),
         simplify_reductions,
         simplify_views,
         fold_constants,
@@ -132,7 +133,7 @@ def packed(
         keep_channels_last(max_pool),
         read_images_as_pixels,
         read_row_major(convolution),
-        fuse_epilogues(linear, convolution, transposed),
+        fuse_epilogues(linear, convolution, transposed, video),
         fuse_expansions(convolution, expand_depthwise),
         merge_subexpressions,
     )
