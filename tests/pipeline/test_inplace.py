@@ -38,3 +38,38 @@ def test_an_argument_that_is_given_twice(function: Callable[..., torch.Tensor]) 
     x = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
     model = penlight.load(penlight.compile(Calling(function), (x,)).to_bytes())
     torch.testing.assert_close(model(x), function(x * 2))
+
+
+def _max(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    values, places = torch.empty(0), torch.empty(4, dtype=torch.int64)
+    torch.max(x, 1, out=(values, places))
+    return values + 1, places
+
+
+def _part(x: torch.Tensor) -> torch.Tensor:
+    result = torch.zeros(6, 4)
+    torch.mm(x, x, out=result[1:5])
+    return result
+
+
+def _converted(x: torch.Tensor) -> torch.Tensor:
+    return torch.add(x, x, out=torch.empty(4, 4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        _max,
+        _part,
+        _converted,
+        lambda x: torch.sort(x, out=(torch.empty(4, 4), torch.empty(4, 4, dtype=torch.int64))),
+        lambda x: torch.mm(x, x, out=torch.empty(4, 4)),
+        lambda x: torch.cat([x, x], out=torch.empty(8, 4)),
+        lambda x: torch.linalg.norm(x, dim=1, out=torch.empty(4)),
+        lambda x: torch.mul(x, 3, out=x) + x,
+    ],
+)
+def test_results_that_are_given_as_out(function: Callable[..., torch.Tensor]) -> None:
+    x = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+    model = penlight.load(penlight.compile(Calling(function), (x,)).to_bytes())
+    torch.testing.assert_close(model(x), function(x * 2))

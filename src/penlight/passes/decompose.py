@@ -232,6 +232,8 @@ class _Decomposer(TorchDispatchMode):
         return self.lower(func, args, kwargs or {})
 
     def lower(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
+        if self.depth and any(argument.is_out for argument in op._schema.arguments):
+            raise WritesInside(op)
         if not self.legal(op):
             split = self.table.get(op)
             if op._schema.is_mutable and (split is None or op._schema.name.endswith("_")):

@@ -210,7 +210,10 @@ class _Functionalizer:
         op = functional_of(node.target)
         if op is None:
             raise CannotFunctionalize(f"{node.target} has no functional form")
-        kwargs = {name: value for name, value in kwargs.items() if name != "out"}
+        outs = {argument.name for argument in node.target._schema.arguments if argument.is_out}
+        if len(outs) > 1:
+            raise CannotFunctionalize(f"{node.target} has several results")
+        kwargs = {name: value for name, value in kwargs.items() if name not in outs}
         if op._overloadname != node.target._overloadname:  # its defaults need not be the other's
             kwargs = {p.name: p.default for p in parameters_of(node.target)[len(args) :]} | kwargs
         fake_args, fake_kwargs = map_arg((args, kwargs), lambda n: n.meta["val"])
