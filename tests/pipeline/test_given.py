@@ -148,3 +148,22 @@ def test_length_that_is_unrolled_cannot_change() -> None:
     with pytest.raises(NotSupported, match=r"aten\.relu\.default are known only for one size") as raised:
         decompose(exported.graph_module, lambda op: op not in table, table)
     assert "activation.py" in (raised.value.where or "")
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+def test_what_a_model_remembers_is_as_before() -> None:
+    class Remembers(nn.Linear):
+        last: torch.Tensor | None = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = super().forward(x).softmax(-1)
+            self.last, self.first, self.several = y, getattr(self, "first", y.mean()), [y, y + 1]
+            return y @ y.T
+
+    model = Remembers(4, 4).eval()
+    program = penlight.load(penlight.compile(model, (X,)))
+    assert model.last is None and not hasattr(model, "first") and not hasattr(model, "several")
+    torch.testing.assert_close(program(X), model(X))
+    assert model.last is not None
+    penlight.compile(model, (X,))
+    assert torch.equal(model.last, model.several[0]) and not model.last.is_meta

@@ -20,6 +20,7 @@ from types import MethodType
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
@@ -120,16 +121,22 @@ _REGISTERED = ("_parameters", "_buffers", "_modules")
 def _attributes_kept(module: torch.nn.Module) -> Iterator[None]:
     """Give tensors that are no buffers, but attributes or in a list of them, their values back.
 
-    Tracing writes to them as the model does: the program's state would begin one call late.
+    Tracing writes to them as the model does: the program's state would begin one call late. What it
+    leaves behind as a new attribute has no values, and goes.
     """
     registered = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
     own = [value for one in module.modules() for name, value in vars(one).items() if name not in _REGISTERED]
     leaves = [leaf for leaf in pytree.tree_leaves(own) if isinstance(leaf, torch.Tensor)]
     plain = [leaf for leaf in leaves if id(leaf) not in registered and not leaf.is_inference()]
     before = [(tensor, tensor._version, tensor.detach().clone()) for tensor in plain]
+    names = {one: set(vars(one)) for one in module.modules()}
     try:
         yield
     finally:
+        for one, known in names.items():
+            for name in vars(one).keys() - known:
+                if any(isinstance(leaf, FakeTensor) for leaf in pytree.tree_leaves(vars(one)[name])):
+                    delattr(one, name)
         for tensor, version, value in before:
             if tensor._version != version:
                 tensor.detach().copy_(value)
