@@ -408,6 +408,8 @@ def ordering() -> Exchange:
             x.T.kthvalue(2, 1, True)[0],
             torch.searchsorted(x[0].sort()[0], x, right=True),
             torch.searchsorted(torch.arange(3.0), n),
+            torch.searchsorted(x[0].sort()[0], 2.0),
+            torch.bucketize(1.0, x[0].sort()[0], right=True, out_int32=True),
         )
 
     x = torch.randint(0, 4, (3, 20)).float()

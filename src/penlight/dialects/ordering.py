@@ -82,7 +82,12 @@ def _search_sorted(  # type: ignore[no-untyped-def]
     return follows.logical_not().sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
 
 
+def _bucketize(x, edges, **options):  # type: ignore[no-untyped-def]
+    return _search_sorted(edges, x, **options)  # type: ignore[no-untyped-call]
+
+
 SPLITS: dict[OpOverload, Callable[..., Any]] = {
+    aten.bucketize.Scalar: _bucketize,
     aten.kthvalue.default: _kth,
     aten.median.default: _median_of_all(False),
     aten.median.dim: _median_of(False),
