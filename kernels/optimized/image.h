@@ -17,6 +17,34 @@ inline bool is_channels_last(const Tensor& tensor) {
   return true;
 }
 
+// The memory of a dense tensor as an image of other sizes, whose dimensions lie in `order`, the
+// outermost first.
+class ImageView {
+ public:
+  ImageView(const Tensor& tensor, const dim_t (&sizes)[4], const uint8_t (&order)[4])
+      : impl_(*tensor.unsafeGetTensorImpl()) {
+    dim_t stride = 1;
+    for (int i = 3; i >= 0; --i) {
+      const uint8_t d = order_[i] = order[i];
+      sizes_[d] = sizes[d];
+      strides_[d] = stride;
+      stride *= sizes[d];
+    }
+    impl_.sizes = sizes_;
+    impl_.strides = strides_;
+    impl_.dim_order = order_;
+    impl_.dim = 4;
+  }
+  ImageView(const ImageView&) = delete;
+  ImageView& operator=(const ImageView&) = delete;
+  Tensor tensor() { return Tensor(&impl_); }
+
+ private:
+  TensorImpl impl_;
+  dim_t sizes_[4], strides_[4];
+  uint8_t order_[4];
+};
+
 // A window's sizes in the two directions of an image.
 struct Window {
   dim_t taps[2], stride[2], padding[2], dilation[2];

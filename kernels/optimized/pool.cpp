@@ -1,5 +1,5 @@
 // Max pooling over channels-last images, without the places of the maxima, and average pooling over
-// these and over planes.
+// these, over planes and over signals.
 #include "image.h"
 #include "isa.h"
 #include "packed.h"
@@ -140,6 +140,42 @@ Tensor& avg_pool2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t>
                      self.dim() == 4 && self.numel() > 0 && divisor_override.value_or(1) != 0 &&
                      read_window(kernel_size, stride.empty() ? kernel_size : stride, padding, kOne, w);
   if (!takes || !average(ctx, self, w, ceil_mode, pool, out)) ctx.decline();
+  return out;
+}
+
+// A signal is a plane of one row.
+Tensor& avg_pool1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
+                       ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
+                       bool count_include_pad, Tensor& out) {
+  AveragePool pool{};
+  pool.count_padding = count_include_pad;
+  Window w{{1, 0}, {1, 0}, {0, 0}, {1, 1}};
+  const ArrayRef<int64_t> steps = stride.empty() ? kernel_size : stride;
+  const dim_t dims = self.dim();
+  dim_t taps[2], step[2], pad[2];
+  const bool takes = self.scalar_type() == ScalarType::Float && out.scalar_type() == ScalarType::Float &&
+                     (dims == 2 || dims == 3) && self.numel() > 0 && self.is_contiguous() &&
+                     kernel_size.size() == 1 && steps.size() == 1 && padding.size() == 1 &&
+                     read_pair(kernel_size, 1, taps) && read_pair(steps, 1, step) &&
+                     read_pair(padding, 0, pad);
+  if (takes) {
+    w.taps[1] = taps[0];
+    w.stride[1] = step[0];
+    w.padding[1] = pad[0];
+  }
+  const int64_t size = takes ? pooled_size(self.size(-1), w, 1, ceil_mode) : 0;
+  if (size < 1 || 2 * w.padding[1] > w.taps[1]) {
+    ctx.decline();
+    return out;
+  }
+  const dim_t length = static_cast<dim_t>(size), signals = self.numel() / self.size(-1);
+  const dim_t sizes[] = {self.size(0), dims == 2 ? length : self.size(1), length};
+  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dims)))) return out;
+  constexpr uint8_t order[] = {0, 1, 2, 3};
+  const dim_t given[] = {1, signals, 1, self.size(-1)}, made[] = {1, signals, 1, length};
+  ImageView from(self, given, order), to(out, made, order);
+  Tensor result = to.tensor();
+  if (!out.is_contiguous() || !average(ctx, from.tensor(), w, ceil_mode, pool, result)) ctx.decline();
   return out;
 }
 

@@ -61,30 +61,6 @@ bool is_one_pixel(ArrayRef<int64_t> window, ArrayRef<int64_t> stride, ArrayRef<i
   return one;
 }
 
-// Frames of videos as one channels-last image of each video, a row for each frame.
-class Image {
- public:
-  Image(const Tensor& frames, dim_t videos) : impl_(*frames.unsafeGetTensorImpl()) {
-    const dim_t channels = frames.size(1), pixels = frames.size(2) * frames.size(3);
-    const dim_t sizes[] = {videos, channels, frames.size(0) / videos, pixels};
-    const dim_t strides[] = {sizes[2] * pixels * channels, 1, pixels * channels, channels};
-    for (int d = 0; d < 4; ++d) {
-      sizes_[d] = sizes[d];
-      strides_[d] = strides[d];
-    }
-    impl_.sizes = sizes_;
-    impl_.strides = strides_;
-    impl_.dim_order = order_;
-  }
-  Image(const Image&) = delete;
-  Tensor tensor() { return Tensor(&impl_); }
-
- private:
-  TensorImpl impl_;
-  dim_t sizes_[4], strides_[4];
-  uint8_t order_[4] = {0, 2, 3, 1};
-};
-
 // Of a tile for two rows of eight columns, the least that there is: does its size fit an address?
 bool has_tile(const DepthwiseFrames& v) {
   const Geometry& g = v.image.geometry;
@@ -198,8 +174,13 @@ Tensor& conv3d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
   const Numbers& n = times.window;
   const int64_t taps[] = {window[0], n.taps, 1}, steps[] = {n.stride, 1}, apart[] = {n.dilation, 1},
                 pads[] = {n.before, 0, n.behind, 0};
-  Image from(input, times.videos), added(residual.has_value() ? residual.value() : out, times.videos),
-      to(out, times.videos);
+  // One image of each video, a row for each frame.
+  constexpr uint8_t order[] = {0, 2, 3, 1};
+  const dim_t pixels = input.size(2) * input.size(3);
+  const dim_t given[] = {times.videos, input.size(1), times.frames, pixels},
+              made[] = {times.videos, c.outputs, times.out, pixels};
+  ImageView from(input, given, order), to(out, made, order),
+      added(residual.has_value() ? residual.value() : out, made, order);
   const Optional<Tensor> more = residual.has_value() ? Optional<Tensor>(added.tensor()) : Optional<Tensor>();
   Tensor result = to.tensor();
   const Tensor image = from.tensor();

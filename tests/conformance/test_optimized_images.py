@@ -214,3 +214,27 @@ def test_average_pool(sizes: tuple[int, ...], window: tuple[Any, ...], order: st
         except RuntimeError:
             pytest.skip("ATen refuses: no output")
         close(run("aten::avg_pool2d", args, order, "optimized" if want.numel() else None)[0], want)
+
+
+SIGNAL_WINDOWS = (
+    ([3], [1], [1], False, True),
+    ([25], [1], [0], False, True),
+    ([4], [], [2], True, False),
+    ([5], [3], [2], True, True),
+    ([2], [7], [1], False, False),
+)
+
+
+@pytest.mark.parametrize("window", SIGNAL_WINDOWS, ids=str)
+@pytest.mark.parametrize("sizes", [(2, 3, 40), (1, 1, 130), (5, 27), (3, 7, 1), (0, 4, 9)], ids=str)
+def test_average_pool_of_signals(sizes: tuple[int, ...], window: tuple[Any, ...]) -> None:
+    for wild in (False, True):
+        x = torch.randn(sizes)
+        if wild and x.numel():
+            x.view(-1)[:: max(x.numel() // 3, 1)] = torch.nan
+        args = [x, *window]
+        try:
+            want = exact("aten::avg_pool1d", args)
+        except RuntimeError:
+            pytest.skip("ATen refuses: no output")
+        close(run("aten::avg_pool1d", args, "planar", "optimized" if want.numel() else None)[0], want)
