@@ -57,6 +57,7 @@ struct Taps {
   int count;
   dim_t at[4];
   T weights[4];
+  T none;  // 0, or no number where the position is none
 };
 
 template <class T>
@@ -72,8 +73,10 @@ Taps<T> taps_of(T coordinate, dim_t size, const Sampling& sampling) {
     taps.count = 1;
     taps.at[0] = inside(static_cast<T>(nearbyint(x)));
     taps.weights[0] = 1;
+    taps.none = 0;
     return taps;
   }
+  taps.none = x - x;
   const T below = static_cast<T>(floor(x)), rest = x - below;
   if (sampling.mode == kLinear) {
     taps.count = 2;
@@ -110,11 +113,11 @@ void sample(const Tensor& input, const Tensor& grid, const Sampling& sampling, T
           const dim_t step = grid.stride(-1);
           const Taps<T> x = taps_of(static_cast<T>(where[0]), input.size(-1), sampling);
           const Taps<T> y = taps_of(static_cast<T>(where[step]), input.size(-2), sampling);
-          Taps<T> z = {1, {0}, {T(1)}};
+          Taps<T> z = {1, {0}, {T(1)}, T(0)};
           if (volume) z = taps_of(static_cast<T>(where[2 * step]), input.size(2), sampling);
           for (dim_t c = 0; c < input.size(1); ++c) {
             const S* plane = image + n * input.stride(0) + c * input.stride(1);
-            T sum = 0;
+            T sum = volume ? T(0) : x.none + y.none;  // as ATen has it
             for (int k = 0; k < z.count; ++k) {
               for (int j = 0; j < y.count; ++j) {
                 if (z.at[k] < 0 || y.at[j] < 0) continue;

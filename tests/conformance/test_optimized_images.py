@@ -238,3 +238,59 @@ def test_average_pool_of_signals(sizes: tuple[int, ...], window: tuple[Any, ...]
         except RuntimeError:
             pytest.skip("ATen refuses: no output")
         close(run("aten::avg_pool1d", args, "planar", "optimized" if want.numel() else None)[0], want)
+
+
+# --- grid sampling --------------------------------------------------------------------------------
+
+
+def positions(*sizes: int) -> torch.Tensor:
+    """Inside and outside of the image, at its corners, far away, and such that are no numbers."""
+    grid = torch.randn(*sizes, 2)
+    flat = grid.view(-1)
+    if flat.numel() >= 40:
+        flat[::7] = torch.tensor([-1.0, 1.0]).repeat(flat.numel())[: flat[::7].numel()]
+        flat[3], flat[8], flat[13], flat[20] = torch.nan, torch.inf, -torch.inf, 3e38
+    return grid
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    "mode", [(0, 0, False), (0, 0, True), (0, 1, False), (1, 0, True), (1, 1, False)], ids=str
+)
+@pytest.mark.parametrize(
+    "sizes, grid",
+    [
+        ((2, 3, 9, 11), (5, 13)),
+        ((1, 32, 20, 20), (100, 4)),
+        ((3, 17, 6, 5), (9, 8)),
+        ((1, 40, 30, 31), (1, 3)),  # fewer positions than are worth turning the image
+        ((2, 8, 1, 1), (4, 5)),
+        ((1, 1, 70, 3), (64, 2)),
+    ],
+    ids=str,
+)
+def test_grid_sample(
+    sizes: tuple[int, ...], grid: tuple[int, int], mode: tuple[Any, ...], order: str
+) -> None:
+    where = positions(sizes[0], *grid)
+    for wild in (False, True):
+        args = [image(sizes, order, wild), where, *mode]
+        want = torch.ops.aten.grid_sampler_2d(*args)
+        close(run("aten::grid_sampler_2d", args, order)[0], want, 2e-5, 2e-5)  # a position's rounding
+
+
+@pytest.mark.parametrize("mode", [(2, 0, False), (0, 2, True), (1, 2, False)], ids=str)
+def test_other_grid_samples_are_portable(mode: tuple[Any, ...]) -> None:
+    args = [torch.randn(2, 3, 6, 7), torch.randn(2, 4, 5, 2), *mode]
+    close(
+        run("aten::grid_sampler_2d", args, "planar", None)[0],
+        torch.ops.aten.grid_sampler_2d(*args),
+        2e-5,
+        2e-5,
+    )
+
+
+def test_grids_may_lie_in_any_order() -> None:
+    grid = torch.randn(2, 2, 5, 6).permute(0, 2, 3, 1)
+    args = [torch.randn(2, 9, 6, 7), grid, 0, 0, False]
+    close(run("aten::grid_sampler_2d", args, "planar")[0], torch.ops.aten.grid_sampler_2d(*args), 2e-5, 2e-5)

@@ -408,6 +408,7 @@ __attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows,
 }
 
 struct Elementwise;  // elements.h
+struct GridSample;   // grid_sample.h
 
 struct Routines {
   const char* name;
@@ -441,6 +442,7 @@ struct Routines {
   void (*widen)(const Widen&);
   void (*narrow)(const Narrow&);
   void (*elementwise)(const Elementwise&);
+  void (*grid_sample)(const GridSample&);
   const WinogradRoutines *winograd_4x4, *winograd_2x2;  // tiles of so many outputs
 };
 

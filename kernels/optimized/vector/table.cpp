@@ -34,6 +34,7 @@ void rotary(const Rotary& heads);
 void pack_recurrent(const PackRecurrent& weights);
 void recurrent(const Recurrent& steps);
 void elementwise(const Elementwise& elements);
+void grid_sample(const GridSample& samples);
 extern const WinogradRoutines winograd_4x4, winograd_2x2;
 
 // A selective build leaves out what no kernel of its programs calls, and where size
@@ -103,6 +104,9 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2;
 #if defined(PENLIGHT_WITHOUT_ELEMENTWISE)
 #define elementwise nullptr
 #endif
+#if defined(PENLIGHT_WITHOUT_GRID_SAMPLE)
+#define grid_sample nullptr
+#endif
 #if defined(PENLIGHT_WITHOUT_WINOGRAD)
 #define PENLIGHT_WINOGRAD(name) nullptr
 #else
@@ -144,6 +148,7 @@ const Routines routines = {
     widen,
     narrow,
     elementwise,
+    grid_sample,
     PENLIGHT_WINOGRAD(winograd_4x4),
     PENLIGHT_WINOGRAD(winograd_2x2),
 };

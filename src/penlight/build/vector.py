@@ -32,6 +32,7 @@ _CALLERS = {
     "convert": {"convert"},
     "groups": {"group_norm"},
     "elementwise": {"elementwise"},
+    "grid_sample": {"grid_sample"},
     "winograd": {"convolution"},
 }
 # Routines that are for some dtypes alone.
