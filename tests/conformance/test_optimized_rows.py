@@ -225,6 +225,20 @@ def test_sums_of_short_rows(isa: str, rows: int, count: int) -> None:
         torch.testing.assert_close(part, got[rows // 2 :], rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("count", [*range(1, 19), 31, 33, 63, 64, 65, 127, 130, 200])
+def test_extremes_of_rows(isa: str, count: int) -> None:
+    """The extreme, or what is no number, is at any place; a row of nothing else too."""
+    x = torch.randn(3 * count + 2, count)
+    for place in range(count):
+        x[place, place], x[count + place, place], x[2 * count + place, place] = 9.0, -9.0, torch.nan
+    x[-2], x[-1] = torch.inf, -torch.inf
+    for name in ("amax", "amin"):
+        op = getattr(torch.ops.aten, name).default
+        want = op(x, [1])
+        (got,) = run_op(op, [x, [1], False], {}, want, "optimized")
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("sizes, dims", [((3, 4, 5), [0, 2]), ((2, 0, 5), [1])], ids=str)
 def test_reductions_left_to_the_portable_kernels(sizes: tuple[int, ...], dims: list[int]) -> None:
     x = torch.randn(sizes)

@@ -115,24 +115,42 @@ PENLIGHT_INLINE auto beats(T x, T best) {
 }
 
 template <bool greatest>
+PENLIGHT_INLINE Floats better(Floats value, Floats best) {
+  return select(beats<greatest>(value, best), value, best);
+}
+
+template <bool greatest, int width = kLanes / 2>
+PENLIGHT_INLINE float best_lane(Floats found) {
+  const Floats best = better<greatest>(swap_lanes<width>(found), found);
+  if constexpr (width == 1) {
+    return best[0];
+  } else {
+    return best_lane<greatest, width / 2>(best);
+  }
+}
+
+// The last vector of a row is read from where the row has as many elements left: some of them twice.
+template <bool greatest>
 float extreme_of(const float* x, ptrdiff_t count) {
-  float lanes[kVectors * kLanes];
+  if (count < kLanes) {
+    float best = x[0];
+    for (ptrdiff_t i = 1; i < count; ++i) best = beats<greatest>(x[i], best) ? x[i] : best;
+    return best;
+  }
+  Floats found = load(x + count - kLanes);
   ptrdiff_t i = 0;
-  float best = x[0];
   if (count >= kVectors * kLanes) {
-    Floats found[kVectors];
-    repeat<kVectors>([&](auto v) __attribute__((always_inline)) { found[v] = load(x + v * kLanes); });
+    Floats several[kVectors];
+    repeat<kVectors>([&](auto v) __attribute__((always_inline)) { several[v] = load(x + v * kLanes); });
     for (i = kVectors * kLanes; i + kVectors * kLanes <= count; i += kVectors * kLanes) {
       repeat<kVectors>([&](auto v) __attribute__((always_inline)) {
-        const Floats value = load(x + i + v * kLanes);
-        found[v] = select(beats<greatest>(value, found[v]), value, found[v]);
+        several[v] = better<greatest>(load(x + i + v * kLanes), several[v]);
       });
     }
-    repeat<kVectors>([&](auto v) __attribute__((always_inline)) { store(lanes + v * kLanes, found[v]); });
-    for (const float value : lanes) best = beats<greatest>(value, best) ? value : best;
+    for (const Floats& one : several) found = better<greatest>(one, found);
   }
-  for (; i < count; ++i) best = beats<greatest>(x[i], best) ? x[i] : best;
-  return best;
+  for (; i + kLanes < count; i += kLanes) found = better<greatest>(load(x + i), found);
+  return best_lane<greatest>(found);
 }
 
 template <bool greatest>
@@ -152,7 +170,7 @@ void extremes(const Reduce& p) {
     for (ptrdiff_t i = 1; i < p.count; ++i) {
       repeat<vectors>([&](auto v) __attribute__((always_inline)) {
         const Floats value = load_part(x + i * p.inner + v * kLanes, left - v * kLanes);
-        best[v] = select(beats<greatest>(value, best[v]), value, best[v]);
+        best[v] = better<greatest>(value, best[v]);
       });
     }
     repeat<vectors>([&](auto v) __attribute__((always_inline)) {
