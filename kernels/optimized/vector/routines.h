@@ -407,6 +407,17 @@ __attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows,
   return p;
 }
 
+// The first `count` of each row, greatest or least first, and their places in it.
+struct TopK {
+  const float* input;
+  float* values;
+  int64_t* indices;
+  ptrdiff_t length, count;  // of a row
+  bool greatest;
+  ptrdiff_t first, last;  // rows
+  int64_t* scratch;       // count
+};
+
 struct Elementwise;  // elements.h
 struct GridSample;   // grid_sample.h
 
@@ -443,6 +454,7 @@ struct Routines {
   void (*narrow)(const Narrow&);
   void (*elementwise)(const Elementwise&);
   void (*grid_sample)(const GridSample&);
+  void (*top_k)(const TopK&);
   const WinogradRoutines *winograd_4x4, *winograd_2x2;  // tiles of so many outputs
 };
 

@@ -35,6 +35,7 @@ void pack_recurrent(const PackRecurrent& weights);
 void recurrent(const Recurrent& steps);
 void elementwise(const Elementwise& elements);
 void grid_sample(const GridSample& samples);
+void top_k(const TopK& rows);
 extern const WinogradRoutines winograd_4x4, winograd_2x2;
 
 // A selective build leaves out what no kernel of its programs calls, and where size
@@ -107,6 +108,9 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2;
 #if defined(PENLIGHT_WITHOUT_GRID_SAMPLE)
 #define grid_sample nullptr
 #endif
+#if defined(PENLIGHT_WITHOUT_TOPK)
+#define top_k nullptr
+#endif
 #if defined(PENLIGHT_WITHOUT_WINOGRAD)
 #define PENLIGHT_WINOGRAD(name) nullptr
 #else
@@ -149,6 +153,7 @@ const Routines routines = {
     narrow,
     elementwise,
     grid_sample,
+    top_k,
     PENLIGHT_WINOGRAD(winograd_4x4),
     PENLIGHT_WINOGRAD(winograd_2x2),
 };

@@ -33,6 +33,7 @@ _CALLERS = {
     "groups": {"group_norm"},
     "elementwise": {"elementwise"},
     "grid_sample": {"grid_sample"},
+    "topk": {"topk"},
     "winograd": {"convolution"},
 }
 # Routines that are for some dtypes alone.
