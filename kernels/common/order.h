@@ -49,9 +49,33 @@ inline void rank_elements(ScalarType type, const void* from, dim_t stride, dim_t
   }
 }
 
+// By one byte of the keys after the other, from the lowest on; those that are equal in all are left out.
+inline void sort_by_digits(Ranked* items, Ranked* spare, dim_t count) {
+  Ranked *from = items, *to = spare;
+  const auto bits = [](const Ranked& item) { return static_cast<uint64_t>(item.key) ^ uint64_t { 1 } << 63; };
+  uint64_t differing = 0;
+  for (dim_t i = 0; i < count; ++i) differing |= bits(items[i]) ^ bits(items[0]);
+  for (int shift = 0; shift < 64; shift += 8) {
+    if (!(differing >> shift & 255)) continue;
+    dim_t places[256] = {}, place = 0;
+    for (dim_t i = 0; i < count; ++i) ++places[bits(from[i]) >> shift & 255];
+    for (dim_t& one : places) {
+      const dim_t first = place;
+      place += one;
+      one = first;
+    }
+    for (dim_t i = 0; i < count; ++i) to[places[bits(from[i]) >> shift & 255]++] = from[i];
+    Ranked* const swap = from;
+    from = to;
+    to = swap;
+  }
+  if (from != items) memcpy(items, from, static_cast<size_t>(count) * sizeof(Ranked));
+}
+
 // Sorts by ranks_before(). `spare` has room for as many.
 inline void sort_ranked(Ranked* items, Ranked* spare, dim_t count) {
-  constexpr dim_t kRun = 12;
+  constexpr dim_t kRun = 12, kMany = 256;
+  if (count >= kMany) return sort_by_digits(items, spare, count);
   for (dim_t first = 0; first < count; first += kRun) {
     const dim_t last = first + kRun < count ? first + kRun : count;
     for (dim_t i = first + 1; i < last; ++i) {

@@ -81,9 +81,15 @@ struct Running {
   void start(int) { begun = false; }
 
   void run(C* x, int lanes, dim_t count, int64_t*) {
-    for (dim_t i = 0; i < count; ++i) {
-      for (int k = 0; k < lanes; ++k, ++x) *x = result[k] = begun ? Function::apply(result[k], *x) : *x;
-      begun = true;
+    dim_t i = 0;
+    for (; !begun && i < count; ++i, begun = true) {
+      for (int k = 0; k < lanes; ++k, ++x) result[k] = *x;
+    }
+    C last = result[0];  // a lane alone stays in a register
+    for (; lanes == 1 && i < count; ++i, ++x) *x = last = Function::apply(last, *x);
+    result[0] = last;
+    for (; i < count; ++i) {
+      for (int k = 0; k < lanes; ++k, ++x) *x = result[k] = Function::apply(result[k], *x);
     }
   }
 };
