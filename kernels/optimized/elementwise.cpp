@@ -366,6 +366,22 @@ Tensor& acos_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   return one(ctx, ElementOp::Acos, self, out);
 }
 
+Tensor& floor_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return one(ctx, ElementOp::Floor, self, out);
+}
+
+Tensor& ceil_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return one(ctx, ElementOp::Ceil, self, out);
+}
+
+Tensor& trunc_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return one(ctx, ElementOp::Trunc, self, out);
+}
+
+Tensor& round_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  return one(ctx, ElementOp::Round, self, out);
+}
+
 Tensor& erf_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   return one(ctx, ElementOp::Erf, self, out);
 }

@@ -42,6 +42,10 @@ FUNCTIONS: dict[ElementOp, tuple[float, float, float]] = {
     ElementOp.ATAN: (3, -3e38, 3e38),
     ElementOp.ASIN: (3, -1, 1),
     ElementOp.ACOS: (3, -1, 1),
+    ElementOp.FLOOR: (0, -100, 100),
+    ElementOp.CEIL: (0, -3e7, 3e7),
+    ElementOp.TRUNC: (0, -100, 100),
+    ElementOp.ROUND: (0, -3e7, 3e7),
 }
 
 
@@ -447,3 +451,14 @@ def test_random_numbers_are_no_danger() -> None:
         ran += 1
         assert got.shape == X.shape
     assert ran > 10
+
+
+@pytest.mark.parametrize("op", [ElementOp.FLOOR, ElementOp.CEIL, ElementOp.TRUNC, ElementOp.ROUND])
+def test_whole_numbers(isa: str, op: ElementOp) -> None:
+    """Halves, what is next to a whole number, where all numbers are whole, and the sign of zero."""
+    whole = torch.cat([torch.arange(-20.0, 21.0), 2.0 ** torch.arange(20.0, 33.0), torch.tensor(SPECIAL)])
+    x = torch.cat([whole, whole + 0.5, whole - 0.5])
+    x = torch.cat([x, x.nextafter(torch.tensor(INF)), x.nextafter(torch.tensor(-INF))])
+    got, want = one(op, x), getattr(torch, op.name.lower())(x)
+    same(got, want)
+    assert torch.equal(got.signbit() | got.isnan(), want.signbit() | want.isnan())

@@ -105,6 +105,12 @@ ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "elu": lambda x: functional.elu(x, 0.7),
     "softplus": lambda x: functional.softplus(x, beta=0.5),
     "mish": functional.mish,
+    "whole numbers": lambda x: x.floor() + 2 * x.ceil() + 4 * x.trunc() + 8 * x.round(),
+    "lerp near the start": lambda x: x.lerp(B, 0.25),
+    "lerp near the end": lambda x: x.lerp(B, 0.75),
+    "lerp by a tensor": lambda x: x.lerp(B, ROW),
+    "nan_to_num": lambda x: torch.nan_to_num(x / (x > 0)),
+    "nan_to_num of numbers": lambda x: torch.nan_to_num(x / (x > 0), 1.5, 2.5, -3.5),
 }
 
 

@@ -58,8 +58,12 @@ enum class ElementOp : int {
   Asin = 40,
   Acos = 41,
   Pow = 42,  // base, exponent
+  Floor = 43,
+  Ceil = 44,
+  Trunc = 45,
+  Round = 46,  // halves to the even one
 };
-constexpr int kElementOps = 43;
+constexpr int kElementOps = 47;
 
 // Bit (1 << number) for each operation that is compiled: a selective build leaves out
 // those that no program of its has.

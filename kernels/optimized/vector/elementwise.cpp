@@ -106,6 +106,10 @@ void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t coun
     PENLIGHT_ONE(Asin, asin_or_acos<true>(x))
     PENLIGHT_ONE(Acos, asin_or_acos<false>(x))
     PENLIGHT_TWO(Pow, pow_of(x, y))
+    PENLIGHT_ONE(Floor, whole_of<Whole::Below>(x))
+    PENLIGHT_ONE(Ceil, whole_of<Whole::Above>(x))
+    PENLIGHT_ONE(Trunc, whole_of<Whole::TowardsZero>(x))
+    PENLIGHT_ONE(Round, whole_of<Whole::Nearest>(x))
 #undef PENLIGHT_THREE
 #undef PENLIGHT_TWO
 #undef PENLIGHT_ONE

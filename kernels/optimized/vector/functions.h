@@ -336,5 +336,24 @@ PENLIGHT_INLINE Floats asin_or_acos(Floats x) {
   }
 }
 
+enum class Whole { Below, Above, TowardsZero, Nearest };
+
+// A whole number with the sign of x; from 2^23 on, all are whole.
+template <Whole which>
+PENLIGHT_INLINE Floats whole_of(Floats x) {
+  const Ints sign = (Ints)x & splat_int(INT32_MIN);
+  const Floats size = (Floats)((Ints)x ^ sign), shift = splat(8388608.0f);
+  Floats whole = (size + shift) - shift;  // the nearest, halves to the even one
+  const Floats one = splat(1.0f), none{};
+  const Floats lower = whole - select(whole > size, one, none);
+  if constexpr (which == Whole::TowardsZero) whole = lower;
+  if constexpr (which == Whole::Below || which == Whole::Above) {
+    const Floats higher = whole + select(whole < size, one, none);
+    const Ints outwards = which == Whole::Below ? sign != Ints{} : sign == Ints{};
+    whole = select(outwards, higher, lower);
+  }
+  return select(size < shift, (Floats)((Ints)whole | sign), x);
+}
+
 }  // namespace PENLIGHT_ISA
 }  // namespace penlight::optimized

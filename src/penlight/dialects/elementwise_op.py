@@ -68,6 +68,10 @@ MEANING: dict[int, Callable[..., Tensor]] = {
     ElementOp.ASIN: torch.asin,
     ElementOp.ACOS: torch.acos,
     ElementOp.POW: torch.pow,
+    ElementOp.FLOOR: torch.floor,
+    ElementOp.CEIL: torch.ceil,
+    ElementOp.TRUNC: torch.trunc,
+    ElementOp.ROUND: torch.round,
 }
 
 

@@ -59,6 +59,10 @@ class ElementOp(IntEnum):
     ASIN = 40
     ACOS = 41
     POW = 42
+    FLOOR = 43
+    CEIL = 44
+    TRUNC = 45
+    ROUND = 46
 
 
 def gives_condition(op: int) -> bool:

@@ -49,6 +49,10 @@ _ONE: dict[OpOverload, Op] = {
     aten.atan.default: Op.ATAN,
     aten.asin.default: Op.ASIN,
     aten.acos.default: Op.ACOS,
+    aten.floor.default: Op.FLOOR,
+    aten.ceil.default: Op.CEIL,
+    aten.trunc.default: Op.TRUNC,
+    aten.round.default: Op.ROUND,
     aten.erf.default: Op.ERF,
     aten.sigmoid.default: Op.SIGMOID,
     aten.tanh.default: Op.TANH,
@@ -248,6 +252,30 @@ def _log_sigmoid(args: list[Any], kwargs: dict[str, Any]) -> Step:
     return Step(Op.SUB, (Step(Op.MINIMUM, (args[0], 0.0)), Step(Op.LOG1P, (below,))))
 
 
+def _lerp(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    """From the nearer end, as ATen's kernel does."""
+    start, end, weight = args
+    apart = Step(Op.SUB, (end, start))
+    from_start = Step(Op.ADD, (start, Step(Op.MUL, (weight, apart))))
+    from_end = Step(Op.SUB, (end, Step(Op.MUL, (apart, Step(Op.SUB, (1.0, weight))))))
+    if isinstance(weight, int | float):
+        from_end = Step(Op.SUB, (end, Step(Op.MUL, (apart, 1.0 - weight))))
+        return from_start if abs(weight) < 0.5 else from_end
+    return Step(Op.WHERE, (Step(Op.LESS, (Step(Op.ABS, (weight,)), 0.5)), from_start, from_end))
+
+
+def _nan_to_num(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    x, most = args[0], torch.finfo(torch.float32).max
+    given = [*args[1:], *(kwargs.get(name) for name in ("nan", "posinf", "neginf")[len(args) - 1 :])]
+    missing, above, below = (
+        default if number is None else number
+        for number, default in zip(given, (0.0, most, -most), strict=True)
+    )
+    numbers = Step(Op.WHERE, (Step(Op.EQUAL, (x, torch.inf)), above, x))
+    numbers = Step(Op.WHERE, (Step(Op.EQUAL, (x, -torch.inf)), below, numbers))
+    return Step(Op.WHERE, (Step(Op.EQUAL, (x, x)), numbers, missing))
+
+
 def _threshold(args: list[Any], kwargs: dict[str, Any]) -> Step:
     x, limit, value = args
     return Step(Op.WHERE, (Step(Op.LESS_EQUAL, (x, limit)), value, x))
@@ -268,6 +296,9 @@ _ONLY_CHAINED: dict[Any, Any] = {
     aten.mish.default: _mish,
     aten.log_sigmoid.default: _log_sigmoid,
     aten.threshold.default: _threshold,
+    aten.lerp.Scalar: _lerp,
+    aten.lerp.Tensor: _lerp,
+    aten.nan_to_num.default: _nan_to_num,
     aten._to_copy.default: _convert,
     aten.masked_fill.Scalar: _masked_fill,
     aten.masked_fill.Tensor: _masked_fill,
