@@ -17,7 +17,7 @@ from torch import _refs
 from torch._decomp import _core_aten_decompositions_post_autograd, decomposition_table
 from torch._ops import OpOverload
 
-from penlight.dialects import exchanged, grouped, matrices, ordering, rare
+from penlight.dialects import exchanged, grouped, matrices, ordering, rare, volumes
 from penlight.dialects.penlight_ops import twins
 from penlight.dialects.recurrent import (
     has_projections,
@@ -244,6 +244,7 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     **matrices.SPLITS,
     **ordering.SPLITS,
     **rare.SPLITS,
+    **volumes.SPLITS,
 }
 
 
