@@ -19,7 +19,7 @@ constexpr dim_t kFewChannels = 8;         // of so few, planes are read
 constexpr dim_t kFewPositions = 4;        // and where there are that much fewer positions than pixels
 constexpr double kOperations = 24, kOperationsOfTaps = 40;  // of a sample's channel; and of a sample
 
-// Planes of images, from `first` on, as pixels whose channels lie beside each other.
+// Planes of images as pixels whose channels lie beside each other.
 void turn(const float* planes, dim_t images, dim_t channels, dim_t pixels, float* to) {
   constexpr dim_t item = sizeof(float);
   const dim_t sizes[] = {images, pixels, channels};
