@@ -34,7 +34,7 @@ from penlight.passes.fold_padding import TRANSPOSED, zeros_around
 from penlight.passes.image_copies import channels_last_of, from_channels_last, to_channels_last
 from penlight.passes.image_order import is_elementwise
 from penlight.passes.layouts import sizes_of
-from penlight.passes.pack_weights import packed_once
+from penlight.passes.pack_weights import is_depthwise, packed_once
 
 aten = torch.ops.aten
 _max_pool3d = aten.max_pool3d_with_indices.default
@@ -151,7 +151,7 @@ def _convolved(videos: _Videos, constants: Constants, node: Node, op: OpOverload
 
 def _is_depthwise(node: Node) -> bool:
     weight: Any = tensor_of(node.args[1])
-    return bool(node.args[-1] != 1 and weight.shape[1] == 1)
+    return is_depthwise(weight, node.args[-1])
 
 
 def _convolution(videos: _Videos, node: Node, window: _Window) -> Node:

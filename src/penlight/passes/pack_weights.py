@@ -121,7 +121,7 @@ def packed_once(constants: Constants, node: Node) -> Node:
     if args[TRANSPOSED]:
         steps = _pair(stride, 1, like.dim() - 2)
         return _add(constants, weight, bias, lambda w, b: pack_transposed(w, b, steps))
-    if _is_depthwise(like, groups):
+    if is_depthwise(like, groups):
         return _add(constants, weight, bias, pack_depthwise)
     # Windows over few channels have a kernel of their own, for weights of float32.
     short = groups > 1 or like.shape[1] >= FEW_CHANNELS or like[0, 0].numel() == 1
@@ -181,7 +181,8 @@ def _replace(graph: Graph, node: Node, op: OpOverload, x: Node, args: tuple[Any,
     graph.erase_node(node)
 
 
-def _is_depthwise(weight: torch.Tensor, groups: Any) -> bool:
+def is_depthwise(weight: torch.Tensor, groups: Any) -> bool:
+    """Has each channel a window of its own?"""
     return groups > 1 and weight.shape[1] == 1
 
 
@@ -207,7 +208,7 @@ def _obstacle(node: Node) -> str | None:
         return "its groups are dynamic"
     if transposed and (groups != 1 or any(step != 1 for step in dilation)):  # type: ignore[union-attr]
         return "it is a transposed convolution with groups or dilation"
-    if groups > 1 and not _is_depthwise(like, groups) and like.shape[0] == groups:
+    if groups > 1 and not is_depthwise(like, groups) and like.shape[0] == groups:
         return "its groups have one output each, of several channels"
     return None
 
