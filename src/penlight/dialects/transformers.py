@@ -14,19 +14,23 @@ from torch import Tensor
 from torch.nn.modules import transformer as layers
 
 _forward = layers.TransformerEncoder.forward
+_QUESTION = "_detect_is_causal_mask"
 
 
 @contextmanager
 def traceable_transformers() -> Iterator[None]:
     """Have them take their masks as they are, and give what they give in eager mode without gradients."""
-    before = layers._detect_is_causal_mask
+    before = getattr(layers, _QUESTION, None)  # torch's own, not for others: it may go
     # The answer only lets layers leave a mask out; the compiler finds constants that are causal itself.
-    layers._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+    setattr(layers, _QUESTION, lambda mask, is_causal=None, size=None: is_causal is True)
     layers.TransformerEncoder.forward = _encode  # type: ignore[method-assign]
     try:
         yield
     finally:
-        layers._detect_is_causal_mask = before
+        if before is None:
+            delattr(layers, _QUESTION)
+        else:
+            setattr(layers, _QUESTION, before)
         layers.TransformerEncoder.forward = _forward  # type: ignore[method-assign]
 
 
@@ -40,7 +44,8 @@ def _encode(
     padding = src_key_padding_mask
     if padding is None or mask is not None or src.dim() != 3 or not _leaves_padding_out(self):
         return _forward(self, src, mask, padding, is_causal)
-    norm, checks, self.norm, self.mask_check = self.norm, self.mask_check, None, True
+    checks = getattr(self, "mask_check", True)  # not in modules that an older torch stored
+    norm, self.norm, self.mask_check = self.norm, None, True
     try:
         result = _forward(self, src, mask, padding, is_causal)
     finally:
