@@ -9,9 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
+import penlight
+
 X = np.ones((2, 4), np.float32)
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + x
 
 
 def test_outputs_have_the_kind_of_the_inputs(load: Any) -> None:
@@ -30,6 +38,40 @@ def test_outputs_are_the_callers(load: Any) -> None:
     np.testing.assert_array_equal(first, kept)
     first[...] = 7
     np.testing.assert_array_equal(model(X), kept)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_memory_of_large_outputs_is_used_again(kind: Callable[[Any], Any]) -> None:
+    """When nothing looks at it any more: not before, whatever it was that did, the program gone too."""
+
+    def address(x: Any) -> int:
+        return int(x.data_ptr() if isinstance(x, torch.Tensor) else x.ctypes.data)
+
+    x = np.random.default_rng().standard_normal((300, 300)).astype(np.float32)
+    model = penlight.load(penlight.compile(Twice(), (torch.from_numpy(x),)))
+    first, second = model(kind(x)), model(kind(x + 1))
+    view = first[3:5, ::2].T
+    known, held, other = view[0, 0].item(), address(first), address(second)
+    assert held != other and held % 64 == other % 64 == 0
+    del first, second
+    for i in range(5):
+        now = model(kind(x * i))
+        assert address(now) != held and view[0, 0].item() == known
+        other = address(now) if i == 0 else other
+    assert address(now) == other
+    np.testing.assert_array_equal(now, 8 * x)
+    del model
+    now += 1
+    assert view[0, 0].item() == known and np.isfinite(np.asarray(now)).all()
+
+
+def test_large_outputs_of_other_sizes() -> None:
+    length = torch.export.Dim("length", min=2, max=400)
+    x = torch.randn(400, 300)
+    model = penlight.load(penlight.compile(Twice(), (x,), dynamic_shapes=({0: length},)))
+    for count in (400, 250, 399, 2, 300, 400, 230):
+        got = model(x[:count])
+        assert torch.equal(got, 2 * x[:count])
 
 
 def test_views_on_request(load: Any) -> None:

@@ -15,7 +15,7 @@ from penlight.errors import InvalidInput
 from . import dtypes, library
 from .arguments import NumberArgument, TensorArgument, TensorSpec
 from .library import BOOL, DOUBLE, INT, NONE, TENSOR, Value
-from .memory import view
+from .memory import Copies, view
 from .structure import Structure, parse
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class LoadedMethod:
         self._call_address = ctypes.addressof(self._call)
         self._run = lib.pl_run
         self._views: list[np.ndarray[Any, Any] | None] = []
-        self._torch_dtypes: list[Any] = []
+        self._copies = [Copies() for _ in range(info.output_count)] if program._copies else None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the method. Inputs and outputs have the containers the model was exported with."""
@@ -294,13 +294,13 @@ class LoadedMethod:
             for leaf in leaves:
                 if isinstance(leaf, torch.Tensor):
                     return [self._torch_output(index, torch) for index in range(len(self._output_tags))]
-        copy = self._program._copies
+        copies = self._copies
         outputs: list[Any] = []
         for index, known in enumerate(self._views):
             if known is None:
                 outputs.append(self._number(index))
             else:
-                outputs.append(known.copy() if copy else known)
+                outputs.append(known if copies is None else copies[index].of(known))
         return outputs
 
     def _view_outputs(self) -> None:
@@ -332,9 +332,10 @@ class LoadedMethod:
         number = self._output_values[index].dtype
         raw = dtypes.raw_dtype(number)
         if raw is None:
-            return torch.from_numpy(known.copy() if self._program._copies else known)
+            return torch.from_numpy(known if self._copies is None else self._copies[index].of(known))
         signed = {1: np.uint8, 2: np.int16, 4: np.int32}[raw.itemsize]
-        return torch.from_numpy(known.copy().view(signed)).view(dtypes.torch_dtype(number))
+        copied = known.copy() if self._copies is None else self._copies[index].of(known)
+        return torch.from_numpy(copied.view(signed)).view(dtypes.torch_dtype(number))
 
 
 def _number_of(info: library.Info) -> Any:
