@@ -102,6 +102,17 @@ ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "atan": torch.atan,
     "asin": lambda x: torch.asin(x / 9),
     "acos": lambda x: torch.acos(x / 9),
+    "exp2": torch.exp2,
+    "log2": lambda x: torch.log2(x.abs() + 0.01),
+    "log10": lambda x: torch.log10(x.abs() + 0.01),
+    "sinh": torch.sinh,
+    "cosh": torch.cosh,
+    "tan": lambda x: torch.tan(x / 9),
+    "asinh": torch.asinh,
+    "acosh": lambda x: torch.acosh(x.abs() + 1.1),
+    "atanh": lambda x: torch.atanh(x / 9),
+    "hypot": lambda x: torch.hypot(x, B),
+    "fmod": lambda x: torch.fmod(x, 0.3),
     "elu": lambda x: functional.elu(x, 0.7),
     "softplus": lambda x: functional.softplus(x, beta=0.5),
     "mish": functional.mish,
@@ -122,6 +133,30 @@ def test_an_operator_joins_a_chain(name: str) -> None:
     found = operators(function, A, B)
     assert set(found) <= {"elementwise", "view_copy", "unsqueeze_copy"} and found["elementwise"] == 1, found
     check(function, A, B)
+
+
+def test_divisions_are_those_of_aten() -> None:
+    """Remainders and whole quotients, bit for bit: all pairs of what is special, whole and near to it."""
+    special = [0.0, -0.0, 1.0, -1.0, 0.3, -0.3, 7.0, -7.0, 1e-5, 3e4, torch.inf, -torch.inf, torch.nan]
+    numbers = torch.cat([torch.tensor(special), torch.randn(60), torch.arange(-9.0, 9.0) * 0.1])
+    x, y = (grid.contiguous() for grid in torch.meshgrid(numbers, numbers, indexing="ij"))
+    functions: list[Callable[[Tensor, Tensor], Tensor]] = [
+        torch.fmod,
+        torch.remainder,
+        torch.floor_divide,
+        lambda x, y: torch.div(x, y, rounding_mode="floor"),
+        lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+        lambda x, y: torch.remainder(3.5, y),
+        *(lambda x, y, n=n: torch.remainder(x, n) for n in (0.7, -2.0, 0.0)),
+        *(lambda x, y, n=n: torch.floor_divide(x, n) for n in (0.7, -2.0, 0.0)),
+    ]
+    for function in functions:
+        assert operators(function, x, y).get("elementwise") == 1
+        program = penlight.load(penlight.compile(Calls(function), (x, y)).to_bytes())
+        got, want = program(x, y), function(x, y)
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+        known = ~want.isnan()
+        assert torch.equal(got.signbit()[known], want.signbit()[known])
 
 
 ALONE: dict[str, Callable[[Tensor], Tensor]] = {

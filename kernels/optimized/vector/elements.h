@@ -62,8 +62,19 @@ enum class ElementOp : int {
   Ceil = 44,
   Trunc = 45,
   Round = 46,  // halves to the even one
+  Exp2 = 47,
+  Log2 = 48,
+  Log10 = 49,
+  Sinh = 50,
+  Cosh = 51,
+  Tan = 52,
+  Asinh = 53,
+  Acosh = 54,
+  Atanh = 55,
+  Hypot = 56,
+  Fmod = 57,  // x, y; with the sign of x
 };
-constexpr int kElementOps = 47;
+constexpr int kElementOps = 58;
 
 // Bit (1 << number) for each operation that is compiled: a selective build leaves out
 // those that no program of its has.
@@ -75,7 +86,8 @@ constexpr bool is_compiled(ElementOp op) { return (PENLIGHT_ELEMENT_OPS >> stati
 // How many registers and operands an operation reads.
 constexpr int arity_of(ElementOp op) {
   if (op == ElementOp::Clamp || op == ElementOp::Where) return 3;
-  return op <= ElementOp::Or || op == ElementOp::Atan2 || op == ElementOp::Pow ? 2 : 1;
+  const bool of_two = op == ElementOp::Atan2 || op == ElementOp::Pow || op >= ElementOp::Hypot;
+  return op <= ElementOp::Or || of_two ? 2 : 1;
 }
 
 constexpr bool gives_condition(ElementOp op) { return op >= ElementOp::Less && op <= ElementOp::Not; }

@@ -1,4 +1,5 @@
 // Programs of elementwise operations, a tile at a time.
+#include "double_functions.h"
 #include "elements.h"
 #include "epilogue.h"
 
@@ -110,6 +111,17 @@ void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t coun
     PENLIGHT_ONE(Ceil, whole_of<Whole::Above>(x))
     PENLIGHT_ONE(Trunc, whole_of<Whole::TowardsZero>(x))
     PENLIGHT_ONE(Round, whole_of<Whole::Nearest>(x))
+    PENLIGHT_ONE(Exp2, exp2_of(x))
+    PENLIGHT_ONE(Log2, logarithm_of(x, 1.0))
+    PENLIGHT_ONE(Log10, logarithm_of(x, 0.30102999566398120))
+    PENLIGHT_ONE(Sinh, sinh_of(x))
+    PENLIGHT_ONE(Cosh, cosh_of(x))
+    PENLIGHT_ONE(Tan, tan_of(x))
+    PENLIGHT_ONE(Asinh, asinh_of(x))
+    PENLIGHT_ONE(Acosh, acosh_of(x))
+    PENLIGHT_ONE(Atanh, atanh_of(x))
+    PENLIGHT_TWO(Hypot, hypot_of(x, y))
+    PENLIGHT_TWO(Fmod, fmod_of(x, y))
 #undef PENLIGHT_THREE
 #undef PENLIGHT_TWO
 #undef PENLIGHT_ONE

@@ -10,7 +10,7 @@
 // the angle is reduced in double precision and Cephes' polynomials take the rest; at most 2 ulp. Angles
 // beyond 2^20 are the C library's. atan, atan2: a polynomial of degree 9 in t^2 for t = tan in [0, 1], fitted
 // for the least relative error; at most 3 ulp. asin, acos: one of degree 5 up to 1/2, fitted so, and halves
-// of the angle beyond; at most 3 ulp. pow: as 2^(y log2 x) in double precision, by series; at most 1 ulp.
+// of the angle beyond; at most 3 ulp. tan: sin by cos; at most 5 ulp.
 // NaN stays NaN, results reach 0 and infinity where the C library's do.
 #pragma once
 
@@ -212,6 +212,8 @@ PENLIGHT_INLINE Floats sin_or_cos(Floats x) {
   return result;
 }
 
+PENLIGHT_INLINE Floats tan_of(Floats x) { return sin_or_cos<true>(x) / sin_or_cos<false>(x); }
+
 // The angle of the point (x, y), of (0, 0) as of points on the axis, of two infinities as of two equals.
 PENLIGHT_INLINE Floats atan2_of(Floats y, Floats x) {
   const Floats across = (Floats)((Ints)x & splat_int(INT32_MAX)),
@@ -229,90 +231,6 @@ PENLIGHT_INLINE Floats atan2_of(Floats y, Floats x) {
   const Floats axis = select(steep, splat(1.57079633f), select(left, splat(3.14159265f), splat(0.0f)));
   const Floats whole = axis + (Floats)((Ints)angle ^ ((steep ^ left) & sign));
   return (Floats)((Ints)whole ^ ((Ints)y & sign));
-}
-
-// Half of a vector's lanes, which fill one in double precision.
-typedef float HalfFloats __attribute__((vector_size(kLanes * 2)));
-typedef double HalfDoubles __attribute__((vector_size(kLanes * 4)));
-typedef int64_t HalfLongs __attribute__((vector_size(kLanes * 4)));
-
-// By Horner's rule, in double precision.
-template <class... Lower>
-PENLIGHT_INLINE HalfDoubles polynomial_in_double(HalfDoubles x, double highest, Lower... lower) {
-  HalfDoubles sum = highest - HalfDoubles{};
-  ((sum = sum * x + lower), ...);
-  return sum;
-}
-
-// Logarithm to base 2 of what is positive and finite: e + log2(m) for m in [sqrt(1/2), sqrt(2)), by the
-// series of atanh((m - 1) / (m + 1)).
-PENLIGHT_INLINE HalfDoubles log2_of(HalfDoubles x) {
-  constexpr int64_t kHalf = 0x3fe6a09e667f3bcd, kMantissa = 0x000fffffffffffff;  // sqrt(1/2)
-  const HalfLongs above = (HalfLongs)x - kHalf;
-  const HalfDoubles m = (HalfDoubles)((above & kMantissa) + kHalf), s = (m - 1.0) / (m + 1.0), z = s * s;
-  const HalfDoubles series = polynomial_in_double(z, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3, 1.0);
-  return __builtin_convertvector(above >> 52, HalfDoubles) + 2.8853900817779268 * s * series;
-}
-
-// 2^t, which is 0 or infinite in float32 beyond its range.
-PENLIGHT_INLINE HalfDoubles exp2_of(HalfDoubles t) {
-  const HalfDoubles most = 200.0 - HalfDoubles{}, least = -200.0 - HalfDoubles{};
-  t = t > most ? most : t;
-  t = t < least ? least : t;
-  const HalfDoubles magic = 6755399441055744.0 - HalfDoubles{};  // 1.5 * 2^52
-  const HalfDoubles shifted = t + magic, r = (t - (shifted - magic)) * 0.69314718055994531;
-  const HalfDoubles p =
-      polynomial_in_double(r, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0);
-  return p * (HalfDoubles)(((HalfLongs)shifted - (HalfLongs)magic + 1023) << 52);
-}
-
-// Stored and loaded again they would be waited for.
-PENLIGHT_INLINE Floats joined(HalfFloats low, HalfFloats high) {
-#if defined(__AVX512F__)
-  return (Floats)_mm512_insertf32x8(_mm512_castps256_ps512((__m256)low), (__m256)high, 1);
-#elif defined(__AVX__)
-  return (Floats)_mm256_insertf128_ps(_mm256_castps128_ps256((__m128)low), (__m128)high, 1);
-#else
-  const HalfFloats halves[2] = {low, high};
-  Floats result;
-  memcpy(&result, halves, sizeof result);
-  return result;
-#endif
-}
-
-// x^y of what is positive and finite.
-PENLIGHT_INLINE Floats pow_of_positive(Floats x, Floats y) {
-  HalfFloats bases[2], exponents[2], results[2];
-  memcpy(bases, &x, sizeof x);
-  memcpy(exponents, &y, sizeof y);
-  repeat<2>([&](auto i) __attribute__((always_inline)) {
-    const HalfDoubles logarithm = log2_of(__builtin_convertvector(bases[i], HalfDoubles));
-    const HalfDoubles exponent = __builtin_convertvector(exponents[i], HalfDoubles);
-    results[i] = __builtin_convertvector(exp2_of(exponent * logarithm), HalfFloats);
-  });
-  return joined(results[0], results[1]);
-}
-
-// As C has it: of a negative x for whole numbers y alone, 1 for y = 0 and for x = 1 whatever the other is.
-PENLIGHT_INLINE Floats pow_of(Floats x, Floats y) {
-  const Floats zero = splat(0.0f), one = splat(1.0f), infinity = splat(__builtin_inff());
-  const Floats size = (Floats)((Ints)x & splat_int(INT32_MAX)),
-               reach = (Floats)((Ints)y & splat_int(INT32_MAX));
-  const Ints is_usual = (size > zero) & (size < infinity);
-  Floats result = pow_of_positive(select(is_usual, size, one), y);
-  result = select(is_usual, result, select((size == zero) == (y > zero), zero, infinity));
-  // From 2^24 on all are even, and what is no number does not matter.
-  const Ints is_large = ~(reach < splat(16777216.0f));
-  const Floats bounded = select(is_large, zero, reach);
-  const Ints nearest = __builtin_convertvector(bounded, Ints);
-  const Ints is_whole = is_large | (__builtin_convertvector(nearest, Floats) == bounded);
-  const Ints is_negative = (Ints)x >> 31;
-  const Ints is_odd = is_whole & ~is_large & -(nearest & splat_int(1));
-  result = (Floats)((Ints)result ^ (is_negative & is_odd & splat_int(INT32_MIN)));
-  const Ints has_none = (is_negative & is_usual & ~is_whole) | (x != x) | (y != y);
-  result = select(has_none, x + y + splat(__builtin_nanf("")), result);
-  const Ints is_one = (y == zero) | (x == one) | ((size == one) & (reach == infinity));
-  return select(is_one, one, result);
 }
 
 template <bool sine>

@@ -72,6 +72,17 @@ MEANING: dict[int, Callable[..., Tensor]] = {
     ElementOp.CEIL: torch.ceil,
     ElementOp.TRUNC: torch.trunc,
     ElementOp.ROUND: torch.round,
+    ElementOp.EXP2: torch.exp2,
+    ElementOp.LOG2: torch.log2,
+    ElementOp.LOG10: torch.log10,
+    ElementOp.SINH: torch.sinh,
+    ElementOp.COSH: torch.cosh,
+    ElementOp.TAN: torch.tan,
+    ElementOp.ASINH: torch.asinh,
+    ElementOp.ACOSH: torch.acosh,
+    ElementOp.ATANH: torch.atanh,
+    ElementOp.HYPOT: torch.hypot,
+    ElementOp.FMOD: torch.fmod,
 }
 
 
@@ -95,11 +106,14 @@ def _run(
     return torch.as_tensor(result).clone()
 
 
+_OF_TWO = (ElementOp.ATAN2, ElementOp.POW, ElementOp.HYPOT, ElementOp.FMOD)
+
+
 def arity(op: int) -> int:
     """How many sources an operation reads."""
     if op in (ElementOp.CLAMP, ElementOp.WHERE):
         return 3
-    return 2 if op <= ElementOp.OR or op in (ElementOp.ATAN2, ElementOp.POW) else 1
+    return 2 if op <= ElementOp.OR or op in _OF_TWO else 1
 
 
 def _parts(wholes: Sequence[Tensor], windows: Sequence[int]) -> list[Tensor]:

@@ -63,6 +63,17 @@ class ElementOp(IntEnum):
     CEIL = 44
     TRUNC = 45
     ROUND = 46
+    EXP2 = 47
+    LOG2 = 48
+    LOG10 = 49
+    SINH = 50
+    COSH = 51
+    TAN = 52
+    ASINH = 53
+    ACOSH = 54
+    ATANH = 55
+    HYPOT = 56
+    FMOD = 57
 
 
 def gives_condition(op: int) -> bool:
@@ -81,7 +92,7 @@ ALONE: dict[str, tuple[ElementOp, ...]] = {
     **{
         f"aten::{op.name.lower()}.out": (op,)
         for op in ElementOp
-        if op >= ElementOp.NEG or op in (ElementOp.MAXIMUM, ElementOp.MINIMUM)
+        if ElementOp.NEG <= op <= ElementOp.ROUND or op in (ElementOp.MAXIMUM, ElementOp.MINIMUM)
     },
     "aten::add.out": (ElementOp.ADD, ElementOp.MUL),
     "aten::add.Scalar_out": (ElementOp.ADD, ElementOp.MUL),

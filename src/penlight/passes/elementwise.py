@@ -124,7 +124,7 @@ def steps_of(node: Node) -> Step | None:
     result = tensor_of(node)
     if made is None or result is None:
         return None
-    made = _of_numbers(made)
+    made = _of_numbers(made, {})
     return made if _fits(made, result.dtype) else None
 
 
@@ -276,6 +276,54 @@ def _nan_to_num(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
     return Step(Op.WHERE, (Step(Op.EQUAL, (x, x)), numbers, missing))
 
 
+def _fmod(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    return Step(Op.FMOD, tuple(args))
+
+
+def _is_on_other_side(rest: Step, divisor: Source) -> Step:
+    """Has what a division left, if anything, not the sign of the divisor?"""
+    below, above = Step(Op.LESS, (rest, 0.0)), Step(Op.LESS, (0.0, rest))
+    if isinstance(divisor, int | float):
+        return below if divisor > 0 else above
+    return Step(
+        Op.OR,
+        (
+            Step(Op.AND, (Step(Op.LESS, (0.0, divisor)), below)),
+            Step(Op.AND, (Step(Op.LESS, (divisor, 0.0)), above)),
+        ),
+    )
+
+
+def _remainder(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    x, divisor = args
+    rest = Step(Op.FMOD, (x, divisor))
+    return Step(Op.WHERE, (_is_on_other_side(rest, divisor), Step(Op.ADD, (rest, divisor)), rest))
+
+
+def _floor_divide(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    """Of what is left over when the rest was taken away, so that it agrees with the remainder."""
+    x, divisor = args
+    rest, quotient = Step(Op.FMOD, (x, divisor)), Step(Op.DIV, (x, divisor))
+    whole = Step(Op.DIV, (Step(Op.SUB, (x, rest)), divisor))
+    whole = Step(Op.WHERE, (_is_on_other_side(rest, divisor), Step(Op.SUB, (whole, 1.0)), whole))
+    floor = Step(Op.FLOOR, (whole,))
+    is_rounded_down = Step(Op.LESS, (0.5, Step(Op.SUB, (whole, floor))))
+    result = Step(Op.WHERE, (is_rounded_down, Step(Op.ADD, (floor, 1.0)), floor))
+    zero = Step(Op.MUL, (quotient, 0.0))
+    result = Step(Op.WHERE, (Step(Op.EQUAL, (whole, 0.0)), zero, result))
+    if isinstance(divisor, int | float) and divisor != 0:
+        return result
+    return Step(Op.WHERE, (Step(Op.EQUAL, (divisor, 0.0)), quotient, result))
+
+
+def _divide(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    mode = kwargs.get("rounding_mode")
+    if mode == "floor":
+        return _floor_divide(args, {})
+    quotient = Step(Op.DIV, tuple(args))
+    return Step(Op.TRUNC, (quotient,)) if mode == "trunc" else quotient if mode is None else None
+
+
 def _threshold(args: list[Any], kwargs: dict[str, Any]) -> Step:
     x, limit, value = args
     return Step(Op.WHERE, (Step(Op.LESS_EQUAL, (x, limit)), value, x))
@@ -288,8 +336,31 @@ def _numbers(args: list[Any], kwargs: dict[str, Any], **defaults: Any) -> list[A
     return found if all(isinstance(number, int | float) for number in found) else None
 
 
+def _unary(op: Op) -> Any:
+    return lambda args, kwargs: Step(op, (args[0],))
+
+
 # No kernel of the optimized library takes these but as a chain, one alone too.
 _ONLY_CHAINED: dict[Any, Any] = {
+    aten.exp2.default: _unary(Op.EXP2),
+    aten.log2.default: _unary(Op.LOG2),
+    aten.log10.default: _unary(Op.LOG10),
+    aten.sinh.default: _unary(Op.SINH),
+    aten.cosh.default: _unary(Op.COSH),
+    aten.tan.default: _unary(Op.TAN),
+    aten.asinh.default: _unary(Op.ASINH),
+    aten.acosh.default: _unary(Op.ACOSH),
+    aten.atanh.default: _unary(Op.ATANH),
+    aten.hypot.default: lambda args, kwargs: Step(Op.HYPOT, tuple(args)),
+    aten.fmod.Scalar: _fmod,
+    aten.fmod.Tensor: _fmod,
+    aten.remainder.Scalar: _remainder,
+    aten.remainder.Tensor: _remainder,
+    aten.remainder.Scalar_Tensor: _remainder,
+    aten.floor_divide.default: _floor_divide,
+    aten.floor_divide.Scalar: _floor_divide,
+    aten.div.Tensor_mode: _divide,
+    aten.div.Scalar_mode: _divide,
     aten.elu.default: _elu,
     aten.celu.default: _celu,
     aten.softplus.default: _softplus,
@@ -323,18 +394,21 @@ def _takes_condition(step: Step, place: int) -> bool:
     return step.op in _TAKE_CONDITION or (step.op is Op.WHERE and place == 0)
 
 
-def _of_numbers(step: Step) -> Step:
-    """`step` with conditions as 1 and 0 where it takes numbers, as ATen promotes them."""
+def _of_numbers(step: Step, known: dict[Step, Step]) -> Step:
+    """`step` with conditions as 1 and 0 where it takes numbers, as ATen promotes them; `known` is what was made."""
+    if step in known:
+        return known[step]
     sources: list[Source] = []
     for place, source in enumerate(step.sources):
         if isinstance(source, Step):
-            source = _of_numbers(source)
+            source = _of_numbers(source, known)
         elif isinstance(source, Node) and not _takes_condition(step, place):
             value = tensor_of(source)
             if value is not None and value.dtype is torch.bool:
                 source = Step(Op.WHERE, (source, 1.0, 0.0))
         sources.append(source)
-    return Step(step.op, tuple(sources))
+    known[step] = Step(step.op, tuple(sources))
+    return known[step]
 
 
 def _fits(step: Step, wanted: torch.dtype) -> bool:

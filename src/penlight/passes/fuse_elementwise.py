@@ -212,7 +212,7 @@ class Program:
         self.parts: dict[Node, int] = {}
         self.constants: list[float] = []
         self.places: dict[str, int] = {}  # of constants, by their digits: 0 and -0 are two
-        self.steps: list[Step] = []
+        self.steps: dict[Step, None] = {}  # in order
         self.results: dict[Node, Step] = {}
 
     def add(self, node: Node, step: Step) -> None:
@@ -220,6 +220,8 @@ class Program:
         self.results[node] = step
 
     def _steps(self, step: Step) -> None:
+        if step in self.steps:  # several steps read it
+            return
         for source in step.sources:
             if isinstance(source, Step):
                 self._steps(source)
@@ -232,7 +234,7 @@ class Program:
                     tensors.setdefault(source, len(tensors))
                 else:
                     self._constant(number)
-        self.steps.append(step)
+        self.steps[step] = None
 
     def _constant(self, number: float) -> None:
         if number.hex() not in self.places:
