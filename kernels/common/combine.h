@@ -9,8 +9,17 @@ namespace penlight {
 
 enum class Combine : uint8_t { Add, Multiply, Min, Max, Replace };
 
-// to[i] = to[i] (op) from[i]; strides in bytes, 0 allowed on either side.
-using CombineRow = void (*)(Combine op, char* to, dim_t to_stride, const char* from, dim_t from_stride,
+// Where the elements of a row lie, in bytes: at given offsets, or at a stride, which may be 0.
+struct Places {
+  const dim_t* offsets;
+  dim_t stride;
+
+  Places(dim_t bytes) : offsets(nullptr), stride(bytes) {}
+  Places(const dim_t* given) : offsets(given), stride(0) {}
+};
+
+// to[i] = to[i] (op) from[i], in order.
+using CombineRow = void (*)(Combine op, char* to, Places places, const char* from, dim_t from_stride,
                             dim_t count);
 
 namespace detail {
@@ -56,36 +65,42 @@ dim_t combine_neighbours(char* __restrict to, const char* __restrict from, dim_t
 }
 
 template <class T, class Function>
-void combine_each(char* to, dim_t to_stride, const char* from, dim_t from_stride, dim_t count,
+void combine_each(char* to, Places places, const char* from, dim_t from_stride, dim_t count,
                   Function function) {
   constexpr dim_t kSize = sizeof(T);
-  const bool dense = to_stride == kSize && from_stride == kSize;
+  if (places.offsets) {
+    for (dim_t i = 0; i < count; ++i) {
+      combine_one<T>(to + places.offsets[i], from + i * from_stride, function);
+    }
+    return;
+  }
+  const bool dense = places.stride == kSize && from_stride == kSize;
   for (dim_t i = dense ? combine_neighbours<T>(to, from, count, function) : 0; i < count; ++i) {
-    combine_one<T>(to + i * to_stride, from + i * from_stride, function);
+    combine_one<T>(to + i * places.stride, from + i * from_stride, function);
   }
 }
 
 template <class T>
-void combine_row(Combine op, char* to, dim_t to_stride, const char* from, dim_t from_stride, dim_t count) {
+void combine_row(Combine op, char* to, Places places, const char* from, dim_t from_stride, dim_t count) {
   using C = Compute<T>;
   using Wide = typename WideOf<C>::type;  // unsigned for integers: they wrap
   switch (op) {
     case Combine::Add:
-      return combine_each<T>(to, to_stride, from, from_stride, count, [](C a, C b) {
+      return combine_each<T>(to, places, from, from_stride, count, [](C a, C b) {
         return static_cast<C>(static_cast<Wide>(a) + static_cast<Wide>(b));
       });
     case Combine::Multiply:
-      return combine_each<T>(to, to_stride, from, from_stride, count, [](C a, C b) {
+      return combine_each<T>(to, places, from, from_stride, count, [](C a, C b) {
         return static_cast<C>(static_cast<Wide>(a) * static_cast<Wide>(b));
       });
     case Combine::Min:
-      return combine_each<T>(to, to_stride, from, from_stride, count,
+      return combine_each<T>(to, places, from, from_stride, count,
                              [](C a, C b) { return (b < a || b != b) ? b : a; });
     case Combine::Max:
-      return combine_each<T>(to, to_stride, from, from_stride, count,
+      return combine_each<T>(to, places, from, from_stride, count,
                              [](C a, C b) { return (b > a || b != b) ? b : a; });
     case Combine::Replace:
-      return combine_each<T>(to, to_stride, from, from_stride, count, [](C, C b) { return b; });
+      return combine_each<T>(to, places, from, from_stride, count, [](C, C b) { return b; });
   }
 }
 

@@ -21,6 +21,9 @@ inline bool ranks_before(const Ranked& a, const Ranked& b) {
 
 constexpr int64_t kNanKey = INT64_MAX;
 
+// From so many on, counting their digits is quicker than comparing them.
+constexpr dim_t kManyRanked = 256;
+
 // Keys of `count` elements, places from `place` on. Strides in elements.
 inline void rank_elements(ScalarType type, const void* from, dim_t stride, dim_t place, dim_t count,
                           bool descending, Ranked* to) {
@@ -74,8 +77,8 @@ inline void sort_by_digits(Ranked* items, Ranked* spare, dim_t count) {
 
 // Sorts by ranks_before(). `spare` has room for as many.
 inline void sort_ranked(Ranked* items, Ranked* spare, dim_t count) {
-  constexpr dim_t kRun = 12, kMany = 256;
-  if (count >= kMany) return sort_by_digits(items, spare, count);
+  constexpr dim_t kRun = 12;
+  if (count >= kManyRanked) return sort_by_digits(items, spare, count);
   for (dim_t first = 0; first < count; first += kRun) {
     const dim_t last = first + kRun < count ? first + kRun : count;
     for (dim_t i = first + 1; i < last; ++i) {
@@ -101,6 +104,36 @@ inline void sort_ranked(Ranked* items, Ranked* spare, dim_t count) {
     to = swap;
   }
   if (from != items) memcpy(items, from, static_cast<size_t>(count) * sizeof(Ranked));
+}
+
+// Leaves those that come first among `count` in `items[0, wanted)`, by ranks_before() but in no order but
+// that the last of them is in `items[wanted - 1]`. By one byte of the keys after the other, from the highest
+// on: only those whose place is not known yet are looked at again. `spare` has room for all.
+inline void select_first(Ranked* items, Ranked* spare, dim_t count, dim_t wanted) {
+  if (count < kManyRanked) return sort_ranked(items, spare, count);
+  const auto digit = [](const Ranked& item, int shift) {
+    return (static_cast<uint64_t>(item.key) ^ uint64_t{1} << 63) >> shift & 255;
+  };
+  Ranked *chosen = items, *open = items;
+  for (int shift = 56; shift >= 0 && count > 1; shift -= 8) {
+    dim_t many[256] = {};
+    for (dim_t i = 0; i < count; ++i) ++many[digit(open[i], shift)];
+    uint64_t last = 0;
+    dim_t before = 0;
+    while (before + many[last] < wanted) before += many[last++];
+    if (many[last] == count) continue;
+    wanted -= before;
+    dim_t left = 0;
+    for (dim_t i = 0; i < count; ++i) {
+      const Ranked item = open[i];
+      const uint64_t own = digit(item, shift);
+      if (own < last) *chosen++ = item;
+      if (own == last) spare[left++] = item;
+    }
+    open = spare;
+    count = left;
+  }
+  memmove(chosen, open, static_cast<size_t>(wanted) * sizeof(Ranked));
 }
 
 // Calls body(self_offset, out_offset, second_offset), in elements, for each lane

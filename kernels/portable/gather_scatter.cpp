@@ -177,16 +177,14 @@ static Tensor& reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const
       scatter.for_each_block(ctx, [&](const dim_t* offsets, dim_t start, dim_t step, int count) {
         const char* from = src ? scatter.other.data + start : item;
         const dim_t from_step = src ? step : 0;
-        for (int i = 0; i < count; ++i, from += from_step) {
-          const dim_t place = offsets[i] / element_size;
-          if (wide) {
-            const float value = load_element<float>(type, from);
-            row(op, reinterpret_cast<char*>(sums + place), 0, reinterpret_cast<const char*>(&value), 0, 1);
-          } else {
-            row(op, to + offsets[i], 0, from, 0, 1);
-          }
-          if (mean) ++counts[place];
-        }
+        for (int i = 0; mean && i < count; ++i) ++counts[offsets[i] / element_size];
+        if (!wide) return row(op, to, offsets, from, from_step, count);
+        float values[kIndexBlock];
+        dim_t places[kIndexBlock];
+        constexpr dim_t kFloat = sizeof(float);
+        load_block(values, type, from, from_step / element_size, count);
+        for (int i = 0; i < count; ++i) places[i] = offsets[i] / element_size * kFloat;
+        row(op, reinterpret_cast<char*>(sums), places, reinterpret_cast<const char*>(values), kFloat, count);
       });
   for (dim_t i = 0; done && wide && i < span; ++i) store_element(type, to + i * element_size, sums[i]);
   if (!done || !mean) return out;
@@ -284,7 +282,7 @@ Tensor& put_out(KernelContext& ctx, const Tensor& self, const Tensor& index, con
     if (!normalize_index(ctx, place, out.numel())) return out;
     char* const to = const_cast<char*>(element_at(out, static_cast<dim_t>(place)));
     if (accumulate) {
-      row(Combine::Add, to, 0, element_at(source, i), 0, 1);
+      row(Combine::Add, to, dim_t{0}, element_at(source, i), 0, 1);
     } else {
       memcpy(to, element_at(source, i), out.element_size());
     }

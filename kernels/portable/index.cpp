@@ -232,7 +232,10 @@ Tensor& index_put_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<
   }
   const CombineRow row = combine_row_for(ctx, type);
   if (!row) return out;
+  const bool single = rest.numel() == 1;
   indexing.for_each_block(ctx, given, [&](const dim_t* offsets, const dim_t* given_offsets, int count) {
+    const dim_t step = count > 1 ? given_offsets[1] - given_offsets[0] : 0;
+    if (single) return row(Combine::Add, whole.data, offsets, given.data + given_offsets[0], step, count);
     for (int i = 0; i < count; ++i) {
       rest.data = whole.data + offsets[i];
       given_rest.data = given.data + given_offsets[i];

@@ -104,8 +104,11 @@ static void sift_down(Ranked* heap, dim_t k, dim_t at) {
 
 constexpr dim_t kTopBlock = 128;
 
+// Of many, and not of too many for each of them, all are looked at together.
+static bool selects(dim_t length, dim_t k) { return k > 32 && k >= length / 64; }
+
 // The first `k` of a lane in sorted order, at the start of `ranked`, which has
-// room for k and a block.
+// room for k and a block, or for two lanes.
 static void best_of_lane(const Tensor& self, dim_t from, const Lane& lane, dim_t k, bool descending,
                          Ranked* ranked) {
   if (k == 0) return;
@@ -114,6 +117,11 @@ static void best_of_lane(const Tensor& self, dim_t from, const Lane& lane, dim_t
     rank_elements(self.scalar_type(), address(self, from + first * lane.self_stride), lane.self_stride, first,
                   count, descending, to);
   };
+  if (selects(lane.length, k)) {
+    rank(0, lane.length, ranked);
+    select_first(ranked, ranked + lane.length, lane.length, k);
+    return sort_by_digits(ranked, ranked + lane.length, k);
+  }
   rank(0, k, ranked);
   for (dim_t at = k / 2; at-- > 0;) sift_down(ranked, k, at);
   for (dim_t first = k; first < lane.length; first += kTopBlock) {
@@ -148,7 +156,8 @@ void topk_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t dim,
   if (!resize_to(ctx, values, sizes) || !resize_to(ctx, indices, sizes) || values.numel() == 0) return;
   const Lane lane(self, d, values, indices);
   const dim_t count = static_cast<dim_t>(k);
-  Ranked* ranked = ctx.allocate_scratch_array<Ranked>(static_cast<size_t>(count) + kTopBlock);
+  const dim_t room = selects(lane.length, count) ? 2 * lane.length : count + kTopBlock;
+  Ranked* ranked = ctx.allocate_scratch_array<Ranked>(static_cast<size_t>(room));
   if (!ranked) return;
   for_each_lane(self, d, values, indices, [&](dim_t from, dim_t value_to, dim_t index_to) {
     best_of_lane(self, from, lane, count, largest, ranked);
@@ -156,7 +165,7 @@ void topk_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t dim,
   });
 }
 
-// The element that `choose(ranked, length)` names in each sorted lane.
+// The element that `choose(ranked, spare, length)` returns of each lane, whose elements it may reorder.
 template <class Choose>
 static void pick(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
                  Tensor& indices, Choose&& choose) {
@@ -184,8 +193,7 @@ static void pick(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepd
       index_to += at[k] * index_view.strides[k];
     }
     rank_elements(self.scalar_type(), address(self, from), step, 0, length, false, ranked);
-    sort_ranked(ranked, ranked + length, length);
-    const int64_t place = ranked[choose(static_cast<const Ranked*>(ranked), length)].place;
+    const int64_t place = choose(ranked, ranked + length, length).place;
     memmove(value_view.data + value_to, address(self, from + static_cast<dim_t>(place) * step),
             self.element_size());
     memcpy(index_view.data + index_to, &place, sizeof place);
@@ -207,19 +215,25 @@ static bool check_lane(KernelContext& ctx, const Tensor& self, int64_t& dim, con
   return false;
 }
 
-// Where NaN begins in a sorted lane.
-static dim_t first_nan(const Ranked* ranked, dim_t length, bool floating) {
-  while (floating && length > 0 && ranked[length - 1].key == kNanKey) --length;
-  return length;
+static Ranked select(Ranked* ranked, Ranked* spare, dim_t length, dim_t rank) {
+  select_first(ranked, spare, length, rank + 1);
+  return ranked[rank];
+}
+
+// The lower of two in the middle. NaN, if there is one; with `skip_nan`, of those that are numbers.
+static Ranked middle(Ranked* ranked, Ranked* spare, dim_t length, bool floating, bool skip_nan) {
+  dim_t numbers = length;
+  for (dim_t i = 0; floating && i < length; ++i) numbers -= ranked[i].key == kNanKey ? 1 : 0;
+  if (numbers < length && !skip_nan) return select(ranked, spare, length, numbers);
+  return select(ranked, spare, length, numbers == 0 ? 0 : (numbers - 1) / 2);
 }
 
 void median_dim_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
                        Tensor& indices) {
   if (!check_lane(ctx, self, dim, values, indices)) return;
   const bool floating = is_floating(self.scalar_type());
-  pick(ctx, self, dim, keepdim, values, indices, [floating](const Ranked* ranked, dim_t length) {
-    const dim_t nan = first_nan(ranked, length, floating);
-    return nan < length ? nan : (length - 1) / 2;
+  pick(ctx, self, dim, keepdim, values, indices, [floating](Ranked* ranked, Ranked* spare, dim_t length) {
+    return middle(ranked, spare, length, floating, false);
   });
 }
 
@@ -227,9 +241,8 @@ void nanmedian_dim_values(KernelContext& ctx, const Tensor& self, int64_t dim, b
                           Tensor& indices) {
   if (!check_lane(ctx, self, dim, values, indices)) return;
   const bool floating = is_floating(self.scalar_type());
-  pick(ctx, self, dim, keepdim, values, indices, [floating](const Ranked* ranked, dim_t length) {
-    const dim_t nan = first_nan(ranked, length, floating);
-    return nan == 0 ? dim_t{0} : (nan - 1) / 2;
+  pick(ctx, self, dim, keepdim, values, indices, [floating](Ranked* ranked, Ranked* spare, dim_t length) {
+    return middle(ranked, spare, length, floating, true);
   });
 }
 
@@ -241,8 +254,9 @@ void kthvalue_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t 
     ctx.fail(Status::InvalidArgument, "k is {}, dimension {} has size {}", k, dim, length);
     return;
   }
-  pick(ctx, self, dim, keepdim, values, indices,
-       [k](const Ranked*, dim_t) { return static_cast<dim_t>(k - 1); });
+  pick(ctx, self, dim, keepdim, values, indices, [k](Ranked* ranked, Ranked* spare, dim_t length) {
+    return select(ranked, spare, length, static_cast<dim_t>(k - 1));
+  });
 }
 
 // The median of all elements: one number. `skip_nan`: of those that are numbers.
@@ -257,11 +271,8 @@ static Tensor& median(KernelContext& ctx, const Tensor& self, bool skip_nan, Ten
   Ranked* ranked = ctx.allocate_scratch_array<Ranked>(2 * static_cast<size_t>(length));
   if (!ranked) return out;
   rank_all(self, false, ranked);
-  sort_ranked(ranked, ranked + length, length);
-  const dim_t nan = first_nan(ranked, length, is_floating(self.scalar_type()));
-  dim_t chosen = (length - 1) / 2;
-  if (nan < length) chosen = skip_nan ? (nan > 0 ? (nan - 1) / 2 : 0) : nan;
-  memmove(out.data_ptr(), element_at(self, ranked[chosen].place), out.element_size());
+  const Ranked chosen = middle(ranked, ranked + length, length, is_floating(self.scalar_type()), skip_nan);
+  memmove(out.data_ptr(), element_at(self, chosen.place), out.element_size());
   return out;
 }
 
@@ -277,7 +288,8 @@ Tensor& nanmedian_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
 void mode_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
                  Tensor& indices) {
   if (!check_lane(ctx, self, dim, values, indices)) return;
-  pick(ctx, self, dim, keepdim, values, indices, [](const Ranked* ranked, dim_t length) {
+  pick(ctx, self, dim, keepdim, values, indices, [](Ranked* ranked, Ranked* spare, dim_t length) {
+    sort_ranked(ranked, spare, length);
     dim_t best = 0, most = 0;
     for (dim_t first = 0; first < length;) {
       dim_t last = first;
@@ -288,7 +300,7 @@ void mode_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepd
       }
       first = last + 1;
     }
-    return best;
+    return ranked[best];
   });
 }
 
