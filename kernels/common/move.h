@@ -47,6 +47,32 @@ inline void store_item(char* to, Item item) {
   memcpy(to, &item, sizeof(Item));
 }
 
+// memmove. Of more bytes than this, C libraries make one instruction that copies strings, which on AMD's
+// Zen 4 takes 12 times as long where the destination lies a few bytes behind the source in its page.
+inline void move_bytes(char* dst, const char* src, size_t count) {
+  constexpr size_t kMost = 2048;
+  const uintptr_t to = reinterpret_cast<uintptr_t>(dst), from = reinterpret_cast<uintptr_t>(src);
+  const uintptr_t behind = (to - from) % 4096;
+  // Forwards in pieces: not where they would overwrite what is still to be read.
+  const bool pieces = behind > 0 && behind < 32 && (to < from || to - from >= count);
+  for (; pieces && count > kMost; dst += kMost, src += kMost, count -= kMost) memmove(dst, src, kMost);
+  memmove(dst, src, count);
+}
+
+// Backwards through the source.
+template <class Item>
+void move_reversed(dim_t count, const char* __restrict src, char* __restrict dst) {
+  constexpr dim_t kSize = sizeof(Item), kAtOnce = 16 / kSize;
+  dim_t i = 0;
+  for (; i + kAtOnce <= count; i += kAtOnce) {
+    Item some[kAtOnce], turned[kAtOnce];
+    memcpy(some, src - (i + kAtOnce - 1) * kSize, sizeof some);
+    for (dim_t k = 0; k < kAtOnce; ++k) turned[k] = some[kAtOnce - 1 - k];
+    memcpy(dst + i * kSize, turned, sizeof turned);
+  }
+  for (; i < count; ++i) store_item(dst + i * kSize, load_item<Item>(src - i * kSize));
+}
+
 template <class Item>
 void move_row(dim_t count, const char* __restrict src, dim_t src_stride, char* __restrict dst,
               dim_t dst_stride) {
@@ -63,6 +89,8 @@ void move_row(dim_t count, const char* __restrict src, dim_t src_stride, char* _
       if (some > count - done) some = count - done;
       memcpy(dst + done * kSize, dst, static_cast<size_t>(some * kSize));
     }
+  } else if (dst_stride == kSize && src_stride == -kSize) {
+    move_reversed<Item>(count, src, dst);
   } else if (dst_stride == kSize) {
     for (dim_t i = 0; i < count; ++i) store_item(dst + i * kSize, load_item<Item>(src + i * src_stride));
   } else {
@@ -276,7 +304,7 @@ class Mover {
       row_(sizes_[last], src, src_[last], dst, dst_[last]);
     } else {
       // Not memcpy: a damaged plan may have both share bytes.
-      memmove(dst, src, static_cast<size_t>(sizes_[last] * item_));
+      detail::move_bytes(dst, src, static_cast<size_t>(sizes_[last] * item_));
     }
   }
 

@@ -70,7 +70,7 @@ inline void move_reshaped(size_t element_size, const View& from, const View& to)
       detail::split_alike(from, from_row, from_split, flat) && same_strides(from_split, flat);
   const bool dense_to = detail::split_alike(to, to_row, to_split, flat) && same_strides(to_split, flat);
   if (dense_from && dense_to) {
-    if (from.data != to.data) memmove(to.data, from.data, static_cast<size_t>(count * item));
+    if (from.data != to.data) detail::move_bytes(to.data, from.data, static_cast<size_t>(count * item));
     return;
   }
   dim_t from_at[kMaxViewDim] = {}, to_at[kMaxViewDim] = {};
