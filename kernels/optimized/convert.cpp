@@ -1,4 +1,5 @@
-// Copies between float32 and 16-bit floats that lie alike; the portable kernel takes all others.
+// Copies that lie alike, between float32 and 16-bit floats and from integers to float32; the portable
+// kernel takes all others.
 #include "format.h"
 #include "isa.h"
 #include "parallel.h"
@@ -11,7 +12,9 @@ Tensor& to_copy_out(KernelContext& ctx, const Tensor& self, bool, Optional<Memor
   const Format from = format_of(self), to = format_of(out);
   const bool widens = from != Format::Float32 && is_float(out),
              narrows = is_float(self) && to != Format::Float32;
-  if (!widens && !narrows) {
+  const ScalarType type = self.scalar_type();
+  const bool counts = type >= ScalarType::Byte && type <= ScalarType::Long && is_float(out);
+  if (!widens && !narrows && !counts) {
     ctx.decline();
     return out;
   }
@@ -25,7 +28,12 @@ Tensor& to_copy_out(KernelContext& ctx, const Tensor& self, bool, Optional<Memor
   const dim_t count = self.numel(), steps = (count + kStep - 1) / kStep;
   in_parts(ctx, steps, kStep, [&](Range range) {
     const dim_t first = range.first * kStep, last = range.last * kStep < count ? range.last * kStep : count;
-    if (widens) {
+    if (counts) {
+      const int bytes = static_cast<int>(self.element_size());
+      routines().float_of_integer({static_cast<const char*>(self.const_data_ptr()) + first * bytes,
+                                   out.mutable_data_ptr<float>() + first, last - first, bytes,
+                                   type != ScalarType::Byte});
+    } else if (widens) {
       routines().widen({static_cast<const uint16_t*>(self.const_data_ptr()) + first,
                         out.mutable_data_ptr<float>() + first, last - first, from});
     } else {

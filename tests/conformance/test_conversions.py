@@ -1,4 +1,4 @@
-"""Conversions between float32 and 16 bits, of every instruction set, bit by bit."""
+"""Conversions between float32 and 16 bits, and from integers, of every instruction set, bit by bit."""
 
 from __future__ import annotations
 
@@ -49,3 +49,15 @@ def test_shapes_and_orders(isa: str, dtype: torch.dtype, sizes: tuple[int, ...])
         short = convert(given, dtype)
         assert torch.equal(bits(short), bits(given.to(dtype)))
         assert torch.equal(convert(given.to(dtype), torch.float32), given.to(dtype).float())
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_integers(isa: str, dtype: torch.dtype) -> None:
+    limits = torch.iinfo(dtype)
+    for low, high in ((limits.min, limits.max), (max(limits.min, -(2**26)), min(limits.max, 2**26))):
+        x = torch.randint(low, high, (3, 67, 51), dtype=dtype)
+        x[0, 0, :2] = torch.tensor([limits.min, limits.max], dtype=dtype)
+        assert torch.equal(convert(x, torch.float32), x.float())
+    assert torch.equal(convert(x[0, :0], torch.float32), x[0, :0].float())
+    image = x[None].contiguous(memory_format=torch.channels_last)
+    assert torch.equal(convert(image, torch.float32), image.float())

@@ -30,6 +30,7 @@ void fourier(const Fourier& lines);
 void fold(const Fold& lines);
 void widen(const Widen& run);
 void narrow(const Narrow& run);
+void float_of_integer(const FloatOfInteger& run);
 void rotary(const Rotary& heads);
 void pack_recurrent(const PackRecurrent& weights);
 void recurrent(const Recurrent& steps);
@@ -91,6 +92,7 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2;
 #if defined(PENLIGHT_WITHOUT_CONVERT)
 #define widen nullptr
 #define narrow nullptr
+#define float_of_integer nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_GROUPS)
 #define norm_groups nullptr
@@ -151,6 +153,7 @@ const Routines routines = {
     fold,
     widen,
     narrow,
+    float_of_integer,
     elementwise,
     grid_sample,
     top_k,

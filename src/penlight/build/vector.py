@@ -38,7 +38,8 @@ _CALLERS = {
 }
 # Routines that are for some dtypes alone.
 _SHORT = frozenset({DType.float16, DType.bfloat16})
-_DTYPES = {"short_product": _SHORT, "convert": _SHORT}
+_INTEGERS = frozenset({DType.uint8, DType.int8, DType.int16, DType.int32, DType.int64})
+_DTYPES = {"short_product": _SHORT, "convert": _SHORT | _INTEGERS}
 # Routines that another of the library stands in for.
 _FASTER = {"winograd"}
 # Beside the target's own, each chosen when the program starts if the processor has it.
