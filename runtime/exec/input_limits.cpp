@@ -114,7 +114,7 @@ Status Method::check_inputs(Message* message) {
     }
     if (status != Status::Ok) return status;
   }
-  if (!damaged) return Status::Ok;
+  if (!damaged) return check_guards(message);
   return fail(message, Status::InvalidProgram, "the limits of inputs of method {} are damaged", name_);
 }
 

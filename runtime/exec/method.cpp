@@ -33,6 +33,7 @@ Method::Method()
       ran_(false),
       has_views_(false),
       limits_known_(false),
+      guards_known_(false),
       context_({}, nullptr) {}
 
 Method::~Method() {

@@ -109,6 +109,7 @@ class Method {
 
  private:
   friend class MethodLoader;
+  Status check_guards(Message* message);  // of check_inputs(), on several sizes at a time
   Status run_kernel(size_t index, Message* message);
   Status run_delegate(size_t index, Message* message);
   Status reset_state(size_t index, Message* message);
@@ -132,8 +133,8 @@ class Method {
   uint32_t plan_;
   bool ran_;
   bool has_views_;
-  bool limits_known_;
-  ArrayRef<uint8_t> limits_;  // for check_inputs()
+  bool limits_known_, guards_known_;
+  ArrayRef<uint8_t> limits_, guards_;  // for check_inputs()
   KernelContext context_;
 };
 

@@ -27,6 +27,7 @@ from penlight.program.structs import Blob, Contents
 
 DEBUG_KEY = "penlight.debug"
 LIMITS_KEY = "penlight.limits:"  # and the name of a method
+GUARDS_KEY = "penlight.guards:"  # the same
 
 
 def emit(
@@ -56,6 +57,8 @@ def emit(
     for plan in program.plans:
         if plan.limits:
             contents.named_data[LIMITS_KEY + plan.name] = Blob.of(b"".join(map(_limit_record, plan.limits)))
+        if plan.guards:
+            contents.named_data[GUARDS_KEY + plan.name] = Blob.of(b"".join(map(_guard_record, plan.guards)))
     if debug:
         contents.named_data[DEBUG_KEY] = Blob.of(
             debug_data(program, [emitter.sources for emitter in emitters])
@@ -238,6 +241,14 @@ def _limit_record(limit: ir.Limit) -> bytes:
     """As runtime/exec/input_limits.cpp reads it."""
     dim, like = (-1 if number is None else number for number in (limit.dim, limit.like))
     return struct.pack("<7q", limit.input, dim, limit.least, limit.most, limit.factor, limit.offset, like)
+
+
+def _guard_record(guard: ir.Guard) -> bytes:
+    """As runtime/exec/input_guards.cpp reads it: how many words and bytes of text, which ends with a zero."""
+    text = guard.text.encode() + b"\0"
+    text += b"\0" * (-len(text) % 8)
+    words = [len(guard.words), len(text), *guard.words]
+    return struct.pack(f"<{len(words)}q", *words) + text
 
 
 def number_struct(number: bool | int | float) -> structs.Value:

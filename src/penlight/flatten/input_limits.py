@@ -27,7 +27,7 @@ def input_limits(examples: Sequence[Any], bounds: Bounds) -> list[Limit]:
     for index, example in enumerate(examples):
         if isinstance(example, torch.SymInt):
             if (known := bounds.range(example)) is not None:
-                found.append((Limit(index, None, *known), _symbol_of(example)[2]))
+                found.append((Limit(index, None, *known), symbol_of(example)[2]))
         elif any(isinstance(size, torch.SymInt) for size in getattr(example, "shape", ())):
             found += [_of_size(index, dim, size, bounds) for dim, size in enumerate(example.shape)]
     shared = [symbol for _, symbol in found if symbol is not None]
@@ -48,12 +48,12 @@ def _of_size(index: int, dim: int, size: Any, bounds: Bounds) -> tuple[Limit, sy
     if isinstance(size, int):  # in the file, all sizes of a tensor are bounds if one of them is
         return Limit(index, dim, size, size), None
     least = bounds.least(size)
-    factor, offset, symbol = _symbol_of(size)
+    factor, offset, symbol = symbol_of(size)
     most = bounds.upper(size, f"dimension {dim} of input {index}")
     return Limit(index, dim, 0 if least in _SAYS_NOTHING else least, most, factor, offset), symbol
 
 
-def _symbol_of(size: Any) -> tuple[int, int, sympy.Symbol | None]:
+def symbol_of(size: Any) -> tuple[int, int, sympy.Symbol | None]:
     """Factor, offset and symbol of a size like 2*s + 1; 1, 0 and None of any other."""
     expr = expression(size)
     symbols = list(getattr(expr, "free_symbols", ()))

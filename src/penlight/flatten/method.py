@@ -18,6 +18,7 @@ from penlight.dialects.user_operators import original
 from penlight.errors import NotSupported
 from penlight.flatten.arguments import bind, to_value
 from penlight.flatten.delegates import delegate_call
+from penlight.flatten.input_guards import input_guards
 from penlight.flatten.input_limits import input_limits
 from penlight.flatten.shapes import Bounds, dim_order_of, dtype_of, expression, strides_of
 from penlight.flatten.structure import structure_json
@@ -124,6 +125,7 @@ class MethodFlattener:
             input_names=names,
             texts=texts,
             limits=input_limits(examples, self.bounds),
+            guards=input_guards(self.method.guards, examples, names),
             in_structure=structure_json(self.method.in_spec),
             out_structure=structure_json(self.method.out_spec),
         )

@@ -68,7 +68,7 @@ class OutputSpec:
 class EdgeMethod:
     """One entry point.
 
-    `bounds` gives each symbol of a dynamic dimension its inclusive range.
+    `bounds` gives each symbol of a dynamic dimension its inclusive range, `guards` are conditions on them.
     `in_spec` flattens (args, kwargs); `out_spec` unflattens the user outputs.
     """
 
@@ -79,6 +79,7 @@ class EdgeMethod:
     in_spec: TreeSpec
     out_spec: TreeSpec
     bounds: dict[sympy.Symbol, tuple[int, int]] = field(default_factory=dict)
+    guards: list[sympy.Basic] = field(default_factory=list)
 
     @property
     def graph(self) -> torch.fx.Graph:

@@ -339,6 +339,14 @@ class Limit:
 
 
 @dataclass
+class Guard:
+    """A condition on sizes of inputs: `words` as runtime/exec/input_guards.cpp reads them, and as a text."""
+
+    words: list[int]
+    text: str
+
+
+@dataclass
 class Plan:
     """One method. `arenas[k]` is the size of the region with memory id k + 1, once planned.
 
@@ -351,6 +359,7 @@ class Plan:
     outputs: list[Value]
     input_names: list[str]
     limits: list[Limit] = field(default_factory=list, kw_only=True)
+    guards: list[Guard] = field(default_factory=list, kw_only=True)
     texts: dict[int, str] = field(
         default_factory=dict, kw_only=True
     )  # inputs that are strings: null in the file

@@ -296,9 +296,13 @@ def functional_of(op: OpOverload) -> OpOverload | None:
     if not name.endswith("_") or name.endswith("__"):
         return None
     packet = getattr(getattr(torch.ops, op.namespace), name[:-1], None)
-    if packet is None or op._overloadname in packet.overloads():
-        return getattr(packet, op._overloadname, None)
-    # Of another name, such as bernoulli.p of bernoulli_.float.
+    if packet is None:
+        return None
+    if op._overloadname in packet.overloads():
+        same: OpOverload = getattr(packet, op._overloadname)
+        if _takes_tensor_first(same):
+            return same
+    # Of another name: bernoulli.p of bernoulli_.float; pow.Scalar is of a number, unlike pow_.Scalar.
     wanted = [(parameter.name, parameter.type) for parameter in parameters_of(op)]
     others = (getattr(packet, overload) for overload in packet.overloads())
     return next(
@@ -309,6 +313,10 @@ def functional_of(op: OpOverload) -> OpOverload | None:
         ),
         None,
     )
+
+
+def _takes_tensor_first(op: OpOverload) -> bool:
+    return [str(argument.type) for argument in op._schema.arguments[:1]] == ["Tensor"]
 
 
 def view_of(op: OpOverload) -> OpOverload:

@@ -341,7 +341,10 @@ def failure(status: int, text: str, where: str | None) -> PenlightError:
     """The error for a status of the runtime and the line it gave."""
     if status == 10 and text.startswith("no such file"):
         return FileMissing(text, do="check the path")
-    return _ERRORS.get(status, RuntimeFailure)(text, where=where, do=_ADVICE.get(status))
+    do = _ADVICE.get(status)
+    if text.startswith("sizes of inputs do not fit"):
+        do = "compile another program with example inputs of these sizes"
+    return _ERRORS.get(status, RuntimeFailure)(text, where=where, do=do)
 
 
 def check(status: int, error: Any, where: str | None = None) -> None:
