@@ -96,7 +96,8 @@ bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int
     }
     const dim_t reach = axis.dilation * (axis.kernel - 1) + 1;
     const dim_t room = axis.in + 2 * axis.padding - reach;
-    if (axis.padding > reach / 2 || room < 0) {
+    // Rounded up, a window may be larger than the padded input, by less than a stride.
+    if (axis.padding > reach / 2 || room < (ceil_mode ? 1 - axis.stride : 0)) {
       ctx.fail(Status::InvalidArgument, "a window of {} with padding {} does not fit an input of {}", reach,
                axis.padding, axis.in);
       return false;

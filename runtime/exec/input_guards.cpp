@@ -138,14 +138,16 @@ Status Method::check_guards(Message* message) {
   for (size_t left = guards_.size(); left > 0;) {
     Found found = Found::Damaged;
     if (left > 2 * kWord) {
-      const uint64_t count = static_cast<uint64_t>(word_at(at, 0)), text = static_cast<uint64_t>(word_at(at, 1));
+      const uint64_t count = static_cast<uint64_t>(word_at(at, 0)),
+                     text = static_cast<uint64_t>(word_at(at, 1));
       const uint8_t* const words = at + 2 * kWord;
       left -= 2 * kWord;
       if (count <= kMostWords && text > 0 && text <= kMostText && count * kWord + text <= left) {
         const uint8_t* const end = words + count * kWord + text;
         if (end[-1] == 0) found = evaluate(*this, words, static_cast<size_t>(count));
         if (found == Found::False) {
-          return fail(message, Status::InvalidArgument, "sizes of inputs do not fit the program, which needs {}",
+          return fail(message, Status::InvalidArgument,
+                      "sizes of inputs do not fit the program, which needs {}",
                       reinterpret_cast<const char*>(words + count * kWord));
         }
         left -= static_cast<size_t>(end - words);
@@ -153,7 +155,8 @@ Status Method::check_guards(Message* message) {
       }
     }
     if (found == Found::Damaged) {
-      return fail(message, Status::InvalidProgram, "the conditions on inputs of method {} are damaged", name_);
+      return fail(message, Status::InvalidProgram, "the conditions on inputs of method {} are damaged",
+                  name_);
     }
   }
   return Status::Ok;

@@ -26,6 +26,7 @@ from penlight.dialects.capture import capture
 from penlight.dialects.core import decompositions, legal_for
 from penlight.dialects.edge import verify
 from penlight.dialects.elementwise_op import elementwise_op
+from penlight.dialects.guards import guards_of
 from penlight.dialects.packed_ops import packed_ops
 from penlight.dialects.penlight_ops import twins
 from penlight.emitter import emit
@@ -354,6 +355,7 @@ def _decompose(program: EdgeProgram, report: Report) -> None:
     table = decompositions(program.target, default_table(), TARGETS[program.target])
     for method in program.methods.values():
         method.graph_module = decompose(method.graph_module, legal, table)
+        method.guards = guards_of(method.graph)
         _rename(method)
         lift_constants(method, program.tensors)
     remove_dead(program)

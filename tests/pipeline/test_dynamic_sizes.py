@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -117,3 +118,31 @@ def test_a_square_of_scores_as_one_row(smallest: int) -> None:
     for length in (1, 8, 40):
         x = torch.randn(2, length, 4)
         torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("most", [8, 9])
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+def test_halves_at_their_bound(target: str, most: int) -> None:
+    """A half is written as a quotient, and the other as what is left."""
+    model, shapes = Calls(lambda x: x.sin().chunk(2, 0)), (({0: Dim.AUTO(max=most)},),)
+    program = penlight.load(
+        penlight.compile(model, (torch.randn(4, 4),), dynamic_shapes=shapes, target=target)
+    )
+    for count in (4, most - 1, most):
+        x = torch.randn(count, 4)
+        for got, want in zip(program(x), model(x), strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+def test_adaptive_max_pooling(target: str) -> None:
+    """torch writes it as windows of the sizes that the example has."""
+    model = Calls(lambda x: torch.nn.functional.adaptive_max_pool1d(x, 2))
+    shapes = (({2: Dim("length", min=2, max=16)},),)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        built = penlight.compile(model, (torch.randn(1, 3, 6),), dynamic_shapes=shapes, target=target)
+    program = penlight.load(built)
+    for length in (2, 6, 7, 8, 11, 16):
+        x = torch.randn(1, 3, length)
+        assert torch.equal(program(x), model(x))

@@ -73,3 +73,20 @@ def test_results_that_are_given_as_out(function: Callable[..., torch.Tensor]) ->
     x = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
     model = penlight.load(penlight.compile(Calling(function), (x,)).to_bytes())
     torch.testing.assert_close(model(x), function(x * 2))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.abs_().add_(1).pow_(-0.5),
+        lambda x: x.abs_().double().add_(1).float_power_(2.5),
+        lambda x: x.abs().pow_(x),
+        lambda x: x.round_().remainder_(3).fmod_(2).copysign_(-1).xlogy_(2.5).clamp_(min=0.1),
+        lambda x: x.to(torch.int32).bitwise_and_(6).bitwise_left_shift_(2).floor_divide_(3),
+    ],
+)
+def test_operators_with_a_number(function: Callable[..., torch.Tensor]) -> None:
+    """In place, a number comes last: out of place there may be one that comes first."""
+    x = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
+    model = penlight.load(penlight.compile(Calling(function), (x,)).to_bytes())
+    torch.testing.assert_close(model(x), function(x * 2))

@@ -130,3 +130,24 @@ def test_numbers_beside_tensors(target: str, dtype: torch.dtype) -> None:
     found = penlight.load(penlight.compile(Model(), (x,), target=target).to_bytes())(x)
     for have, want in zip(found, Model()(x), strict=True):
         torch.testing.assert_close(torch.as_tensor(have), want)
+
+
+class Windows(torch.nn.Module):
+    def __init__(self, dims: int) -> None:
+        super().__init__()
+        self.pool = getattr(torch.nn.functional, f"max_pool{dims}d")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        some = self.pool(x, 4, ceil_mode=True), self.pool(x, 7, 5, 1, ceil_mode=True)
+        return torch.cat([pooled.flatten() for pooled in some])
+
+
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_windows_larger_than_the_padded_input(dims: int, target: str) -> None:
+    """With sizes rounded up there is one, cut at the end of the input."""
+    x = torch.randn(2, 3, *[3] * dims)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = penlight.load(penlight.compile(Windows(dims), (x,), target=target))
+    assert torch.equal(program(x), Windows(dims)(x))

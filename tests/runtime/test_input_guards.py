@@ -96,9 +96,7 @@ def test_parts_that_follow_from_a_size() -> None:
             return x.tensor_split(2, 0)
 
     x = torch.ones(4, 2)
-    program = penlight.load(
-        penlight.compile(Split(), (x,), dynamic_shapes=({0: AUTO(max=9)},)).to_bytes()
-    )
+    program = penlight.load(penlight.compile(Split(), (x,), dynamic_shapes=({0: AUTO(max=9)},)).to_bytes())
     assert [part.shape[0] for part in program(torch.ones(8, 2))] == [4, 4]
     with pytest.raises(InvalidInput, match=r"x\.shape\[0\] % 2"):
         program(torch.ones(5, 2))

@@ -24,7 +24,6 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from penlight.dialects.bounds import bounds_of, check_bounds
 from penlight.dialects.given import check_tensor
-from penlight.dialects.guards import guards_of
 from penlight.dialects.user_operators import functionalized_by_torch, return_written, take_over
 from penlight.errors import NotSupported
 from penlight.ir.edge import CONTROL_FLOW, EdgeMethod, InputKind, InputSpec, OutputKind, OutputSpec
@@ -47,7 +46,6 @@ def method_of(
     `tensor_name` chooses the key of a tensor from its qualified name, so that
     methods of one model share theirs.
     """
-    guards = guards_of(exported)
     exported = _of_plain_tensors(exported)
     region = needs_retrace(exported.graph_module)
     if region:
@@ -71,7 +69,6 @@ def method_of(
     _settle_sizes(module)
     _check_control_flow(module)
     method, tensors = _with_specs(name, exported, module, written, tensor_name)
-    method.guards = guards
     check_bounds(method)
     return method, tensors
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
 from torch._ops import OpOverload
 
 aten = torch.ops.aten
@@ -77,6 +78,17 @@ def _adaptive_avg_pool3d(x, output_size):  # type: ignore[no-untyped-def]
     return pooled.reshape(*leading, *output_size)
 
 
+def _adaptive_max_pool(op: OpOverload) -> Callable[..., Any]:
+    """torch's own are windows of the sizes of the example: those of a dynamic size stay whole."""
+
+    def split(x: Any, output_size: Any) -> Any:
+        if not all(isinstance(size, int) for size in x.shape[-len(output_size) :]):
+            return NotImplemented
+        return decomposition_table[op](x, output_size)
+
+    return split
+
+
 def _angle(x):  # type: ignore[no-untyped-def]
     if x.is_complex():
         return NotImplemented
@@ -122,6 +134,8 @@ def _randint_like(x, high, *, dtype=None, **_):  # type: ignore[no-untyped-def]
 
 SPLITS: dict[OpOverload, Callable[..., Any]] = {
     aten._adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
+    aten.adaptive_max_pool2d.default: _adaptive_max_pool(aten.adaptive_max_pool2d.default),
+    aten.adaptive_max_pool3d.default: _adaptive_max_pool(aten.adaptive_max_pool3d.default),
     aten.angle.default: _angle,
     aten.avg_pool3d.default: _avg_pool3d,
     aten.copysign.Scalar: _copysign,

@@ -1,4 +1,4 @@
-"""Conditions on sizes that hold for the branches of Python that were taken when the model was traced (guards)."""
+"""Conditions on sizes: for which the branches of Python that were taken in tracing are the right ones."""
 
 from __future__ import annotations
 
@@ -8,38 +8,35 @@ from typing import Any
 
 import sympy
 import torch
-from torch.export import ExportedProgram
+from torch.fx import Graph
 from torch.utils._sympy.functions import Mod, PythonMod
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-_TORCH = str(Path(torch.__file__).parent)
+_TORCH, _OURS = str(Path(torch.__file__).parent), str(Path(__file__).parents[1])
 _LAYOUT = re.compile("contiguous|strides|channels_last|reshape_view|non_overlapping")
 
 
-def guards_of(exported: ExportedProgram) -> list[sympy.Basic]:
-    """Those that do not follow from the ranges of sizes; later passes ask torch more, which is no condition."""
-    sizes = (
-        size
-        for node in exported.graph.find_nodes(op="placeholder")
-        for size in _numbers(node.meta.get("val"))
-    )
+def guards_of(graph: Graph) -> list[sympy.Basic]:
+    """What torch asked so far, but for what follows from the ranges of sizes."""
+    sizes = (size for node in graph.find_nodes(op="placeholder") for size in _numbers(node.meta.get("val")))
     first = next(sizes, None)
     if first is None:
         return []
     environment = first.node.shape_env
-    found = dict.fromkeys(
-        environment.replace(guard.expr) for guard in environment.guards if not _is_about_layout(guard)
-    )
-    ranges = {symbol: limits for symbol, limits in exported.range_constraints.items() if symbol.is_Symbol}
-    return [guard for guard in found if not _follows(guard, ranges)]
+    asked = [guard.expr for guard in environment.guards if not _is_about_layout(guard)]
+    found = dict.fromkeys(map(environment.replace, asked))
+    return [guard for guard in found if not _follows(guard, dict(environment.var_to_range))]
 
 
 def _is_about_layout(guard: Any) -> bool:
-    """Did torch ask, and for what changes no result: strides, or whether a size is 0 or 1 where any would do?"""
+    """Did torch ask for what changes no result: strides, or whether a size is 0 or 1 where any would do?
+
+    Passes of our own write what holds for all sizes.
+    """
     place = getattr(getattr(guard, "sloc", None), "framework_loc", None)
-    if place is None or not str(place.filename).startswith(_TORCH):
+    if place is None or not str(place.filename).startswith((_TORCH, _OURS)):
         return False
-    if _LAYOUT.search(place.name):
+    if _LAYOUT.search(place.name) or str(place.filename).startswith(_OURS):
         return True
     expr = guard.expr
     compares = isinstance(expr, sympy.Rel) and not isinstance(expr, sympy.Eq) and expr.args[1] in (0, 1, 2)
@@ -49,11 +46,11 @@ def _is_about_layout(guard: Any) -> bool:
 def _numbers(value: object) -> list[torch.SymInt]:
     if isinstance(value, torch.SymInt):
         return [value]
-    sizes = value.shape if isinstance(value, torch.Tensor) else ()
+    sizes: Any = value.shape if isinstance(value, torch.Tensor) else ()
     return [size for size in sizes if isinstance(size, torch.SymInt)]
 
 
-def _follows(guard: sympy.Basic, ranges: dict[sympy.Symbol, ValueRanges[sympy.Expr]]) -> bool:
+def _follows(guard: sympy.Basic, ranges: dict[sympy.Symbol, ValueRanges[Any]]) -> bool:
     if guard == sympy.true:
         return True
     try:

@@ -79,7 +79,7 @@ def _words(
 ) -> tuple[list[int], str, bool]:
     """Words, text, and whether the text stands for itself without parentheses."""
     if expr in places:
-        return *places[expr], True  # type: ignore[index]
+        return *places[expr], True
     if isinstance(expr, sympy.Integer):
         return [_NUMBER, int(expr)], str(expr), True
     if isinstance(expr, sympy.Pow) and isinstance(expr.exp, sympy.Integer) and 1 < int(expr.exp) < 8:

@@ -32,9 +32,22 @@ def _without_exact_quotients(expr: sympy.Expr) -> sympy.Expr:
 
     def divide(numerator: sympy.Expr, denominator: sympy.Expr) -> sympy.Expr:
         quotient = sympy.cancel(numerator / denominator)
-        return FloorDiv(numerator, denominator) if sympy.denom(quotient) != 1 else quotient
+        exact = sympy.fraction(sympy.together(quotient))[1] == 1
+        return quotient if exact else FloorDiv(numerator, denominator)
 
     return expr.replace(FloorDiv, divide)
+
+
+def _without_floors(expr: sympy.Expr) -> sympy.Expr:
+    """What is never less, and may be simpler: s/2 for s - (s + 1)//2, which has the interval of s twice."""
+    terms = []
+    for term in sympy.Add.make_args(sympy.expand(expr)):
+        factor, rest = term.as_coeff_Mul()
+        if isinstance(rest, FloorDiv) and rest.args[1].is_Integer and rest.args[1] > 0:
+            above, below = rest.args
+            rest = (above if factor > 0 else above - below + 1) / below
+        terms.append(factor * rest)
+    return sympy.expand(sympy.Add(*terms))
 
 
 class Bounds:
@@ -84,7 +97,8 @@ class Bounds:
     def _upper(self, expr: Any) -> int | None:
         if not all(symbol in self.ranges for symbol in expr.free_symbols):
             return None
-        upper = bound_sympy(_without_exact_quotients(expr), self.ranges).upper
+        exact = _without_exact_quotients(expr)
+        upper = min(bound_sympy(form, self.ranges).upper for form in (exact, _without_floors(exact)))
         if upper in (int_oo, sympy.oo) or upper > _LARGEST:
             return None
         return max(int(upper), 0)

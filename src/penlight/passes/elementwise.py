@@ -395,7 +395,10 @@ def _takes_condition(step: Step, place: int) -> bool:
 
 
 def _of_numbers(step: Step, known: dict[Step, Step]) -> Step:
-    """`step` with conditions as 1 and 0 where it takes numbers, as ATen promotes them; `known` is what was made."""
+    """`step` with conditions as 1 and 0 where it takes numbers, as ATen promotes them.
+
+    `known` are those that were made already.
+    """
     if step in known:
         return known[step]
     sources: list[Source] = []

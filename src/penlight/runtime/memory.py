@@ -49,7 +49,7 @@ class Copies:
             given = None
         if given is None or not size <= given.nbytes - self._ALIGNMENT <= 2 * size:
             given = np.empty(size + self._ALIGNMENT, np.uint8)
-        memory = (ctypes.c_char * size).from_address(
+        memory: Any = (ctypes.c_char * size).from_address(
             -(-given.ctypes.data // self._ALIGNMENT) * self._ALIGNMENT
         )
         memory.owner = _Lease(given, self._free)
