@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from penlight.errors import InvalidProgram
+import penlight
+from penlight.errors import InvalidInput, InvalidProgram
 from penlight.flatten.structure import structure_json
 from penlight.runtime.structure import Record, parse
 
@@ -112,3 +113,38 @@ def test_a_file_calls_no_other_class(kind: str) -> None:
 def test_damaged_text(text: str) -> None:
     with pytest.raises(InvalidProgram, match="container structure"):
         parse(text)
+
+
+class Cache:
+    """As caches of language models are registered: names of lists, and of what they hold nothing."""
+
+    def __init__(self, keys: list[Any], values: list[Any]) -> None:
+        self.keys, self.values, self.dtype = keys, values, keys[0].dtype
+
+
+def test_a_registered_class_is_taken_apart_and_built_by_torch() -> None:
+    def flatten(cache: Cache) -> tuple[list[Any], Any]:
+        return [cache.keys, cache.values], [["keys", "values"], [None] * len(cache.keys)]
+
+    def unflatten(parts: Any, context: Any) -> Cache:
+        assert context == [["keys", "values"], [None, None]]
+        return Cache(*parts)
+
+    def with_keys(cache: Cache) -> tuple[list[Any], Any]:
+        parts, context = flatten(cache)
+        return [(pytree.MappingKey(key), part) for key, part in zip(context[0], parts, strict=True)], context
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, cache: Cache) -> tuple[torch.Tensor, Cache]:
+            return x + cache.values[1], Cache([x, x * 2], [x * 3, x * 4])
+
+    pytree.register_pytree_node(
+        Cache, flatten, unflatten, serialized_type_name="test_structure.Cache", flatten_with_keys_fn=with_keys
+    )
+    x, given = torch.rand(2, 3), Cache([torch.rand(2, 3)] * 2, [torch.rand(2, 3), torch.rand(2, 3)])
+    program = penlight.load(penlight.compile(Model(), (x, given)).to_bytes())
+    got, cache = program(x, given)
+    assert torch.equal(got, x + given.values[1]) and type(cache) is Cache
+    assert all(torch.equal(made, x * n) for n, made in enumerate(cache.keys + cache.values, 1))
+    with pytest.raises(InvalidInput, match="should be a list of 2"):
+        program(x, Cache(given.keys, given.values[:1]))

@@ -86,12 +86,17 @@ class _Input:
 def _inputs(method: EdgeMethod) -> dict[str, _Input]:
     """The inputs of the user, by the names of their nodes, which need not be the user's."""
     specs = [spec for spec in method.inputs if spec.kind is InputKind.USER]
-    places = pytree.tree_unflatten(list(range(len(specs))), method.in_spec)
-    paths = [path for path, _ in pytree.tree_flatten_with_path(places)[0]]
     return {
-        spec.name: _Input(spec.parameter or spec.name, len(path) > 2)
-        for spec, path in zip(specs, paths, strict=True)
+        spec.name: _Input(spec.parameter or spec.name, depth > 2)
+        for spec, depth in zip(specs, _depths(method.in_spec), strict=True)
     }
+
+
+def _depths(spec: pytree.TreeSpec) -> list[int]:
+    """Of each leaf, in how many containers it is."""
+    if spec.is_leaf():
+        return [0]
+    return [1 + depth for child in spec.children() for depth in _depths(child)]
 
 
 def _unbounded_inputs(found: list[tuple[_Input, int]]) -> UnboundedShape:

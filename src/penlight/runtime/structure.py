@@ -71,6 +71,9 @@ class Structure:
         if self.kind == "mapping":
             pairs = dict(zip(self.keys, items, strict=True))
             return collections.OrderedDict(pairs) if self.type_name == "collections.OrderedDict" else pairs
+        node = _registered(self.type_name)
+        if node is not None:
+            return node.unflatten_fn(items, _context_of(node, self.context))
         made = _find_type(self.type_name)
         if not self.keys:
             return tuple(items)
@@ -106,6 +109,13 @@ class Structure:
                 )
                 raise InvalidInput(f"{path} has other keys than the program was made with", got=got)
             return [value[key] for key in self.keys]
+        node = _registered(self.type_name) if self.kind == "fields" else None
+        if node is not None and type(value) is node.type:
+            items = list(node.flatten_fn(value)[0])
+            if len(items) != len(self.children):
+                expected = f"a {self.type_name} of {len(self.children)}"
+                raise InvalidInput(f"{path} should be {expected}", got=f"one of {len(items)}")
+            return items
         if self.kind == "fields" and self.keys:
             if isinstance(value, collections.abc.Mapping) and all(key in value for key in self.keys):
                 return [value[key] for key in self.keys]
@@ -135,16 +145,35 @@ def _classify(type_name: str | None, context: Any, count: int) -> tuple[str, lis
     if type_name == "collections.namedtuple":
         return "namedtuple", []
     # A registered class: dataclasses keep [names, names that are None], others often their keys.
-    names = context
-    if isinstance(names, list) and len(names) == 2 and all(isinstance(part, list) for part in names):
-        names = names[0]
+    names = context[0] if _is_of_dataclass(context) else context
     known = isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names)
     return "fields", names if known else []
 
 
+def _is_of_dataclass(context: Any) -> bool:
+    """Is it a list of names, and one of those that are None?"""
+    return (
+        isinstance(context, list)
+        and len(context) == 2
+        and all(isinstance(part, list) and all(isinstance(name, str) for name in part) for part in context)
+    )
+
+
 def _none_fields(context: Any) -> list[str]:
-    both = isinstance(context, list) and len(context) == 2 and all(isinstance(part, list) for part in context)
-    return context[1] if both else []
+    return context[1] if _is_of_dataclass(context) else []
+
+
+def _registered(name: Any) -> Any:
+    """How torch takes apart and builds a class of that name, if this process has torch and it knows one."""
+    pytree = sys.modules.get("torch.utils._pytree")
+    kind = getattr(pytree, "SERIALIZED_TYPE_TO_PYTHON_TYPE", {}).get(name)
+    return getattr(pytree, "SUPPORTED_NODES", {}).get(kind)
+
+
+def _context_of(node: Any, context: Any) -> Any:
+    known = getattr(sys.modules["torch.utils._pytree"], "SUPPORTED_SERIALIZED_TYPES", {}).get(node.type)
+    loads = getattr(known, "from_dumpable_context", None)
+    return loads(context) if loads is not None else context
 
 
 def _find_type(name: Any) -> Callable[..., Any] | None:
