@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import penlight
 from penlight.errors import InvalidInput
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4) / 8
@@ -151,3 +152,61 @@ def test_no_tensor(load: Any, given: Any) -> None:
 
 def test_sparse_tensor(load: Any) -> None:
     assert refused(load("linear"), torch.from_numpy(X).to_sparse()).what.endswith("is not a dense tensor")
+
+
+class Accumulates(torch.nn.Module):
+    def forward(self, total: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        total += x
+        return total.sum()
+
+
+@pytest.fixture(scope="module")
+def accumulates() -> bytes:
+    return penlight.compile(Accumulates(), (torch.ones(3, 4), torch.ones(3, 4))).to_bytes()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        torch.zeros(3, 4),
+        torch.zeros(4, 3).t(),
+        torch.zeros(6, 8)[::2, ::2],
+        np.zeros((3, 4), np.float32),
+        np.zeros((3, 4), np.float32, order="F"),
+        np.zeros((6, 4), np.float32)[::-2],
+    ],
+    ids=["tensor", "transposed", "part", "array", "columns", "backwards"],
+)
+def test_what_a_run_writes_to_an_input(accumulates: bytes, given: Any) -> None:
+    """The caller sees it, however the input lies in memory, and around it nothing changes."""
+    program, x = penlight.load(accumulates), torch.rand(3, 4)
+    for times in (1, 2, 3):
+        result = program(given, x)
+        np.testing.assert_allclose(np.asarray(given), times * x.numpy(), rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(result), times * x.sum().item(), rtol=1e-5)
+    base = given.base if isinstance(given, np.ndarray) and given.base is not None else given
+    whole = (
+        base
+        if isinstance(base, np.ndarray)
+        else torch.as_strided(base, (base.untyped_storage().nbytes() // 4,), (1,))
+    )
+    np.testing.assert_allclose(np.asarray(whole).sum(), 3 * x.sum().item(), rtol=1e-5)
+
+
+def test_a_run_writes_to_no_read_only_input(accumulates: bytes) -> None:
+    program, x = penlight.load(accumulates), np.ones((3, 4), np.float32)
+    fixed = bytes(48)
+    with pytest.raises(InvalidInput, match="input total is read-only, and the program writes to it"):
+        program(np.frombuffer(fixed, np.float32).reshape(3, 4), x)
+    assert fixed == bytes(48)
+    x.flags.writeable = False  # this one is only read
+    assert program(np.zeros((3, 4), np.float32), x) == 12
+
+
+def test_a_failed_run_writes_nothing_back(accumulates: bytes) -> None:
+    program, x = penlight.load(accumulates), torch.ones(3, 4)
+    first = torch.zeros(4, 3).t()
+    with pytest.raises(InvalidInput):
+        program(first, x[:2])
+    program(torch.zeros(3, 4), x)
+    assert not first.any()

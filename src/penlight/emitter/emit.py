@@ -28,6 +28,7 @@ from penlight.program.structs import Blob, Contents
 DEBUG_KEY = "penlight.debug"
 LIMITS_KEY = "penlight.limits:"  # and the name of a method
 GUARDS_KEY = "penlight.guards:"  # the same
+WRITTEN_KEY = "penlight.written:"
 
 
 def emit(
@@ -59,6 +60,9 @@ def emit(
             contents.named_data[LIMITS_KEY + plan.name] = Blob.of(b"".join(map(_limit_record, plan.limits)))
         if plan.guards:
             contents.named_data[GUARDS_KEY + plan.name] = Blob.of(b"".join(map(_guard_record, plan.guards)))
+        if plan.written:
+            numbers = struct.pack(f"<{len(plan.written)}q", *plan.written)
+            contents.named_data[WRITTEN_KEY + plan.name] = Blob.of(numbers)
     if debug:
         contents.named_data[DEBUG_KEY] = Blob.of(
             debug_data(program, [emitter.sources for emitter in emitters])

@@ -142,6 +142,7 @@ class MethodFlattener:
             assert isinstance(target, TensorValue) and isinstance(value, TensorValue)
             if target.buffer.kind is Kind.INPUT:
                 target.buffer.planned = False  # the caller's own memory, where the change is seen
+                plan.written.append(inputs.index(target))
             if not _fits(value, target):
                 raise NotSupported(
                     f"the model gives '{target.name}' another shape than it has",

@@ -57,7 +57,9 @@ class TensorArgument:
         "_shape",
         "_torch",
         "_torch_dtype",
+        "is_written",
         "method",
+        "not_yet",
         "plain",
         "spec",
         "value",
@@ -71,6 +73,8 @@ class TensorArgument:
         self._has_buffer = self.plain and dtypes.raw_dtype(spec.dtype_number) is None
         self._dtype = dtypes.numpy_dtype(spec.dtype_number)
         self._shape: tuple[int, ...] | None = None  # of the last argument
+        self.is_written = False  # by a run, so that the caller sees it
+        self.not_yet: tuple[Any, Any] | None = None  # an argument, and the copy of it that a run writes to
         self._torch: Any = None  # torch.Tensor, once torch is in the process
         self._torch_dtype: Any = None
 
@@ -119,7 +123,31 @@ class TensorArgument:
             self.value.sizes[: len(shape)] = shape
             self._shape = shape
         self.value.data = laid_out.__array_interface__["data"][0]
+        if self.is_written:
+            self._check_writeable(given, array)
+            if not np.shares_memory(laid_out, array):
+                self.not_yet = array, laid_out
         return laid_out
+
+    def write_back(self) -> None:
+        """Give the caller what a run wrote to a copy of the argument."""
+        if self.not_yet is None:
+            return
+        array, copied = self.not_yet
+        self.not_yet = None
+        if self.spec.dim_order is not None:
+            array = array.transpose(self.spec.dim_order)
+        array[...] = copied
+
+    def _check_writeable(self, given: Any, array: np.ndarray[Any, Any]) -> None:
+        # What is no array, a number, takes no part in it.
+        if array.flags.writeable or isinstance(given, (bool, int, float, np.generic)):
+            return
+        raise self._error(
+            "is read-only, and the program writes to it",
+            type(given).__name__,
+            "give a writeable copy: numpy.array(x)",
+        )
 
     def _array(self, given: Any) -> np.ndarray[Any, Any]:
         """`given` as a numpy array that shares its memory where possible."""

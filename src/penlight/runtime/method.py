@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import struct
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,13 @@ class LoadedMethod:
                 self._arguments.append(TensorArgument(spec, value, self))
             else:
                 self._arguments.append(NumberArgument(tags[index], value, names[index], self, index))
+        self._written = [
+            argument
+            for index in _written(program, name, len(self._arguments))
+            if isinstance(argument := self._arguments[index], TensorArgument)
+        ]
+        for argument in self._written:
+            argument.is_written = True
         self._count = len(self._arguments)
         self._setters = [argument.set for argument in self._arguments]
         # Positional leaves only: no containers to take apart.
@@ -140,12 +148,16 @@ class LoadedMethod:
         with self._program._lock:
             if not self._call.method:
                 self._prepare()
+            for argument in self._written:
+                argument.not_yet = None  # of a run that failed
             # As many as there are leaves; strict=True would cost as much as the rest of the line.
             keep = [set_leaf(leaf) for set_leaf, leaf in zip(self._setters, leaves)]  # noqa: B905
             if self._run(self._call_address):
                 self._views = []
                 self._fail()
             del keep
+            for argument in self._written:
+                argument.write_back()
             return self._read_outputs(leaves)
 
     def instruction_names(self) -> list[str]:
@@ -336,6 +348,14 @@ class LoadedMethod:
         signed = {1: np.uint8, 2: np.int16, 4: np.int32}[raw.itemsize]
         copied = known.copy() if self._copies is None else self._copies[index].of(known)
         return torch.from_numpy(copied.view(signed)).view(dtypes.torch_dtype(number))
+
+
+def _written(program: LoadedProgram, name: str, count: int) -> list[int]:
+    """Numbers of the inputs that a run writes to."""
+    data = program.named_data("penlight.written:" + name) or b""
+    return [
+        number for (number,) in struct.iter_unpack("<q", data[: len(data) // 8 * 8]) if 0 <= number < count
+    ]
 
 
 def _number_of(info: library.Info) -> Any:
