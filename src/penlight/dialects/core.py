@@ -197,6 +197,56 @@ def _stft(x, n_fft, hop_length=None, win_length=None, window=None, *options):  #
     return _refs.stft(x, n_fft, hop_length, win_length, window, False, "reflect", *options)
 
 
+def _istft(  # type: ignore[no-untyped-def]
+    x,
+    n_fft,
+    hop_length=None,
+    win_length=None,
+    window=None,
+    center=True,
+    normalized=False,
+    onesided=None,
+    length=None,
+    return_complex=False,
+):
+    """Frames are put together by fold, as is what the windows add up to; torch's own goes sample by sample."""
+    complex_window = window is not None and window.is_complex()
+    if return_complex or complex_window:
+        return _refs.istft(
+            x, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
+        )
+    hop, size = hop_length or n_fft // 4, win_length or n_fft
+    spectra = x if x.dim() == 3 else x.unsqueeze(0)
+    # The rest of a whole spectrum is the first half again.
+    half = spectra[:, : n_fft // 2 + 1].transpose(1, 2)
+    frames = torch.fft.irfft(half, n_fft, norm="ortho" if normalized else "backward")
+    if window is None:
+        window = torch.ones(size, dtype=frames.dtype)
+    before = (n_fft - size) // 2
+    window = aten.constant_pad_nd.default(window, [before, n_fft - size - before], 0.0)
+    count = spectra.shape[2]
+    end = n_fft + hop * (count - 1)
+
+    known = all(isinstance(size, int) for size in spectra.shape)
+
+    def joined(columns):  # type: ignore[no-untyped-def]
+        if known:
+            return aten.col2im.default(columns, [1, end], [1, n_fft], [1, 1], [0, 0], [1, hop]).flatten(1)
+        places = torch.arange(n_fft).unsqueeze(1) + hop * torch.arange(count)
+        return torch.zeros(columns.shape[0], end, dtype=columns.dtype).index_add(
+            1, places.flatten(), columns.flatten(1)
+        )
+
+    signal = joined((frames * window).transpose(1, 2))
+    weights = joined((window * window).unsqueeze(1).expand(n_fft, count).unsqueeze(0))
+    first = n_fft // 2 if center else 0
+    last = end - first if length is None else first + length
+    result = signal[:, first:last] / weights[:, first:last]
+    if length is not None and isinstance(end, int) and last > end:
+        result = aten.constant_pad_nd.default(result, [0, last - end], 0.0)
+    return result if x.dim() == 3 else result.squeeze(0)
+
+
 def _shift(whole: OpOverload) -> Callable[..., Any]:
     """`x << n` as the operator with a name, which ExecuTorch has; that one takes no floats."""
 
@@ -225,7 +275,7 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.gru_cell.default: split_gru_cell,
     aten.glu.default: _glu,
     aten.instance_norm.default: _instance_norm,
-    aten.istft.default: _refs.istft,
+    aten.istft.default: _istft,
     aten.lstm.input: split_lstm,
     aten.lstm_cell.default: split_lstm_cell,
     aten.max_pool1d.default: max_pool1d,
