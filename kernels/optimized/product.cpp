@@ -37,11 +37,7 @@ bool run_product(KernelContext& ctx, const Product& product, ProductScratch* kep
   const dim_t parts = parts_of(ctx, work * static_cast<double>(groups), steps);
   ProductScratch own;
   ProductScratch& scratch = kept ? *kept : own;
-  const size_t size = routines().product_scratch(product);
-  if (parts > scratch.parts || size > scratch.memory.each) {
-    if (!allocate_parts(ctx, parts, size, scratch.memory)) return false;
-    scratch.parts = parts;
-  }
+  if (!scratch.provide(ctx, parts, routines().product_scratch(product))) return false;
   const auto multiply = product.format == Format::Float32 ? routines().product : routines().short_product;
   const auto part = [&](size_t index) {
     Product mine = product;

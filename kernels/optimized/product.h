@@ -12,6 +12,14 @@ namespace penlight::optimized {
 struct ProductScratch {
   PartMemory memory = {nullptr, 0};
   dim_t parts = 0;
+
+  // Has it `each` bytes for every part now? Else the failure is recorded.
+  bool provide(KernelContext& ctx, dim_t wanted, size_t each) {
+    if (wanted <= parts && each <= memory.each) return true;
+    if (!allocate_parts(ctx, wanted, each, memory)) return false;
+    parts = wanted;
+    return true;
+  }
 };
 
 // Computes all rows and panels of `product`, whose scratch it provides, or finds in `kept` and

@@ -31,17 +31,16 @@ void multiply_few(KernelContext& ctx, const Matrices& x) {
 }
 
 // Some panels of B at a time, each part with memory of its own for them.
-void multiply_panels(KernelContext& ctx, const Matrices& x) {
+void multiply_panels(KernelContext& ctx, const Matrices& x, ProductScratch& kept) {
   const dim_t panels = round_to_panel(x.n) / kPanel, groups = (panels + kPanelsAtOnce - 1) / kPanelsAtOnce;
   const double operations =
       2.0 * static_cast<double>(x.m) * static_cast<double>(x.n) * static_cast<double>(x.k);
   const dim_t parts = parts_of(ctx, operations, groups);
   const size_t packed = static_cast<size_t>(kPanelsAtOnce * (1 + x.k) * kPanel) * sizeof(float);
   const size_t scratch = routines().product_scratch(over_matrix(x.m, x.k, x.k, x.n, x.n));
-  PartMemory memory;
-  if (!allocate_parts(ctx, parts, packed + scratch, memory)) return;
+  if (!kept.provide(ctx, parts, packed + scratch)) return;
   const auto part = [&](size_t index) {
-    float* panel = static_cast<float*>(memory.of(index));
+    float* panel = static_cast<float*>(kept.memory.of(index));
     const Range range = range_of(index, parts, groups);
     for (dim_t g = range.first; g < range.last; ++g) {
       const dim_t first = g * kPanelsAtOnce * kPanel;
@@ -85,7 +84,7 @@ void multiply_tiny(const Matrices& x) {
 
 }  // namespace
 
-bool multiply(KernelContext& ctx, const Matrices& x) {
+bool multiply(KernelContext& ctx, const Matrices& x, ProductScratch* kept) {
   const bool is_small = x.m <= kTiny && x.n <= kTiny && x.k <= kTiny;
   const bool is_short = x.m <= kTiny && x.column_pitch == 1 && x.n <= kTinyProducts && x.k <= kTinyProducts &&
                         x.m * x.n * x.k <= kTinyProducts;
@@ -94,7 +93,8 @@ bool multiply(KernelContext& ctx, const Matrices& x) {
   } else if (x.m < kFewRows && x.row_pitch == 1) {
     multiply_few(ctx, x);
   } else {
-    multiply_panels(ctx, x);
+    ProductScratch own;
+    multiply_panels(ctx, x, kept ? *kept : own);
   }
   return ctx.ok();
 }

@@ -3,6 +3,8 @@
 
 #include <penlight/kernel.h>
 
+#include "product.h"
+
 namespace penlight::optimized {
 
 // C[m, n] = sum over k of A[m, k] * B[k, n] + bias[n]; A and C are dense.
@@ -15,8 +17,8 @@ struct Matrices {
   dim_t row_pitch, column_pitch;  // of B: elements from k to k + 1, from n to n + 1
 };
 
-// What each element is does not depend on the number of threads. False, with the failure
-// recorded, for want of scratch memory.
-bool multiply(KernelContext& ctx, const Matrices& matrices);
+// What each element is does not depend on the number of threads. Scratch is found in `kept`, and
+// left there. False, with the failure recorded, for want of memory.
+bool multiply(KernelContext& ctx, const Matrices& matrices, ProductScratch* kept = nullptr);
 
 }  // namespace penlight::optimized

@@ -1,10 +1,11 @@
-// Matrix products: mm, bmm, addmm, baddbmm, addmv, mv, dot, linear.
+// Matrix products: mm, bmm, addmm, baddbmm, addmv, mv, dot, linear, grouped_linear.
 //
 // All of them are product.h on views of their arguments, so any strides do.
 #include <penlight/kernel.h>
 
 #include "kernels/common/checks.h"
 #include "kernels/common/complex.h"
+#include "kernels/common/groups.h"
 #include "product.h"
 
 namespace penlight::portable {
@@ -303,6 +304,47 @@ Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight
     for (dim_t batch = 0; batch < batches; ++batch) {
       a.data = input.const_data_ptr<S>() + offset_of(input, batch);
       product.run(a, b, epilogue, out.mutable_data_ptr<S>() + offset_of(out, batch), out_row, out_column);
+    }
+  });
+  return out;
+}
+
+// input [rows, in], weight [groups, out, in]; rows that are of no group give zeros.
+Tensor& grouped_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& ends,
+                           Tensor& out) {
+  if (!check_rank(ctx, input, 2, "input") || !check_rank(ctx, weight, 3, "weight")) return out;
+  if (!check_same_dtype(ctx, input, weight) || !check_same_dtype(ctx, input, out)) return out;
+  const dim_t rows = input.size(0), k = input.size(1), n = weight.size(1);
+  const Groups groups(ends);
+  if (!groups.check(ctx, rows)) return out;
+  if (weight.size(2) != k || weight.size(0) != groups.count()) {
+    ctx.fail(Status::InvalidArgument, "input [{}, {}] in {} groups, weight [{}, {}, {}]", rows, k,
+             groups.count(), weight.size(0), n, weight.size(2));
+    return out;
+  }
+  const dim_t sizes[] = {rows, n};
+  if (!ctx.resize(out, sizes) || out.numel() == 0) return out;
+  dim_t most = 0;
+  for (dim_t g = 0; g < groups.count(); ++g) {
+    const dim_t count = groups.last(g) - groups.first(g);
+    if (count > most) most = count;
+  }
+  const MatrixView x = matrix_of(input, 0, 1), first_matrix = matrix_of(weight, 2, 1);
+  dispatch<Floats>(ctx, out.dtype(), [&](auto tag) {
+    using S = typename decltype(tag)::type;
+    Product<S> product;
+    if (!product.prepare(ctx, most, n, k, x, first_matrix)) return;
+    S* const to = out.mutable_data_ptr<S>();
+    for (dim_t g = 0; g < groups.count(); ++g) {
+      const dim_t first = groups.first(g);
+      product.shrink(groups.last(g) - first, n, k);
+      product.run(
+          {advance<S>(x.data, first * x.row), x.row, x.column},
+          {advance<S>(first_matrix.data, g * weight.stride(0)), first_matrix.row, first_matrix.column},
+          Epilogue(), to + first * out.stride(0), out.stride(0), out.stride(1));
+    }
+    for (dim_t row = groups.rows(); row < rows; ++row) {
+      for (dim_t j = 0; j < n; ++j) to[row * out.stride(0) + j * out.stride(1)] = S(0);
     }
   });
   return out;

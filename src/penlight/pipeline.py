@@ -44,6 +44,7 @@ from penlight.passes.base import Pass, Report, count_nodes, remove_dead, run
 from penlight.passes.constant_products import is_for_product
 from penlight.passes.constants import read_otherwise
 from penlight.passes.decompose import decompose, lift_constants
+from penlight.passes.pack_groups import is_for_groups
 from penlight.passes.pack_weights import is_for_layer
 from penlight.program import Program
 from penlight.runtime.timing import seconds_of
@@ -255,8 +256,8 @@ def to_edge(
     packed = packed_ops(default_table(), TARGETS[target])
     if packed is not None:
         layers = packed.linear, packed.convolution, packed.transposed, packed.embedding, packed.pack
-        ops = *layers, packed.max_pool, packed.expand_depthwise, packed.video
-        shared = read_otherwise(program, is_for_layer), read_otherwise(program, is_for_product)
+        ops = *layers, packed.max_pool, packed.expand_depthwise, packed.video, packed.grouped
+        shared = [read_otherwise(program, reads) for reads in (is_for_layer, is_for_product, is_for_groups)]
         run(program, chosen(recipes.packed(*ops, *shared)), report, verify)
         if tune:
             choices = packed.convolution, packed.direct_convolution

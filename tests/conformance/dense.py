@@ -273,6 +273,18 @@ def recurrent(
 
 COMPOSITES = [
     Op(
+        "penlight::grouped_linear",
+        [
+            ((7, 5), (3, 4, 5), In((3,), torch.int32, values=(2, 2, 7))),
+            ((9, 5), (3, 4, 5), In((3,), torch.int64, values=(1, 6, 8))),
+            ((1, 8), (1, 3, 8), In((1,), torch.int32, values=(1,))),
+            ((0, 8), (2, 3, 8), In((2,), torch.int32, values=(0, 0))),
+        ],
+        FLOATS,
+        tol=2e-2,
+        special=False,
+    ),
+    Op(
         "penlight::scaled_dot_product_attention",
         [
             (QUERY, KEY, KEY),

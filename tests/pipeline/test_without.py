@@ -19,6 +19,7 @@ class Everything(nn.Module):
     """Something for each fusion."""
 
     angles: Tensor
+    ends: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,6 +28,8 @@ class Everything(nn.Module):
         self.windows = nn.Conv2d(48, 48, 3, padding=1, groups=48)
         self.head = nn.Linear(48, 6)
         self.register_buffer("angles", torch.randn(8, 12))
+        self.experts = nn.Parameter(torch.randint(-4, 5, (2, 8, 16)).bfloat16())
+        self.register_buffer("ends", torch.tensor([3, 8], dtype=torch.int32))
 
     def attend(self, x: Tensor) -> Tensor:
         heads = x.unflatten(-1, (4, 12)).transpose(1, 2)
@@ -38,7 +41,9 @@ class Everything(nn.Module):
         x = self.windows(functional.relu6(self.expansion(self.stem(x)))).mean((2, 3))
         x = self.attend(x[None])[0]
         x = self.head(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5))
-        return (x.view(-1, 6) + x.exp() * x.sin()).view(x.shape)
+        signs = functional.pad(x.sign(), (0, 2)).bfloat16()
+        mixed = functional.grouped_mm(signs, self.experts, offs=self.ends)
+        return (x.view(-1, 6) + x.exp() * x.sin()).view(x.shape) + mixed[:, :6].float()
 
 
 ARGS = (torch.randn(8, 3, 56, 58),)
@@ -68,6 +73,7 @@ def test_what_the_fusions_make_is_gone() -> None:
         ("fuse_rotary", "penlight.rotary.default"),
         ("fuse_attention_views", "penlight.attention_in_rows.default"),
         ("pack_weights", "penlight.linear_packed.default"),
+        ("pack_groups", "penlight.grouped_linear_packed.default"),
         ("fuse_expansions", "penlight.expand_depthwise_packed.default"),
         ("fuse_elementwise", "penlight.elementwise.default"),
     ):
@@ -95,11 +101,11 @@ def test_every_optimisation_has_a_name() -> None:
     packed, chain = packed_ops(table, libraries), elementwise_op(table, libraries)
     assert packed is not None and chain is not None
     layers = packed.linear, packed.convolution, packed.transposed, packed.embedding, packed.pack
-    ops = *layers, packed.max_pool, packed.expand_depthwise, packed.video
+    ops = *layers, packed.max_pool, packed.expand_depthwise, packed.video, packed.grouped
     edge = recipes.edge_for(
         twins(table, libraries), attention_op(table, libraries), rotary_op(table, libraries)
     )
-    passes = (*edge, *recipes.packed(*ops, (), ()), *recipes.chains(chain))
+    passes = (*edge, *recipes.packed(*ops, (), (), ()), *recipes.chains(chain))
     assert {function.__name__ for function in passes} == recipes.OPTIONAL
 
 

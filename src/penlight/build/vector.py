@@ -12,8 +12,10 @@ from penlight.ir.dtypes import DType
 
 # Routines of vector/NAME.cpp, and the kernel files that call them.
 _CALLERS = {
-    "product": {"linear", "convolution", "expansion", "transposed", "attention", "matmul", "recurrent"},
-    "short_product": {"linear", "convolution"},
+    "product": {
+        *("linear", "grouped", "convolution", "expansion", "transposed", "attention", "matmul", "recurrent")
+    },
+    "short_product": {"linear", "grouped", "convolution"},
     "few_channels": {"convolution"},
     "depthwise": {"convolution", "expansion"},
     "depthwise_tiles": {"convolution", "expansion"},

@@ -338,6 +338,8 @@ def decompositions(
 
 def _whole_if(op: OpOverload, twin: OpOverload) -> Callable[..., Any]:
     """The kernel's operator, where it can do what is asked; else the parts."""
+    if op is aten._grouped_mm.default:
+        return grouped.as_linear(twin)
     cannot = _CANNOT.get(op)
     if cannot is None:
         return twin

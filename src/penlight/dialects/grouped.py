@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 aten = torch.ops.aten
 
@@ -35,6 +36,18 @@ def grouped_mm(x, weight, offs=None, bias=None, out_dtype=None):  # type: ignore
     return result
 
 
+def as_linear(linear: Callable[..., Any]) -> Callable[..., Any]:
+    """With an operator for it, which has the groups' matrices as [groups, n, k]."""
+
+    def split(x, weight, offs=None, bias=None, out_dtype=None):  # type: ignore[no-untyped-def]
+        plain = offs is not None and bias is None and out_dtype in (None, x.dtype)
+        if plain and x.dim() == 2 and weight.dim() == 3:
+            return linear(x, weight.transpose(1, 2), offs)
+        return grouped_mm(x, weight, offs, bias, out_dtype)  # type: ignore[no-untyped-call]
+
+    return split
+
+
 SPLITS: dict[Any, Callable[..., Any]] = {aten._grouped_mm.default: grouped_mm}
-# Operators of libraries whose implementation in Python loops over values.
-BY_NAME: dict[str, Callable[..., Any]] = {"transformers::grouped_mm_fallback": grouped_mm}
+# Operators of libraries whose implementation in Python loops over values, and ATen's of the same meaning.
+BY_NAME: dict[str, OpOverload] = {"transformers::grouped_mm_fallback": aten._grouped_mm.default}

@@ -18,6 +18,7 @@ from torch._ops import OpOverload
 from torch.nn import functional
 
 from penlight.dialects.define import define
+from penlight.dialects.penlight_ops import grouped_linear
 from penlight.ir.tensors import Derived
 from penlight.kernels.activations import Activation
 from penlight.kernels.table import OpTable
@@ -44,6 +45,7 @@ class PackedOps:
     embedding: OpOverload
     pack: OpOverload
     video: OpOverload
+    grouped: OpOverload
 
 
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
@@ -83,6 +85,16 @@ def _linear(
 
 def _linear_shape(x: Tensor, weight: Tensor, residual: Any, outputs: int, *args: Any) -> Tensor:
     return x.new_empty((*x.shape[:-1], outputs))
+
+
+def _grouped(x: Tensor, weight: Tensor, ends: Tensor, outputs: int) -> Tensor:
+    groups, depth = ends.shape[0], x.shape[1]
+    rows = unpack_panels(weight, groups * outputs, depth, groups).to(x.dtype)
+    return grouped_linear(x, rows[:, 1:].reshape(groups, outputs, depth), ends)
+
+
+def _grouped_shape(x: Tensor, weight: Tensor, ends: Tensor, outputs: int) -> Tensor:
+    return x.new_empty((x.shape[0], outputs))
 
 
 def _embedding(weight: Tensor, indices: Tensor, rows: int, depth: int) -> Tensor:
@@ -294,4 +306,5 @@ _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "embedding_packed": (_embedding, _embedding_shape),
     "pack_convolution": (_packed, _packed_shape),
     "conv3d_packed": (_video_convolution, _video_convolution_shape),
+    "grouped_linear_packed": (_grouped, _grouped_shape),
 }

@@ -4,6 +4,7 @@ The table of kernels gives their schemas (`penlight::lstm`, ...); here they are
 made known to torch, so that a graph with them can be built, checked and run in
 eager mode, where they mean what ATen's operator of that name does. Attention can be
 told to do without ATen's safe softmax, which gives zeros where every key is hidden.
+Products by group take their matrices as linear layers do, so that these are the same when packed.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _MEANING: dict[str, OpOverload] = {
     "lstm": aten.lstm.input,
     "gru": aten.gru.input,
     "rms_norm": aten.rms_norm.default,
+    "grouped_linear": aten._grouped_mm.default,
 }
 
 
@@ -89,7 +91,19 @@ def attention(
     return weights @ value
 
 
-_EAGER: dict[str, Callable[..., Any]] = {"scaled_dot_product_attention": attention}
+def grouped_linear(input: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    """Rows [first, end) of each group times its matrix, of weight [groups, outputs, inputs]; zeros behind."""
+    made, first = input.new_zeros(input.shape[0], weight.shape[1]), 0
+    for matrix, end in zip(weight, ends.tolist(), strict=True):
+        made[first:end] = functional.linear(input[first:end], matrix)
+        first = end
+    return made
+
+
+_EAGER: dict[str, Callable[..., Any]] = {
+    "scaled_dot_product_attention": attention,
+    "grouped_linear": grouped_linear,
+}
 
 
 # --- shapes of the results: running the composite on fake tensors would unroll it ---------------------
@@ -115,4 +129,5 @@ _SHAPES: dict[str, Callable[..., Any]] = {
     "lstm": _lstm_shape,
     "gru": _gru_shape,
     "rms_norm": lambda x, *args, **kwargs: torch.empty_like(x),
+    "grouped_linear": lambda x, weight, ends: x.new_empty((x.shape[0], weight.shape[1])),
 }

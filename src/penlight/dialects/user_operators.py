@@ -256,7 +256,8 @@ class Splits(dict[Any, Callable[..., Any]]):
             return super().get(op, default)
         if kernel_name(op, self.kernels, self.libraries) is not None:
             return default
-        return split_of(op) or default
+        same = grouped.BY_NAME.get(op._schema.name)
+        return split_of(op) or default if same is None else super().get(same)
 
     def __contains__(self, op: object) -> bool:
         return self.get(op) is not None
@@ -266,7 +267,7 @@ class Splits(dict[Any, Callable[..., Any]]):
 def split_of(op: OpOverload) -> Callable[..., Any] | None:
     """What runs in place of an operator whose implementation is a Python function."""
     users = _original.get(op, op)
-    function = grouped.BY_NAME.get(users._schema.name) or implementation_of(users)
+    function = implementation_of(users)
     if function is None:
         return None
 

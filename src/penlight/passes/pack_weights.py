@@ -108,9 +108,12 @@ def _pack_linear(
 
 def _pack_panels(weight: Derived, bias: torch.Tensor | None, groups: int = 1, short: bool = True) -> Derived:
     """As panels, of 16 bits if these hold the weights and if the kernel is for such."""
-    if short and weight.like.numel() >= _LARGE:
-        weight = in_16_bits(weight, bias)
-    return pack_panels(weight, bias, groups)
+    return pack_panels(shortened(weight, bias) if short else weight, bias, groups)
+
+
+def shortened(weight: Derived, bias: torch.Tensor | None) -> Derived:
+    """Of 16 bits, if these hold it and it is large enough for that to count."""
+    return in_16_bits(weight, bias) if weight.like.numel() >= _LARGE else weight
 
 
 def packed_once(constants: Constants, node: Node) -> Node:

@@ -52,6 +52,17 @@ def pack_panels(weight: Derived, bias: torch.Tensor | None, groups: int = 1) -> 
     return Derived(like, pieces, recipe("panels", weight, bias, groups))
 
 
+def pack_groups(weight: Derived) -> Derived:
+    """Matrices `[groups, outputs, depth]` as the panels of one after the other, without biases."""
+    groups, outputs, depth = weight.like.shape
+
+    def pieces() -> Iterator[torch.Tensor]:
+        return (piece.flatten(0, 1) for piece in weight.pieces())
+
+    like = torch.empty(groups * outputs, depth, dtype=weight.like.dtype, device="meta")
+    return pack_panels(Derived(like, pieces, recipe("rows", weight)), None, groups)
+
+
 def in_16_bits(weight: Derived, bias: torch.Tensor | None) -> Derived:
     """`weight` as bfloat16 or float16 if these hold it, and its bias; else as it is."""
     for dtype in (torch.bfloat16, torch.float16):

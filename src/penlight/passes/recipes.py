@@ -30,6 +30,7 @@ from penlight.passes.image_signals import signals_as_images
 from penlight.passes.image_views import read_images_as_pixels
 from penlight.passes.merge_views import merge_views
 from penlight.passes.no_ops import remove_no_ops
+from penlight.passes.pack_groups import pack_groups
 from penlight.passes.pack_weights import pack_weights
 from penlight.passes.reductions import simplify_reductions
 from penlight.passes.rms_norm import fuse_rms_norm
@@ -113,12 +114,14 @@ def packed(
     max_pool: OpOverload,
     expand_depthwise: OpOverload,
     video: OpOverload,
+    grouped: OpOverload,
     beside_layers: Collection[str],
     beside_products: Collection[str],
+    beside_groups: Collection[str],
 ) -> tuple[Pass, ...]:
-    """Layers become `linear`, `convolution`, `transposed`, `video` and `embedding`, over packed weights.
+    """Layers and others become `linear`, `convolution`, ... and `grouped`, over packed weights.
 
-    Images stay channels-last. Constants of these names are read beside layers, or beside products, too.
+    Images stay channels-last. Constants of these names are read beside layers, products, or groups, too.
     """
     return (
         constant_products(beside_products),
@@ -128,6 +131,7 @@ def packed(
         fold_constants,
         split_into_pixels,
         pack_weights(linear, convolution, transposed, embedding, pack, beside_layers),
+        pack_groups(grouped, beside_groups),
         signals_as_images,
         fold_constants,
         keep_channels_last(max_pool),
@@ -173,6 +177,7 @@ OPTIONAL = frozenset(
             "simplify_reductions",
             "split_into_pixels",
             "pack_weights",
+            "pack_groups",
             "signals_as_images",
             "keep_channels_last",
         ),
