@@ -275,3 +275,27 @@ def causal_video() -> Built:
     images = nn.Sequential(nn.Conv3d(3, 24, (1, 3, 3), (1, 2, 2), (0, 1, 1)), nn.Hardswish())
     blocks = [CausalBlock(24, 64) for _ in range(4)]
     return nn.Sequential(images, *blocks, nn.AvgPool3d((1, 48, 48))), (torch.randn(1, 3, 8, 96, 96),)
+
+
+class Experts(nn.Module):
+    """Of 16 gated layers each token goes through the two that a router likes best (Jiang et al., 2024)."""
+
+    def __init__(self, experts: int = 16, width: int = 256, inner: int = 384) -> None:
+        super().__init__()
+        self.router = nn.Linear(width, experts, bias=False)
+        self.up = nn.Parameter((torch.randn(experts, 2 * inner, width) / 16).bfloat16())
+        self.down = nn.Parameter((torch.randn(experts, width, inner) / 16).bfloat16())
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores, chosen = self.router(x).softmax(-1).topk(2)
+        order = chosen.flatten().argsort()
+        experts = torch.arange(self.up.shape[0])
+        ends = (chosen.flatten() <= experts.unsqueeze(1)).sum(1).to(torch.int32)
+        # torch traces this product in bfloat16 alone.
+        a, b = F.grouped_mm(x[order // 2].bfloat16(), self.up.mT, offs=ends).chunk(2, -1)
+        y = F.grouped_mm(F.silu(a) * b, self.down.mT, offs=ends).float() * scores.flatten()[order, None]
+        return x + torch.zeros_like(y).index_copy(0, order, y).unflatten(0, (-1, 2)).sum(1)
+
+
+def mixture() -> Built:
+    return nn.Sequential(Experts(), nn.LayerNorm(256), Experts(), nn.LayerNorm(256)), (torch.randn(128, 256),)
