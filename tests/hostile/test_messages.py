@@ -62,6 +62,48 @@ def test_broken_file(name: str, source: str, tmp_path: Path) -> None:
         assert str(path) in str(caught.value)
 
 
+def test_no_damaged_byte_gives_another_error() -> None:
+    """Names and containers too, which are text until a bit of theirs is another."""
+    import torch
+
+    good = penlight.compile(torch.nn.Linear(4, 4), (torch.randn(3, 4),), debug=False).to_bytes()
+    x = np.zeros((3, 4), np.float32)
+    named = 0
+    for at in range(8, struct.unpack_from("<Q", good, 16)[0]):
+        for bit in (0x80, 0x01):
+            changed = bytearray(good)
+            changed[at] ^= bit
+            try:
+                program = penlight.load(bytes(changed))
+                for method in program:
+                    program[method].limit_jumps(1000)
+                program(x)
+            except PenlightError as error:
+                named += "is not text in UTF-8: byte" in error.what or "is missing" in error.what
+    assert named >= 8  # the letters of "forward", and what leads to them
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (b"builtins.tuple", b"builtins.tupl\xe9", "the container structure of inputs or outputs"),
+        (b'"builtins.dict"', b'"builtins.list"', None),  # keyword arguments in a list: not taken as such
+    ],
+)
+def test_damaged_containers(old: bytes, new: bytes, message: str | None) -> None:
+    import torch
+
+    good = penlight.compile(torch.nn.Linear(4, 4), (torch.randn(3, 4),), debug=False).to_bytes()
+    assert old in good
+    program = penlight.load(good.replace(old, new))
+    if message is None:
+        assert program(np.zeros((3, 4), np.float32)).shape == (3, 4)
+        return
+    with pytest.raises(InvalidProgram, match=message) as caught:
+        program(np.zeros((3, 4), np.float32))
+    assert "a program of" in str(caught.value)
+
+
 def damage(change: Callable[[Any], None]) -> bytes:
     """The file of a small program of ours with its contents changed."""
     from penlight.ir.dtypes import DType

@@ -109,8 +109,18 @@ def test_a_file_calls_no_other_class(kind: str) -> None:
         assert structure.unflatten(iter(["true"])) in ({"args": "true"}, ("true",))
 
 
-@pytest.mark.parametrize("text", ["[", "[1]", "[1, 2]", '[1, {"type": "builtins.dict"}]', "[1, " * 500])
-def test_damaged_text(text: str) -> None:
+_LEAF = '{"type": null, "context": null, "children_spec": []}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[", "[1]", "[1, 2]", '[1, {"type": "builtins.dict"}]', "[1, " * 500, b"[1, \xff]",
+        f'[1, {{"type": "builtins.dict", "context": "[{{}}]", "children_spec": [{_LEAF}]}}]',
+        f'[1, {{"type": "collections.deque", "context": "[3]", "children_spec": [{_LEAF}]}}]',
+    ],
+)  # fmt: skip
+def test_damaged_text(text: str | bytes) -> None:
     with pytest.raises(InvalidProgram, match="container structure"):
         parse(text)
 

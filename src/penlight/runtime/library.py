@@ -353,6 +353,16 @@ def check(status: int, error: Any, where: str | None = None) -> None:
         raise failure(status, error.value.decode(errors="replace"), where)
 
 
+def text_of(value: bytes | None, what: str, where: str | None) -> str:
+    """Text that a file holds; what cannot be text shows that the file is damaged."""
+    if value is None:
+        raise failure(4, f"{what} is missing", where)
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise failure(4, f"{what} is not text in UTF-8: byte {error.start} does not fit", where) from None
+
+
 def check_quietly(status: int, where: str | None = None) -> None:
     """Raise for a status that came without a line of text."""
     if status:

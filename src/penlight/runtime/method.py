@@ -17,7 +17,7 @@ from . import dtypes, library
 from .arguments import NumberArgument, TensorArgument, TensorSpec
 from .library import BOOL, DOUBLE, INT, NONE, TENSOR, Value
 from .memory import Copies, view
-from .structure import Structure, parse
+from .structure import Structure, parse, parse_arguments
 
 if TYPE_CHECKING:
     from .program import LoadedProgram
@@ -42,8 +42,9 @@ class LoadedMethod:
         self.name = name
         info = program._method_info(name)
         lib, handle, encoded = program._library, program._handle, name.encode()
-        self._in_structure = _expected(parse(_text(info.input_structure)), info.input_count)
-        self._out_structure = _expected(parse(_text(info.output_structure)), info.output_count)
+        where = program._where
+        self._in_structure = _expected(parse_arguments(info.input_structure, where), info.input_count)
+        self._out_structure = _expected(parse(info.output_structure, where), info.output_count)
         names = _input_names(self._in_structure, info.input_count)
         self._specs: list[TensorSpec | str] = []
         self._named = False
@@ -168,7 +169,7 @@ class LoadedMethod:
             names = []
             for index in range(self.instruction_count):
                 self._program._library.pl_instruction_name(self._call.method, index, buffer, 160)
-                names.append(buffer.value.decode())
+                names.append(buffer.value.decode(errors="replace"))
             return names
 
     def times(self, leaves: Sequence[Any], repeats: int = 10) -> list[int]:
@@ -362,10 +363,6 @@ def _number_of(info: library.Info) -> Any:
     return {INT: info.integer, BOOL: bool(info.integer), DOUBLE: info.real}.get(info.tag)
 
 
-def _text(value: bytes | None) -> str | None:
-    return value.decode() if value else None
-
-
 def _expected(structure: Structure | None, count: int) -> Structure | None:
     """A structure with another number of leaves than the method has is of no use."""
     return structure if structure is not None and structure.leaf_count == count else None
@@ -373,7 +370,7 @@ def _expected(structure: Structure | None, count: int) -> Structure | None:
 
 def _input_names(structure: Structure | None, count: int) -> list[str]:
     """Keyword arguments by name, positional ones by number, items of containers by their path."""
-    if structure is None or len(structure.children) != 2:
+    if structure is None:
         return [str(index) for index in range(count)]
     positional, named = structure.children
     names = [name for index, child in enumerate(positional.children) for name in child.paths(str(index))]

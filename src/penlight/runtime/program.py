@@ -101,7 +101,10 @@ class LoadedProgram:
         library.check(status, self._error, self._where)
         self._handle = handle.value
         count = self._library.pl_method_count(self._handle)
-        self.methods = [self._library.pl_method_name(self._handle, i).decode() for i in range(count)]
+        names = (self._library.pl_method_name(self._handle, index) for index in range(count))
+        self.methods = [
+            library.text_of(name, f"the name of method {i}", self._where) for i, name in enumerate(names)
+        ]
         self.program_size = int(self._library.pl_program_size(self._handle))
         self.state = State(self)
         self._debug: DebugInfo | None = None
@@ -230,7 +233,7 @@ class LoadedProgram:
             for index in range(count.value):
                 value, name = Value(), ctypes.c_char_p()
                 self._library.pl_state(self._handle, index, value, name)
-                text = name.value.decode() if name.value else f"state {index}"
+                text = name.value.decode(errors="replace") if name.value else f"state {index}"
                 views.setdefault(text, []).append((view(value, self), int(value.dtype)))
             self._views_of_state = views
         return self._views_of_state

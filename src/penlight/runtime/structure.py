@@ -139,8 +139,11 @@ def _classify(type_name: str | None, context: Any, count: int) -> tuple[str, lis
         keys = context.get("dict_context") if isinstance(context, dict) else context
         if not isinstance(keys, list) or len(keys) != count:
             raise InvalidProgram(f"the container structure has a {type_name} of {count} without as many keys")
-        return "mapping", [tuple(key) if isinstance(key, list) else key for key in keys]
+        keys = [tuple(key) if isinstance(key, list) else key for key in keys]
+        hash(tuple(keys))  # a damaged file may have others: TypeError
+        return "mapping", keys
     if type_name == "collections.deque":
+        collections.deque(maxlen=context)  # likewise
         return "deque", []
     if type_name == "collections.namedtuple":
         return "namedtuple", []
@@ -224,18 +227,29 @@ def _mismatch(path: str, expected: str, value: Any) -> InvalidInput:
     return InvalidInput(f"{path} should be {expected}", got=got)
 
 
-def parse(text: str | None) -> Structure | None:
-    """Read a structure; None when the program has none."""
+def parse(text: str | bytes | None, where: str | None = None) -> Structure | None:
+    """Read a structure; None when the program has none. `where` is the program, for errors."""
     if not text:
         return None
     import json
 
     try:
-        _, root = json.loads(text)
+        _, root = json.loads(text if isinstance(text, str) else text.decode())
         return _build(root, json.loads)
     except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
         what = "the container structure of inputs or outputs cannot be read"
-        raise InvalidProgram(what, got=text[:120]) from error
+        got = text if isinstance(text, str) else text.decode(errors="replace")
+        raise InvalidProgram(what, where=where, got=got[:120]) from error
+
+
+def parse_arguments(text: str | bytes | None, where: str | None = None) -> Structure | None:
+    """Read the structure of `(args, kwargs)`; None when the program has none of that form."""
+    structure = parse(text, where)
+    if structure is None or len(structure.children) != 2:
+        return None
+    named = structure.children[1]
+    whole = len(named.keys) == len(named.children) and all(isinstance(key, str) for key in named.keys)
+    return structure if whole else None
 
 
 def _build(node: dict[str, Any], loads: Callable[[str], Any]) -> Structure:
