@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import collections
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,6 +95,30 @@ def test_named_tuples_that_nobody_registered() -> None:
         changed = parse(text.replace("Size", "Other").replace(*damaged))
         assert changed is not None
         assert type(changed.unflatten(iter(leaves))[0]) is tuple
+
+
+class _Results(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return torch.max(x, 1), {"range": torch.aminmax(x)}, torch.linalg.slogdet(x)
+
+
+def test_results_with_names(tmp_path: Path) -> None:
+    x = torch.randn(3, 3)
+    path = penlight.compile(_Results(), (x,)).save(tmp_path / "results.pte")
+    largest, more, determinant = penlight.load(path)(x)
+    want = _Results()(x)
+    assert type(largest) is torch.return_types.max and type(more["range"]) is torch.return_types.aminmax
+    assert torch.equal(largest.values, want[0].values) and torch.equal(largest.indices, want[0].indices)
+    torch.testing.assert_close(determinant.logabsdet, want[2].logabsdet)
+    program = f"""
+import numpy, penlight, sys
+largest, more, determinant = penlight.load({str(path)!r})(numpy.array({x.tolist()}, numpy.float32))
+assert "torch" not in sys.modules
+assert largest._fields == ("values", "indices") and (largest.values == largest[0]).all()
+assert more["range"].max == {more["range"].max.item()!r} and determinant.sign in (-1, 1)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("kind", ["subprocess.Popen", "os.popen", "pathlib.Path"])

@@ -2,8 +2,8 @@
 
 torch writes the containers it knows. A dataclass or other class that was
 registered without a name for files is written by its Python name, with the names
-of its fields, and so is a named tuple; torch's result tuples (of topk, max) by
-their position.
+of its fields, and so is a named tuple; torch's results with names (of topk, max)
+are written as named tuples.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import torch
 from torch.utils import _pytree as pytree
 from torch.utils._pytree import TreeSpec
 
@@ -35,9 +36,15 @@ def _alone(spec: TreeSpec) -> dict[str, Any]:
         return node
     except (NotImplementedError, TypeError, ValueError):
         if isinstance(spec.context, type) and hasattr(spec.context, "_fields"):
-            context = {"name": _name(spec.context), "fields": list(spec.context._fields)}
-            return {"type": "collections.namedtuple", "context": json.dumps(context)}
+            return _named_tuple(spec.context, list(spec.context._fields))
+        if spec.type in torch.return_types.all_return_types:
+            return _named_tuple(spec.type, list(spec.type.__match_args__))
         return {"type": _name(spec.type), "context": _context(spec.context)}
+
+
+def _named_tuple(kind: Any, fields: list[str]) -> dict[str, Any]:
+    context = {"name": _name(kind), "fields": fields}
+    return {"type": "collections.namedtuple", "context": json.dumps(context)}
 
 
 def _name(kind: Any) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -209,15 +210,23 @@ def _find_named_tuple(context: Any, count: int) -> Callable[..., Any] | None:
     known = context if isinstance(context, dict) else {"name": context}
     name, fields = known.get("name"), known.get("fields")
     found = _find_type(name)
+    if found is not None and found in getattr(sys.modules.get("torch.return_types"), "all_return_types", ()):
+        whole = getattr(found, "n_fields", None) == count
+        return (lambda *items: found(items)) if whole else None
     own = getattr(found, "_fields", None)
     if own is not None and len(own) == count and fields in (None, list(own)):
         return found
     if not isinstance(fields, list) or len(fields) != count:
         return None
     try:
-        return collections.namedtuple(str(name).rpartition(".")[2], fields)
+        return _made_up(str(name).rpartition(".")[2], tuple(fields))
     except (TypeError, ValueError):  # no names that a class can have
         return None
+
+
+@functools.lru_cache
+def _made_up(name: str, fields: tuple[str, ...]) -> Callable[..., Any]:
+    return collections.namedtuple(name, fields)
 
 
 def _mismatch(path: str, expected: str, value: Any) -> InvalidInput:
