@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import array
+import copy
+import mmap
+import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +18,15 @@ import numpy as np
 import pytest
 
 import penlight
-from penlight.errors import FileMissing, InvalidInput, InvalidProgram, MethodNotFound, NoKernel
+from penlight.errors import (
+    FileMissing,
+    InvalidInput,
+    InvalidProgram,
+    MethodNotFound,
+    NoKernel,
+    NotSupported,
+    WriteFailed,
+)
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
 
@@ -62,6 +75,75 @@ def test_what_is_no_program(source: Any) -> None:
     with pytest.raises(InvalidInput, match="this is no program") as caught:
         penlight.load(source)
     assert caught.value.got == type(source).__name__
+
+
+def test_anything_with_a_buffer_is_a_program(program_path: Callable[[str], Path]) -> None:
+    content = program_path("linear").read_bytes()
+    want = penlight.load(content)(X)
+    with program_path("linear").open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    pairs = np.repeat(np.frombuffer(content, np.uint8), 2)
+    for source in (mapped, pairs[::2], array.array("B", content), memoryview(pairs)[::2]):
+        np.testing.assert_array_equal(penlight.load(source)(X), want)
+
+
+def test_a_path_in_bytes_is_no_content(program_path: Callable[[str], Path]) -> None:
+    with pytest.raises(InvalidInput, match="these bytes are a path") as caught:
+        penlight.load(os.fsencode(program_path("linear")))
+    assert "penlight.load(os.fsdecode(path))" in (caught.value.do or "")
+
+
+def test_a_loaded_program_is_not_copied(load: Any) -> None:
+    """Two of them would close one program twice."""
+    program = load("linear")
+    want = program(X)
+    for make in (copy.copy, copy.deepcopy, pickle.dumps):
+        for one in (program, program["forward"]) if make is not copy.copy else (program,):
+            with pytest.raises(NotSupported, match="cannot be copied or pickled") as caught:
+                make(one)
+            assert "load the file once more" in (caught.value.do or "")
+    np.testing.assert_array_equal(program(X), want)
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_a_compiled_program_is_pickled(external: bool, tmp_path: Path) -> None:
+    import torch
+
+    made = penlight.compile(torch.nn.Linear(4, 3), (torch.ones(2, 4),), external=external)
+    for again in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made), copy.copy(made)):
+        for name in "ab":
+            (tmp_path / name).mkdir(exist_ok=True)
+        files = [one.save(tmp_path / name / "it.pte") for one, name in ((made, "a"), (again, "b"))]
+        for name in ("it.pte", "it.ptd") if external else ("it.pte",):
+            assert files[0].with_name(name).read_bytes() == files[1].with_name(name).read_bytes()
+    assert copy.copy(made).report is made.report
+
+
+def test_paths_that_no_file_can_have(tmp_path: Path) -> None:
+    import torch
+
+    made = penlight.compile(torch.nn.ReLU(), (torch.ones(2),))
+    with pytest.raises(WriteFailed, match=r"cannot write model\\0.pte"):
+        made.save("model\0.pte")
+    for path in (None, 3, b"model.pte"):
+        with pytest.raises(InvalidInput, match="a path is a string"):
+            made.save(path)  # type: ignore[arg-type]
+
+
+def test_arguments_of_another_type(program_path: Callable[[str], Path]) -> None:
+    path = program_path("linear")
+    for threads in ("2", 1.5, 0, [1]):
+        with pytest.raises(InvalidInput, match="one thread or more"):
+            penlight.load(path, threads=threads)  # type: ignore[arg-type]
+    program = penlight.load(path, threads=np.int64(2))  # type: ignore[arg-type]
+    for seed in (1.5, "1", -1, 1 << 64):
+        with pytest.raises(InvalidInput, match="a seed is a number of 64 bits"):
+            program.seed(seed)  # type: ignore[arg-type]
+    with pytest.raises(MethodNotFound, match="no method 0"):
+        program[0]  # type: ignore[index]
+    for data in (b"weights", 3, [b"weights.ptd"]):
+        with pytest.raises(InvalidInput, match=r"`data` takes paths of \.ptd files"):
+            penlight.load(path, data=data)  # type: ignore[arg-type]
 
 
 def test_missing_file(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ class Program:
         Raises:
             WriteFailed: the folder is missing or read-only, or the disk full; no partial file remains.
         """
+        if not isinstance(path, (str, os.PathLike)):
+            raise InvalidInput("a path is a string", got=repr(path)[:100], do='save("model.pte")')
         target = Path(path)
         layouts = {target: writer.plan_layout(self.contents)}
         if self.contents.external:
@@ -64,9 +66,24 @@ class Program:
         """Bytes of the file before its segments: structure without weights."""
         return len(writer.plan_layout(self.contents).program)
 
+    def __reduce__(self) -> Any:
+        """Pickles and deep copies have the bytes of the files; the compiler's report stays behind."""
+        outside = weights.weights_bytes(self.contents.external) if self.contents.external else None
+        return _from_files, (self.to_bytes(), outside)
+
+    def __copy__(self) -> Program:
+        return Program(self.contents, self.report)
+
     def __repr__(self) -> str:
         methods = ", ".join(
             f"{method.name}: {len(method.instructions)} instructions, arena {sum(method.arenas)} bytes"
             for method in self.contents.methods
         )
         return f"Program({methods})"
+
+
+def _from_files(content: bytes, outside: bytes | None) -> Program:
+    contents = reader.from_bytes(content)
+    if outside is not None:
+        contents.external = weights.weights_from_bytes(outside)
+    return Program(contents)

@@ -175,10 +175,10 @@ def write_files(layouts: Mapping[Path, Layout]) -> None:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         for target in temporary:
             os.replace(temporary[target], target)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise WriteFailed(
-            f"cannot write {target}",
-            got=f"{error.strerror or error}",
+            f"cannot write {target}".replace("\0", "\\0"),
+            got=getattr(error, "strerror", None) or str(error),
             do="check that the folder exists and may be written to, and that "
             f"{sum(layout.size for layout in layouts.values()) / 1e6:.1f} MB are free there",
         ) from error

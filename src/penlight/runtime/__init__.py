@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from .program import LoadedProgram, Source
@@ -25,7 +25,8 @@ def load(
     """Load a program from a file, from bytes, or as it was compiled.
 
     Args:
-        source: path of a .pte file, its content, or what penlight.compile returned.
+        source: path of a .pte file, its content (bytes or any object with a buffer), or what
+            penlight.compile returned.
         data: .ptd files that hold weights of the program.
         libraries: kernel libraries to use, asked in this order; None for all there are.
         plugins: shared objects with operators of your own, loaded first. With `libraries`, their
@@ -45,10 +46,8 @@ def load(
     """
     from .program import LoadedProgram
 
-    if data is None:
-        data = ()
-    elif isinstance(data, (str, os.PathLike)):
-        data = (data,)
+    several = isinstance(data, Sequence) and not isinstance(data, (str, bytes, bytearray, memoryview))
+    files = () if data is None else cast("Sequence[str]", data if several else (data,))
     if isinstance(plugins, (str, os.PathLike)):
         plugins = (plugins,)
     if plugins:
@@ -57,4 +56,4 @@ def load(
         names = dict.fromkeys(info.library for path in plugins for info in load_plugin(path))
         if libraries is not None:
             libraries = [*names, *((libraries,) if isinstance(libraries, str) else libraries)]
-    return LoadedProgram(source, data=data, libraries=libraries, copy=copy, map=map, threads=threads)
+    return LoadedProgram(source, data=files, libraries=libraries, copy=copy, map=map, threads=threads)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 from collections.abc import Iterator, Sequence
 from threading import Lock
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from penlight.errors import InvalidInput, MethodNotFound, NoKernel
+from penlight.errors import InvalidInput, MethodNotFound, NoKernel, NotSupported
 
 from . import library
 from .debug import KEY, DebugInfo
@@ -20,6 +21,9 @@ from .method import LoadedMethod
 from .nearest import nearest
 from .state import State
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 
 class Compiled(Protocol):
     """What penlight.compile returns, as far as the runtime knows it."""
@@ -27,7 +31,7 @@ class Compiled(Protocol):
     def to_bytes(self) -> bytes: ...
 
 
-Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Compiled
+Source: TypeAlias = "str | os.PathLike[str] | Buffer | Compiled"
 
 
 class LoadedProgram:
@@ -62,13 +66,13 @@ class LoadedProgram:
         self._error = ctypes.create_string_buffer(library.ERROR_SIZE)
         if isinstance(libraries, str):
             libraries = [libraries]
-        if threads is not None and not 1 <= threads < 1 << 31:
+        if threads is not None and _whole(threads, 1, 1 << 31) is None:
             raise InvalidInput(
                 "a program runs on one thread or more",
-                got=f"threads={threads}",
+                got=f"threads={threads!r}",
                 do="give 1, or None for all cores",
             )
-        paths = [os.fsencode(path) for path in data]
+        paths = [os.fsencode(_path_of_data(path)) for path in data]
         options = library.Options(
             libraries=",".join(libraries).encode() if libraries is not None else None,
             data_paths=(ctypes.c_char_p * max(1, len(paths)))(*paths),
@@ -77,24 +81,17 @@ class LoadedProgram:
             threads=threads or 0,
         )
         handle = ctypes.c_void_p()
-        if not isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)):
-            if isinstance(source, int) or not hasattr(source, "to_bytes"):
-                raise InvalidInput(
-                    "this is no program",
-                    got=type(source).__name__,
-                    do="give the path of a .pte file, its bytes, or what penlight.compile returned",
-                )
-            source = source.to_bytes()
-        if isinstance(source, (bytes, bytearray, memoryview)):
-            self._where = f"a program of {len(source)} bytes"
-            content = bytes(source)
+        content = None if isinstance(source, (str, os.PathLike)) else _content(source)
+        if content is not None:
+            self._where = f"a program of {len(content)} bytes"
             status = self._library.pl_open_bytes(
                 content, len(content), options, handle, self._error, library.ERROR_SIZE
             )
         else:
-            self._where = os.fspath(source)
+            path = cast("str | os.PathLike[str]", source)
+            self._where = os.fspath(path)
             status = self._library.pl_open_path(
-                os.fsencode(source), options, handle, self._error, library.ERROR_SIZE
+                os.fsencode(path), options, handle, self._error, library.ERROR_SIZE
             )
         if status == 6:
             raise InvalidInput(self._error.value.decode(errors="replace"), where="libraries")
@@ -120,12 +117,11 @@ class LoadedProgram:
 
     def __getitem__(self, name: str) -> LoadedMethod:
         """A method by its name."""
-        method = self._loaded.get(name)
+        method = self._loaded.get(name) if isinstance(name, str) else None
         if method is None:
             if name not in self.methods:
-                raise MethodNotFound(
-                    f"the program has no method {name!r}", where=self._where, do=nearest(name, self.methods)
-                )
+                do = nearest(str(name), self.methods)
+                raise MethodNotFound(f"the program has no method {name!r}", where=self._where, do=do)
             with self._lock:
                 method = self._loaded.setdefault(name, LoadedMethod(self, name))
         return method
@@ -157,12 +153,13 @@ class LoadedProgram:
         A loaded program has seed 0. What it draws depends on the seed and on how many random
         operators have run since, and is the same on every machine; it is not torch's sequence.
         """
-        if not 0 <= seed < 1 << 64:
+        number = _whole(seed, 0, 1 << 64)
+        if number is None:
             raise InvalidInput(
-                "a seed is a number of 64 bits", got=str(seed), do="give one from 0 to 2**64 - 1"
+                "a seed is a number of 64 bits", got=repr(seed), do="give one from 0 to 2**64 - 1"
             )
         with self._lock:
-            self._library.pl_seed(self._handle, seed)
+            self._library.pl_seed(self._handle, number)
 
     def named_data(self, key: str) -> bytes | None:
         """Bytes that the file keeps under a name; None when there are none."""
@@ -179,6 +176,14 @@ class LoadedProgram:
         if self._debug is None:
             self._debug = DebugInfo(self.named_data(KEY))
         return self._debug
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # Also what copies go by: a copy would close the program that both hold.
+        raise NotSupported(
+            "a loaded program cannot be copied or pickled",
+            where=self._where,
+            do="load the file once more: penlight.load(...); the system keeps its weights in memory once",
+        )
 
     def __del__(self) -> None:
         handle, self._handle = getattr(self, "_handle", None), None
@@ -237,3 +242,43 @@ class LoadedProgram:
                 views.setdefault(text, []).append((view(value, self), int(value.dtype)))
             self._views_of_state = views
         return self._views_of_state
+
+
+def _content(source: Any) -> bytes:
+    """The bytes of a program: of anything that has a buffer, or of what can write itself."""
+    try:
+        content = bytes(memoryview(source))
+    except TypeError:
+        if isinstance(source, int) or not hasattr(source, "to_bytes"):
+            raise InvalidInput(
+                "this is no program",
+                got=type(source).__name__,
+                do="give the path of a .pte file, its bytes, or what penlight.compile returned",
+            ) from None
+        return cast(bytes, source.to_bytes())
+    if content.endswith(b".pte"):
+        raise InvalidInput(
+            "these bytes are a path, not the content of a file",
+            got=repr(content)[:200],
+            do="give the path as a str: penlight.load(os.fsdecode(path))",
+        )
+    return content
+
+
+def _path_of_data(path: Any) -> str | os.PathLike[str]:
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidInput(
+            "`data` takes paths of .ptd files",
+            got=type(path).__name__,
+            do="write the weights to a file and give its path",
+        )
+    return path
+
+
+def _whole(number: Any, first: int, end: int) -> int | None:
+    """A whole number from `first` to before `end`; None for anything else."""
+    try:
+        found = operator.index(number)
+    except TypeError:
+        return None
+    return found if first <= found < end else None
