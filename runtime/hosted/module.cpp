@@ -46,6 +46,21 @@ struct DataMaps : DataMap {
     };
   }
   bool empty() const { return files.size() == 0 && !last; }
+
+  // A tensor that two files have would be that of the first one, whichever was meant.
+  Status check_last(const char* const* paths, Message* message) const {
+    const size_t at = files.size() - 1;
+    const TensorFile& added = *files[at];
+    for (size_t i = 0; at && i < added.size(); ++i) {
+      for (size_t k = 0; k < at; ++k) {
+        DataEntry ignored;
+        if (files[k]->find(files[k], added.key(i), ignored) == Status::NotFound) continue;
+        message->set("tensor {} is in two data files: {} and {}", added.key(i), paths[k], paths[at]);
+        return Status::InvalidArgument;
+      }
+    }
+    return Status::Ok;
+  }
 };
 
 struct SharedRegion {
@@ -288,6 +303,7 @@ Status Module::start(DataLoader* loader, const ModuleOptions& options) {
       status = tensors->load(*file, &message_);
       if (status != Status::Ok) message_.prepend("{}: ", options.data_paths[i]);
     }
+    if (status == Status::Ok) status = self.data.check_last(options.data_paths, &message_);
     if (status != Status::Ok) return status;
   }
   const Status status = self.program.load(*loader, &message_);

@@ -111,6 +111,28 @@ def test_several_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(model(X), WEIGHT + 1)
 
 
+def test_two_files_with_one_tensor(tmp_path: Path) -> None:
+    path = program(tmp_path)
+    paths = [tmp_path / f"{name}.ptd" for name in "ab"]
+    paths[0].write_bytes(data_file({"linear.weight": WEIGHT}))
+    paths[1].write_bytes(data_file({"other": X, "linear.weight": WEIGHT + 1}))
+    with pytest.raises(InvalidInput, match=r"tensor linear\.weight is in two data files: ") as caught:
+        penlight.load(path, data=paths)
+    assert all(str(one) in caught.value.what for one in paths)
+
+
+def test_weights_that_were_not_given(tmp_path: Path) -> None:
+    path = program(tmp_path)
+    with pytest.raises(InvalidInput, match="none was given") as caught:
+        penlight.load(path)(X)
+    assert "penlight.load(..., data=" in (caught.value.do or "")
+    path.with_suffix(".ptd").write_bytes(data_file({"linear.weight": WEIGHT}))
+    with pytest.raises(InvalidInput, match="none was given") as caught:
+        penlight.load(path).verify()
+    assert f"data={str(path.with_suffix('.ptd'))!r}" in (caught.value.do or "")
+    assert f"--data {path.with_suffix('.ptd')}" in (caught.value.do or "")
+
+
 def test_what_is_wrong(tmp_path: Path) -> None:
     path, data = program(tmp_path), tmp_path / "weights.ptd"
     with pytest.raises(InvalidInput, match=r"tensor linear.weight is external data; none was given"):

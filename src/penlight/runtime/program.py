@@ -191,9 +191,13 @@ class LoadedProgram:
             self._library.pl_close(handle)
 
     def _check(self, status: int) -> None:
-        """Raise what was reported; of a kernel that is missing, say which file has it."""
+        """Raise what was reported; of a kernel or weights that are missing, say which file has them."""
         try:
             library.check(status, self._error, self._where)
+        except InvalidInput as error:
+            if not error.what.endswith("is external data; none was given"):
+                raise
+            raise InvalidInput(error.what, where=self._where, do=self._say_data()) from None
         except NoKernel as error:
             words = error.what.replace(",", " ").split()
             file = next((file for word in words if "::" in word and (file := self.debug.file_of(word))), None)
@@ -202,6 +206,12 @@ class LoadedProgram:
             raise NoKernel(
                 error.what, where=self._where, do=f"load it before the program: penlight.ops.load({file!r})"
             ) from None
+
+    def _say_data(self) -> str:
+        beside = os.path.splitext(self._where)[0] + ".ptd"
+        if not os.path.isfile(beside):
+            return "give the .ptd file that was written with the program: penlight.load(..., data=FILE)"
+        return f"give the weights beside it: penlight.load(..., data={beside!r}), or --data {beside}"
 
     def _method_info(self, name: str) -> library.MethodInfo:
         info = library.MethodInfo()
