@@ -356,6 +356,7 @@ size_t Module::method_count() const { return program().method_count(); }
 const char* Module::method_name(size_t index) const { return program().method_name(index); }
 
 Status Module::method_meta(const char* method, MethodMeta& meta) {
+  if (!impl_ && status_ != Status::Ok) return status_;
   message_.clear();
   status_ = Status::Ok;
   const Status status = program().method_meta(method, meta, &message_);
@@ -363,6 +364,7 @@ Status Module::method_meta(const char* method, MethodMeta& meta) {
 }
 
 Module::LoadedMethod* Module::prepare(const char* name) {
+  if (!impl_ && status_ != Status::Ok) return nullptr;  // which says why none is open
   message_.clear();
   status_ = Status::Ok;
   if (!impl_) {
@@ -448,12 +450,13 @@ Outputs Module::run(const char* name, const Argument* arguments, size_t count, u
 }
 
 Status Module::load_state() {
-  if (impl_ && impl_->all_state) return Status::Ok;
+  if (!impl_) return prepare(""), status_;
+  if (impl_->all_state) return Status::Ok;
   size_t prepared = 0;
   for (size_t i = 0; i < method_count(); ++i) prepared += prepare(method_name(i)) != nullptr;
   if (prepared == 0 && method_count() > 0) return status_;
   message_.clear();
-  if (impl_) impl_->all_state = true;
+  impl_->all_state = true;
   return status_ = Status::Ok;
 }
 
@@ -497,9 +500,9 @@ Status Module::get_state(const char* name, void* data, size_t size) {
 }
 
 Status Module::reset_state() {
+  if (!impl_) return Status::Ok;
   message_.clear();
   status_ = Status::Ok;
-  if (!impl_) return Status::Ok;
   for (LoadedMethod* loaded : impl_->methods) {
     if (!loaded) continue;
     const Status status = loaded->method.reset_state(&message_);

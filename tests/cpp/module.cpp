@@ -149,8 +149,18 @@ TEST(says_what_is_wrong) {
   CHECK(missing.status() == Status::AccessFailed);
   CHECK(contains(missing.error(), "no such file: no/such/file.pte"));
   CHECK_EQ(missing.method_count(), size_t{0});
-  CHECK(missing.forward().status() == Status::InvalidState);
-  CHECK(missing.load("forward") == nullptr);
+  for (int again = 0; again < 2; ++again) {
+    CHECK(missing.forward().status() == Status::AccessFailed);
+    CHECK(contains(missing.forward().error(), "no such file: no/such/file.pte"));
+    CHECK(missing.load("forward") == nullptr);
+    CHECK(missing.load_state() == Status::AccessFailed);
+    CHECK(missing.reset_state() == Status::Ok);
+    MethodMeta meta;
+    CHECK(missing.method_meta("forward", meta) == Status::AccessFailed);
+  }
+  Module closed;
+  CHECK(closed.forward().status() == Status::InvalidState);
+  CHECK(contains(closed.error(), "no program is open"));
 
   Module text(__FILE__);
   CHECK(text.status() == Status::InvalidProgram);
