@@ -194,7 +194,7 @@ class SizingContext : public KernelContext {
       self.fail(Status::InvalidArgument, "a tensor that is no result is given other sizes");
       return false;
     }
-    const bool first = impl.data == nullptr;
+    const bool first = impl.data == penlight::hosted::unsized_memory();
     impl.dim = static_cast<uint8_t>(sizes.size());
     for (size_t d = 0; d < sizes.size(); ++d) impl.sizes[d] = sizes[d];
     penlight::refresh_layout(impl);
@@ -249,6 +249,7 @@ Status size(const Kernel& kernel, Value** args, size_t count, penlight::ScratchS
     TensorImpl& impl = *args[i]->as_tensor.unsafeGetTensorImpl();
     const bool result = impl.dynamism == penlight::Dynamism::Unbounded;
     results += result;
+    if (result) impl.data = penlight::hosted::unsized_memory();
     if (result || impl.data) continue;
     const size_t bytes = args[i]->as_tensor.nbytes();
     impl.data = scratch.allocate(scratch.owner, bytes + 1, 64);

@@ -49,6 +49,13 @@ void Region::swap(Region& other) {
   other.data_ = data, other.size_ = size, other.mapped_ = mapped;
 }
 
+void* unsized_memory() {
+  // Takes pages only where something is written.
+  static void* const memory = mmap(nullptr, size_t{1} << 30, PROT_READ | PROT_WRITE,
+                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
 struct alignas(64) HeapScratch::Block {
   Block* next;
   size_t size;  // of the bytes behind this header

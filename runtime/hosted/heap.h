@@ -34,6 +34,10 @@ class Region {
   size_t mapped_;  // bytes given by the operating system; 0 when the heap's
 };
 
+// Where a kernel writes that did not ask for its result's sizes first: all of them to the same
+// place, as that is an error, which is found when it returns. Null where the system gives none.
+void* unsized_memory();
+
 // An array that grows. For trivially copyable elements only.
 template <class T>
 class Array {

@@ -1,5 +1,6 @@
 #include "torch_tensors.h"
 
+#include "heap.h"
 #include "shape_rule.h"
 
 namespace penlight::hosted {
@@ -91,6 +92,7 @@ Tensor CallTensors::make_result(ScalarType wanted, TorchTensor target, const int
   impl.sizes[0] = -1;
   impl.strides[0] = 1;
   impl.dim = 1;
+  impl.data = unsized_memory();
   impl.dtype = wanted;
   impl.dynamism = Dynamism::Unbounded;
   const Tensor made(&impl);

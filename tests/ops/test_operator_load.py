@@ -191,6 +191,25 @@ def test_without_a_rule_the_kernel_is_asked(tmp_path: Path) -> None:
     assert "shapes(" in str(caught.value) and "norule.cpp" in str(caught.value)
 
 
+@pytest.mark.parametrize("rule", ["", ', shapes("[n] -> [n]")'])
+def test_a_kernel_that_gives_its_result_no_sizes(rule: str, tmp_path: Path) -> None:
+    name = f"testunsized{bool(rule):d}"
+    line = f'PENLIGHT_LIBRARY({name}, "scale(Tensor x, float k) -> Tensor", scale_out{rule})'
+    body = SCALE.replace("  if (!ctx.resize(out, x.sizes())) return out;\n", "")
+    op = penlight.ops.load(written(tmp_path, f"{name}.cpp", line, body=body))
+    with pytest.raises(Exception, match=r"ctx\.resize\(out, sizes\) comes first"):
+        op(torch.ones(300_000), 2.0)
+    with pytest.raises(Exception, match=r"ctx\.resize\(out, sizes\) comes first"):
+        getattr(torch.ops, name).scale.out(torch.ones(3), 2.0, out=torch.ones(3))
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return getattr(torch.ops, name).scale(x, 3.0)
+
+    with pytest.raises(Exception, match=r"ctx\.resize\(out, sizes\) comes first"):
+        penlight.compile(Model(), (torch.ones(3),))
+
+
 def test_rule_and_kernel_that_disagree(tmp_path: Path) -> None:
     line = (
         'PENLIGHT_LIBRARY(testlie, "scale(Tensor x, float k) -> Tensor", scale_out, shapes("[n] -> [2*n]"))'

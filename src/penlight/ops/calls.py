@@ -279,7 +279,9 @@ class Kernel:
             specs = [spec for spec in self.rule.apply(arguments) if isinstance(spec, Spec)]
         try:
             asked = self.asked(arguments, specs)
-        except PenlightError:  # it takes no such arguments, or reads data first: a call will tell
+        except PenlightError as error:  # it takes no such arguments, or reads data first: a call will tell
+            if error.what.endswith("ctx.resize(out, sizes) comes first"):
+                raise InvalidOperator(error.what, where=self.source) from error
             return
         for out, want, have in zip(self.signature.outs, specs, asked, strict=True):
             if want.sizes != have.sizes:
