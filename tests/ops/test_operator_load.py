@@ -333,6 +333,13 @@ def test_dtypes_the_kernel_cannot_have(linear: Any) -> None:
         linear(torch.ones(3, 4).cfloat(), torch.ones(5, 4).cfloat(), None)
 
 
+def test_dtypes_that_are_mixed(linear: Any) -> None:
+    weight, x, bias = torch.ones(3, 4), torch.ones(5, 4), torch.ones(3)
+    for given in ((weight.double(), x, bias), (weight, x.double(), bias), (weight, x, bias.double())):
+        with pytest.raises((NotSupported, RuntimeError)):
+            linear(*given)
+
+
 def test_a_kernel_and_a_function_of_one_name(linear: Any) -> None:
     with pytest.raises(InvalidState, match="testlin::custom_linear has a kernel in C"):
 

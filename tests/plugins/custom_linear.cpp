@@ -13,6 +13,10 @@ Tensor& custom_linear_out(KernelContext& ctx, const Tensor& weight, const Tensor
     ctx.fail(Status::InvalidArgument, "custom_linear takes float32, got {}", dtype_name(input.scalar_type()));
     return out;
   }
+  if (bias && (bias->scalar_type() != ScalarType::Float || bias->numel() != weight.size(0))) {
+    ctx.fail(Status::InvalidArgument, "custom_linear takes a bias of float32, [o]");
+    return out;
+  }
   const dim_t sizes[] = {input.size(0), weight.size(0)};
   if (!ctx.resize(out, sizes)) return out;
   const float* w = weight.const_data_ptr<float>();

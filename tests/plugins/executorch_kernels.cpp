@@ -14,6 +14,9 @@ Tensor& custom_linear_out(KernelRuntimeContext& ctx, const Tensor& weight, const
   ET_KERNEL_CHECK(ctx, weight.dim() == 2 && input.dim() == 2, InvalidArgument, out);
   ET_KERNEL_CHECK_MSG(ctx, weight.size(1) == input.size(1), InvalidArgument, out,
                       "inner sizes %zd and %zd differ", (ssize_t)weight.size(1), (ssize_t)input.size(1));
+  ET_KERNEL_CHECK(ctx, weight.scalar_type() == input.scalar_type(), InvalidArgument, out);
+  ET_KERNEL_CHECK(ctx, !bias.has_value() || bias.value().scalar_type() == input.scalar_type(),
+                  InvalidArgument, out);
   Tensor::SizesType sizes[2] = {input.size(0), weight.size(0)};
   ET_KERNEL_CHECK(ctx, resize_tensor(out, {sizes, 2}) == Error::Ok, InvalidArgument, out);
   ET_SWITCH_REAL_TYPES(input.scalar_type(), ctx, "custom_linear.out", CTYPE, [&]() {

@@ -140,6 +140,7 @@ def test_links_lead_somewhere() -> None:
 def test_operator_of_your_own(tmp_path: Path) -> None:
     kernel, use, _, _, more, alone = blocks("docs/how-to/custom-op.md")
     (tmp_path / "custom_linear.cpp").write_text(kernel)
+    (tmp_path / "plain.cpp").write_text(kernel.replace("(myop,", "(plain,"))
     (tmp_path / "custom_linear.py").write_text("import penlight, torch\n" + more)
     before = """
 import torch
@@ -153,6 +154,14 @@ model_that_uses_it = Model()
 want = torch.nn.functional.linear(x, weight, bias)
 torch.testing.assert_close(y, want)
 torch.testing.assert_close(penlight.load(program)(x), want)
+plain = penlight.ops.load("plain.cpp")  # without its Python, which declares a dtype
+for given in ((weight.double(), x, bias), (weight, x.double(), bias), (weight, x, bias.double())):
+    try:
+        plain(*given)
+    except ValueError as error:
+        assert "weight, input and bias are of one dtype" in str(error)
+    else:
+        raise AssertionError("dtypes that differ were taken")
 weight.requires_grad_()
 op(weight, x, bias).sum().backward()
 torch.testing.assert_close(weight.grad, x.sum(0).expand(5, 4))

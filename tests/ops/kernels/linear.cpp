@@ -6,7 +6,9 @@ Tensor& custom_linear_out(KernelContext& ctx, const Tensor& weight, const Tensor
                           const Optional<Tensor>& bias, Tensor& out) {
   const dim_t sizes[] = {input.size(0), weight.size(0)};
   if (!ctx.resize(out, {sizes, 2})) return out;
-  if (input.scalar_type() != ScalarType::Float) {
+  const ScalarType dtype = ScalarType::Float;
+  if (input.scalar_type() != dtype || weight.scalar_type() != dtype ||
+      (bias && bias->scalar_type() != dtype)) {
     ctx.decline();
     return out;
   }
