@@ -52,6 +52,7 @@ def apply(schema: str, rule: str, *values: Any) -> list[Any]:
         ("f(Tensor x, int n) -> Tensor", "[n] -> [n+1]", (t(3), 3), [(4,)]),
         ("f(Tensor x) -> Tensor", "_ -> [ndim(x)]", (t(3, 4),), [(2,)]),
         ("f(Tensor x) -> Tensor", "[] -> []", (t(),), [()]),
+        ("f(Tensor(a!) x, Tensor y) -> ()", "[n], [n] -> ()", (t(3), t(3)), []),
     ],
 )
 def test_sizes(schema: str, rule: str, values: Any, want: Any) -> None:

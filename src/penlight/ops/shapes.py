@@ -3,9 +3,10 @@
     [o,i], [n,i], [o]? -> [n,o]         a linear layer; its bias may be None
     [..., i], [o, i] -> [..., o]        any number of dimensions in front, broadcast
     [n]        -> f32[2*n], i64[n//2]   two results with dtypes of their own
-    [n,c][]    -> [total(xs, 0), c]     a list of tensors
+    [_,c][]    -> [total(xs, 0), c]     a list of tensors; `_` is any size
     [b,t]      -> [b, k]                k is an int argument of the operator
     [...], _   -> same as x             `_` takes anything
+    [n]        -> ()                    no result: the operator changes an argument
 
 Patterns stand in the order of the schema's tensor arguments. A name is one size
 wherever it occurs; a number is that size; `...` or `*` is any number of sizes
@@ -99,7 +100,7 @@ class ShapeRule:
         if not arrow:
             raise self.wrong("a shape rule has an arrow", "write it as '[n,i], [o,i] -> [n,o]'")
         self.patterns = [self._pattern(part) for part in split(before)]
-        self.results = [self._result(part) for part in split(after)]
+        self.results = [] if after.strip() == "()" else [self._result(part) for part in split(after)]
         self._check_counts()
         self._check_names()
 
