@@ -292,6 +292,13 @@ def test_ops() -> None:
     assert "did you mean" in penlight("ops", "softmaxx", code=1).stderr
 
 
+def test_op_takes_cpp_files(tmp_path: Path) -> None:
+    (tmp_path / "op.py").write_text("")
+    error = penlight("op", "build", "op.py", cwd=tmp_path, code=2).stderr
+    assert error.startswith("InvalidInput: this is no C++ file")
+    assert "give a file that ends in .cpp, .cc, .cxx" in error
+
+
 def test_doctor_and_version() -> None:
     import penlight as package
 

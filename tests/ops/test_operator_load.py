@@ -257,6 +257,10 @@ def test_no_file_and_no_operator(tmp_path: Path) -> None:
         penlight.ops.load(tmp_path / "nothing.cpp")
     with pytest.raises(InvalidInput, match="no file was given"):
         penlight.ops.load()
+    with pytest.raises(InvalidInput, match="a path is a string"):
+        penlight.ops.load(None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"this is no C\+\+ file"):
+        penlight.ops.load(__file__)
     with pytest.raises(InvalidInput, match="has no operator 'other'"):
         penlight.ops.load(KERNELS / "linear.cpp")["other"]
 

@@ -26,8 +26,8 @@ from typing import Any
 
 from penlight.build import diagnostics
 from penlight.build.cache import cache_folder, drop_unused, looking, mark_used
-from penlight.build.toolchain import Toolchain, find_toolchain, source_root
-from penlight.errors import FileMissing, NoToolchain
+from penlight.build.toolchain import SOURCE_SUFFIXES, Toolchain, find_toolchain, source_root
+from penlight.errors import FileMissing, InvalidInput, NoToolchain
 
 _LIMIT = 256 << 20  # bytes; what is unused for longest beyond it is dropped
 _FORMAT = "1"  # of records and results; changes when either does
@@ -61,6 +61,7 @@ def build_plugin(source: Path | str, *, flags: Sequence[str] = (), compiler: str
 
     Raises:
         FileMissing: there is no such file.
+        InvalidInput: its name does not end as that of a C++ file.
         BuildFailed: it does not compile; with the compiler's own words at the file's lines.
         NoToolchain: there is no compiler.
     """
@@ -68,6 +69,13 @@ def build_plugin(source: Path | str, *, flags: Sequence[str] = (), compiler: str
     if not source.is_file():
         raise FileMissing("no such source file", where=str(source), do="check the path")
     root = source_root()
+    if source.suffix not in SOURCE_SUFFIXES:
+        raise InvalidInput(
+            "this is no C++ file",
+            where=str(source),
+            got=source.suffix or "a name without an ending",
+            do=f"give a file that ends in {', '.join(SOURCE_SUFFIXES)}, or a plug-in that was built from one",
+        )
     request = _digest([_FORMAT, str(source), str(root), *flags, "\0", compiler or os.environ.get("CXX", "")])
     record = _folder() / f"{source.stem}-{request[:16]}.json"
     found = _find(record)

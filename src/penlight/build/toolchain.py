@@ -33,7 +33,7 @@ _COMMON = (
     "-fno-unwind-tables",
 )
 _CXX = ("-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics")
-_CXX_SUFFIXES = {".cpp", ".cc", ".cxx"}
+SOURCE_SUFFIXES = (".cpp", ".cc", ".cxx")  # of C++
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Toolchain:
         Raises:
             BuildFailed: with the compiler's own words.
         """
-        is_cxx = source.suffix in _CXX_SUFFIXES
+        is_cxx = source.suffix in SOURCE_SUFFIXES
         command = [*(self.cxx if is_cxx else self.cc), *self.compile_flags, optimize, *_COMMON]
         command += _CXX if is_cxx else ("-std=c11",)
         command += [f"-D{define}" for define in defines]

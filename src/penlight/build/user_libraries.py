@@ -14,6 +14,7 @@ from pathlib import Path
 from penlight.build.registration import LibraryFiles, user_tables
 from penlight.build.select import Selection, Use
 from penlight.build.table import LibraryTable
+from penlight.build.toolchain import SOURCE_SUFFIXES
 from penlight.errors import InvalidInput
 from penlight.kernels.bind import Table
 from penlight.kernels.library import Schemas
@@ -21,7 +22,6 @@ from penlight.kernels.merge import Merged
 from penlight.kernels.places import Fault
 from penlight.kernels.table import DTYPE_SETS, own_table
 
-SOURCE_SUFFIXES = (".cpp", ".cc", ".cxx")
 # Names of files that say nothing of whose kernels they hold; their folder's name does.
 _GENERAL = ("functions", "custom_ops", "custom-ops", "ops", "operators", "kernels")
 

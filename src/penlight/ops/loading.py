@@ -98,6 +98,10 @@ def load(
     """
     if not sources:
         raise InvalidInput("no file was given", do='call penlight.ops.load("operator.cpp")')
+    for source in sources:
+        if not isinstance(source, (str, os.PathLike)):
+            do = 'call penlight.ops.load("operator.cpp")'
+            raise InvalidInput("a path is a string", got=repr(source)[:100], do=do)
     with_torch = importlib.util.find_spec("torch") is not None if torch is None else torch
     loaded = [_load(Path(os.path.abspath(source)), flags, compiler, with_torch) for source in sources]
     return loaded[0] if len(loaded) == 1 else loaded
