@@ -128,6 +128,56 @@ def test_compile_says_what_is_wrong(folder: Path, arguments: list[str], code: in
     assert message in penlight("compile", *arguments, cwd=folder, code=code).stderr
 
 
+THEIRS = """
+import torch
+
+def needs(size):
+    return torch.nn.Linear(size, size), (torch.ones(1, size),)
+
+def raises():
+    return helper(4)
+
+def helper(size):
+    raise ValueError(f"no such size: {size}")
+
+def inside_torch():
+    return torch.nn.Linear(2, 2)(torch.ones(3)), ()
+
+def option():
+    return torch.nn.Linear(2, 2), (torch.ones(1, 2),), {"dynamic_shape": None}
+
+def four():
+    return torch.nn.Linear(2, 2), (torch.ones(1, 2),), {}, 3, 4
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "messages"),
+    [
+        ("theirs.py:needs", ["theirs.py:needs needs arguments", "got     needs(size)"]),
+        ("theirs.py:raises", ["theirs.py:raises cannot be run", "theirs.py:11 in helper: raise ValueError",
+                              "got     ValueError: no such size: 4", "correct it there"]),
+        ("theirs.py:inside_torch", ["theirs.py:14 in inside_torch", "got     RuntimeError: "]),
+        ("theirs.py:option", ["no option 'dynamic_shape'", "did you mean 'dynamic_shapes'?"]),
+        ("theirs.py:four", ["theirs.py:four returned 5 values"]),
+        ("syntax.py:build", ["syntax.py cannot be read", "syntax.py:2: def build(:", "SyntaxError: "]),
+        ("imports.py:build", ["imports.py cannot be run", "imports.py:1: import nowhere_at_all",
+                              "No module named 'nowhere_at_all'"]),
+        ("imports:build", ["imports cannot be run", "imports.py:1: import nowhere_at_all"]),
+        ("nowhere_at_all:build", ["module nowhere_at_all cannot be imported"]),
+    ],
+)  # fmt: skip
+def test_errors_in_code_of_the_users(tmp_path: Path, model: str, messages: list[str]) -> None:
+    (tmp_path / "theirs.py").write_text(THEIRS)
+    (tmp_path / "syntax.py").write_text("import torch\ndef build(:\n")
+    (tmp_path / "imports.py").write_text("import nowhere_at_all\n")
+    error = penlight("compile", model, cwd=tmp_path, code=2).stderr
+    for message in messages:
+        assert message in error
+    assert "Traceback" not in error and len(error.splitlines()) <= 5
+    sys.modules.pop("imports", None)
+
+
 def test_compile_without_torch(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.util as u\nfind = u.find_spec\n"

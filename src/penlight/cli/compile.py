@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penlight.cli.console import Json, err, out, print_json, progress, size_text
+from penlight.cli.user_code import running
 from penlight.errors import FileMissing, InvalidInput, InvalidProgram, NotSupported
 
 if TYPE_CHECKING:
@@ -138,9 +140,28 @@ def _read_model(text: str) -> tuple[list[Any], dict[str, Any]]:
     if not isinstance(made, tuple):
         return [made], {}
     options: dict[str, Any] = {}
-    if len(made) > 2 and isinstance(made[-1], dict):
-        *made, options = made
-    return list(made), dict(options)
+    given = list(made)
+    if len(given) > 2 and isinstance(given[-1], dict):
+        options = dict(given.pop())
+    if not 1 <= len(given) <= 3:
+        raise InvalidInput(
+            f"{text} returned {len(made)} values",
+            do="return the model and a tuple of example inputs, and a dict of options where there are any",
+        )
+    _check_options(options, text)
+    return given, options
+
+
+def _check_options(options: dict[Any, Any], where: str) -> None:
+    import penlight
+    from penlight.runtime.nearest import nearest
+
+    parameters = inspect.signature(penlight.compile).parameters.values()
+    known = ["kwargs", *(one.name for one in parameters if one.kind is one.KEYWORD_ONLY)]
+    for name in options:
+        if name not in known:
+            do = nearest(str(name), known)
+            raise InvalidInput(f"penlight.compile has no option {name!r}", where=where, do=do)
 
 
 def _read_exported(path: str) -> Any:
@@ -156,11 +177,15 @@ def _read_exported(path: str) -> Any:
 
 def _import(source: str) -> Any:
     if not source.endswith(".py"):
+        sys.path.insert(0, os.getcwd())
         try:
-            sys.path.insert(0, os.getcwd())
-            return importlib.import_module(source)
-        except ImportError as error:
-            raise InvalidInput(f"module {source} cannot be imported", got=str(error)) from error
+            with running(source):
+                return importlib.import_module(source)
+        except InvalidInput as error:
+            missing = error.__cause__
+            if isinstance(missing, ModuleNotFoundError) and f"{source}.".startswith(f"{missing.name}."):
+                raise InvalidInput(f"module {source} cannot be imported", got=str(missing)) from missing
+            raise
     path = Path(source)
     if not path.exists():
         raise FileMissing(f"no such file: {source}")
@@ -171,14 +196,16 @@ def _import(source: str) -> Any:
         raise InvalidInput(f"{source} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    with running(source):
+        spec.loader.exec_module(module)
     return module
 
 
 def _call(module: Any, source: str, function: str) -> Any:
     from penlight.runtime.nearest import nearest
 
-    found = getattr(module, function, None)
+    with running(f"{source}:{function}"):  # a module may make its names when they are asked for
+        found = getattr(module, function, None)
     if not callable(found):
         own = {name: value for name, value in vars(module).items() if callable(value) and name[0] != "_"}
         made_here = [
@@ -190,4 +217,21 @@ def _call(module: Any, source: str, function: str) -> Any:
             f"{source}:{function} is a model, of which the inputs are not known",
             do="name a function that returns the model and a tuple of example inputs",
         )
-    return found()
+    _check_takes_nothing(found, f"{source}:{function}")
+    with running(f"{source}:{function}"):
+        return found()
+
+
+def _check_takes_nothing(function: Any, name: str) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # not known, as of some that are written in C
+        return
+    try:
+        signature.bind()
+    except TypeError:
+        raise InvalidInput(
+            f"{name} needs arguments, and is called without",
+            got=f"{function.__name__}{signature}",
+            do="name a function without, that returns the model and a tuple of example inputs",
+        ) from None

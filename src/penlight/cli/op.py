@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from penlight.cli.console import Json, err, out, print_json, progress, table
+from penlight.cli.user_code import running
 
 op = typer.Typer(help="Build and test operators of your own.", no_args_is_help=True)
 
@@ -31,7 +32,7 @@ def build(
     results: list[dict[str, Any]] = []
     failed = False
     for file in files:
-        with progress(f"building {file.name}", quiet=json):
+        with progress(f"building {file.name}", quiet=json), running(str(file)):
             library: Any = load(file, flags=flag or (), compiler=compiler, torch=None if test else False)
         entry: dict[str, Any] = {"file": str(file), "plugin": str(library.path), "operators": []}
         for info in library.operators:
