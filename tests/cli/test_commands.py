@@ -238,6 +238,13 @@ def test_run_is_repeatable_from_its_seed(folder: Path) -> None:
         (["net.pte", "--libraries", "fast"], 2, "no kernel library of the name fast"),
         (["net.pte", "--fill", "twos"], 2, "--fill is random, ones or zeros"),
         (["net.pte", "--repeats", "0"], 2, "repeats"),
+        (["net.pte", "--seed", "-1"], 2, "--seed"),
+        (["net.pte", "-i", "imag=3"], 2, "method forward has no input 'imag'"),
+        (["net.pte", "-i", "imag=3"], 2, "there are: image, scale"),
+        (["dynamic.pte", "--sizes", "0=-1,8"], 2, "a tensor of these sizes cannot be"),
+        (["dynamic.pte", "--sizes", "0=2000000000,2000000000,2000000000"], 2, "these sizes cannot be"),
+        (["dynamic.pte", "--sizes", "0=2000000000,8"], 2, "too large in dimension 0"),
+        (["dynamic.pte", "--sizes", "0=2"], 2, "has 1 dimension, 2 are needed"),
     ],
 )
 def test_run_says_what_is_wrong(folder: Path, arguments: list[str], code: int, message: str) -> None:

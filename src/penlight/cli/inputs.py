@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,11 +37,13 @@ def make_inputs(
     generator = np.random.default_rng(seed)
     leaves = []
     for index, spec in enumerate(method.inputs):
-        if index in texts:
-            shape = shapes.get(index, getattr(spec, "shape", ()))
+        shape = shapes.get(index, getattr(spec, "shape", ()))
+        if isinstance(spec, TensorSpec) and index in shapes and not _fits(shape, spec):
+            leaves.append(np.broadcast_to(np.zeros((), dtypes.numpy_dtype(spec.dtype_number)), shape))
+        elif index in texts:
             leaves.append(_read(texts[index], spec, names[index], shape))
         elif isinstance(spec, TensorSpec):
-            leaves.append(_make_up(spec, shapes.get(index, spec.shape), fill, generator))
+            leaves.append(_make_up(spec, shape, fill, generator))
         else:
             leaves.append(method.traced_values[index])
     return leaves
@@ -52,7 +56,7 @@ def _by_index(given: Iterable[str], names: list[str], method: str, *, named: boo
         name, equals, rest = text.partition("=")
         if equals and name.isdigit() and int(name) < len(names):
             found[int(name)] = rest
-        elif equals and (name in names or named):
+        elif equals and (name in names or named or not Path(text).exists()):
             if name not in names:
                 raise InvalidInput(
                     f"method {method} has no input {name!r}", got=text, do=f"there are: {', '.join(names)}"
@@ -67,11 +71,19 @@ def _by_index(given: Iterable[str], names: list[str], method: str, *, named: boo
     return found
 
 
+def _fits(shape: tuple[int, ...], spec: TensorSpec) -> bool:
+    """If not, the call says what is wrong: of a tensor that takes no memory."""
+    return len(shape) == len(spec.shape) and all(map(operator.le, shape, spec.shape))
+
+
 def _parse_sizes(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(size) for size in text.split(",") if size)
+        sizes = tuple(int(size) for size in text.split(",") if size)
     except ValueError:
         raise InvalidInput("sizes are whole numbers with commas between", got=text) from None
+    if any(not 0 <= size < 1 << 31 for size in sizes) or math.prod(sizes) >= 1 << 48:
+        raise InvalidInput("a tensor of these sizes cannot be", got=text)
+    return sizes
 
 
 def _read(text: str, spec: TensorSpec | str, name: str, shape: tuple[int, ...]) -> Any:

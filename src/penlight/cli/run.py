@@ -20,7 +20,7 @@ Inputs = Annotated[
 ]
 Sizes = Annotated[list[str] | None, typer.Option("--sizes", help="NAME=2,3 for an input of dynamic size.")]
 Fill = Annotated[str, typer.Option("--fill", help="random, ones or zeros, for inputs that are not given.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of random numbers.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of random numbers.")]
 MethodName = Annotated[
     str | None, typer.Option("--method", "-m", help="`forward`, or the only one, when left out.")
 ]
