@@ -349,6 +349,13 @@ def test_ops() -> None:
     assert "did you mean" in penlight("ops", "softmaxx", code=1).stderr
 
 
+def test_ops_says_what_is_wrong() -> None:
+    assert "there is no kernel library portble" in penlight("ops", "--library", "portble", code=2).stderr
+    assert "did you mean 'portable'?" in penlight("ops", "--library", "portble", code=2).stderr
+    error = penlight("ops", "list", "rellu", "--library", "portable", code=1).stderr
+    assert "no operator with 'rellu' in its name has a kernel in the library portable" in error
+
+
 def test_op_takes_cpp_files(tmp_path: Path) -> None:
     (tmp_path / "op.py").write_text("")
     error = penlight("op", "build", "op.py", cwd=tmp_path, code=2).stderr

@@ -51,12 +51,19 @@ def list_operators(
     json: Json = False,
 ) -> None:
     """List operators that have a kernel, with the dtypes it takes."""
-    rows = [row for row in _rows() if pattern in row["op"] and (not library or library in row["libraries"])]
+    every = _rows()
+    known = sorted({name for row in every for name in row["libraries"]})
+    if library and library not in known:
+        from penlight.errors import InvalidInput
+        from penlight.runtime.nearest import nearest
+
+        raise InvalidInput(f"there is no kernel library {library}", do=nearest(library, known))
+    rows = [row for row in every if pattern in row["op"] and (not library or library in row["libraries"])]
     if json:
         print_json(rows)
         return
     if not rows:
-        _say_nearest(pattern)
+        _say_nearest(pattern, library)
         raise typer.Exit(1)
     shown = table("operator", "libraries", "dtypes")
     for row in rows:
@@ -214,11 +221,12 @@ def _dtypes(sets: Any) -> str:
     return ", ".join(text if name == "rest" else f"{name}: {text}" for name, text in parts.items())
 
 
-def _say_nearest(pattern: str) -> None:
+def _say_nearest(pattern: str, library: str | None) -> None:
     from difflib import get_close_matches
 
     names = [row["op"] for row in _rows()]
     short = {name.split("::")[-1].split(".")[0]: name for name in names}
     close = get_close_matches(pattern, [*names, *short], 1)
     hint = f"; did you mean {short.get(close[0], close[0])}?" if close else ""
-    err.print(f"no operator with {pattern!r} in its name has a kernel{hint}")
+    place = f" in the library {library}" if library else ""
+    err.print(f"no operator with {pattern!r} in its name has a kernel{place}{hint}")
