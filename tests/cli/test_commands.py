@@ -356,6 +356,21 @@ def test_ops_says_what_is_wrong() -> None:
     assert "no operator with 'rellu' in its name has a kernel in the library portable" in error
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--ops", "aten::reluu.out"], "names like it: aten::relu.out"),
+        (
+            ["--ops", "aten::relu.out", "--without", "aten::zzz"],
+            "there is no operator aten::zzz to leave out",
+        ),
+        (["--ops", "aten::relu.out", "--without", "aten::relu"], "told to leave it out"),
+    ],
+)
+def test_a_list_of_operators_that_cannot_be_built(arguments: list[str], message: str) -> None:
+    assert message in penlight("build", "--list", *arguments, code=1).stderr
+
+
 def test_op_takes_cpp_files(tmp_path: Path) -> None:
     (tmp_path / "op.py").write_text("")
     error = penlight("op", "build", "op.py", cwd=tmp_path, code=2).stderr

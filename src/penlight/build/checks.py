@@ -37,6 +37,20 @@ def own_operators(sources: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
+def check_known(selection: Selection, sources: Sequence[Path]) -> None:
+    """Operators that were asked for by name: Penlight's, or those of the user's own files."""
+    own = own_operators(sources)
+    names = own_table().names()
+    for name in sorted(set(selection.operators) - {*names, *own}):
+        close = get_close_matches(name, names, 3, 0.7)
+        raise NoKernel(
+            f"{name} has no kernel",
+            where=", ".join(selection.operators[name].needed_by),
+            do="give the .cpp file that registers it"
+            + (f"; names like it: {', '.join(close)}" if close else ""),
+        )
+
+
 def check_left_out(selection: Selection, without: Sequence[str]) -> None:
     """An operator is named as in programs, aten::add.out, or without overload for all it has."""
     known = {*own_table().names(), *selection.operators}

@@ -72,19 +72,26 @@ def build(
     """Build a binary with the kernels and dtypes that programs use, and no others."""
     from penlight.build.build import BuildOptions
     from penlight.build.build import build as run_build
+    from penlight.build.checks import check_known, check_left_out
+    from penlight.build.select import select_from_models
 
     if targets:
         return _show_targets(json)
     models, sources, own_libraries = _split(files or [])
     selected = _operators(ops or [], ops_yaml or [])
+    left_out = [operator for text in without or [] for operator in text.split(",")]
     if list_only:
-        return _show_selection(models, selected, json)
+        if not own_libraries:  # which may have operators of any name
+            check_known(selected, sources)
+        selected.join(select_from_models(models))
+        check_left_out(selected, left_out)
+        return _show_selection(selected, json)
     options = BuildOptions(
         models=models,
         sources=sources,
         libraries=own_libraries,
         operators=selected,
-        without=[operator for text in without or [] for operator in text.split(",")],
+        without=left_out,
         target=_target(target, flash, ram),
         compiler=compiler,
         toolchain_file=toolchain_file,
@@ -120,7 +127,8 @@ def build(
 
 
 def _split(files: list[Path]) -> tuple[list[Path], list[Path], list[LibraryFiles]]:
-    from penlight.build.user_libraries import SOURCE_SUFFIXES, is_table, library_files
+    from penlight.build.toolchain import SOURCE_SUFFIXES
+    from penlight.build.user_libraries import is_table, library_files
     from penlight.errors import InvalidInput
 
     models = [path for path in files if path.suffix in (".pte", ".ptd")]
@@ -185,10 +193,7 @@ def _show_targets(json: bool) -> None:
     out.print(shown)
 
 
-def _show_selection(models: list[Path], selection: Selection, json: bool) -> None:
-    from penlight.build.select import select_from_models
-
-    selection.join(select_from_models(models))
+def _show_selection(selection: Selection, json: bool) -> None:
     if json:
         print_json(
             {
