@@ -371,6 +371,12 @@ def test_a_list_of_operators_that_cannot_be_built(arguments: list[str], message:
     assert message in penlight("build", "--list", *arguments, code=1).stderr
 
 
+def test_build_to_no_folder(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    error = penlight("build", f"{folder}/net.pte", "-o", f"{tmp_path}/taken/out", code=1).stderr
+    assert error.startswith(f"WriteFailed: cannot write to the folder {tmp_path}/taken/out")
+
+
 def test_op_takes_cpp_files(tmp_path: Path) -> None:
     (tmp_path / "op.py").write_text("")
     error = penlight("op", "build", "op.py", cwd=tmp_path, code=2).stderr

@@ -31,7 +31,7 @@ from penlight.build.table import LibraryTable, prims_header, tables_for
 from penlight.build.targets import HOST, Target
 from penlight.build.toolchain import Toolchain, find_toolchain, source_root
 from penlight.build.user_libraries import read_user_libraries
-from penlight.errors import FileMissing, InvalidInput
+from penlight.errors import FileMissing, InvalidInput, WriteFailed
 from penlight.ir.dtypes import DType
 from penlight.program import Contents, read
 
@@ -92,6 +92,7 @@ def build(options: BuildOptions) -> Built:
         NotSupported: a program has delegates that the binary would lack.
         OutOfMemory: the target's RAM does not hold the arenas.
         InvalidState: two files have an operator of the same name.
+        WriteFailed: the folder for the files cannot be made.
         BuildFailed, NoToolchain, FileMissing, InvalidProgram, InvalidInput: of what was given.
     """
     start = time.perf_counter()
@@ -122,6 +123,7 @@ def build(options: BuildOptions) -> Built:
     tables = [*own.tables, *tables_for(tree, used, served, options.kernel_libraries, small=small)]
     models = _models(options, programs)
     name = embed.identifier(options.name or (models[0].name if models else "penlight_kernels"))
+    _make_folder(options.output)
 
     with tempfile.TemporaryDirectory(prefix="penlight-build-") as folder:
         job = _Job(options, toolchain, tree, tables, used, models, name, Path(folder).resolve())
@@ -183,7 +185,6 @@ class _Job:
             units += [self._unit(path) for path in sorted(hosted.glob("*.cpp"))]
         objects = self._compile(units)
         path = output / f"{self.options.name or self.name}{target.program_suffix}"
-        output.mkdir(parents=True, exist_ok=True)
         flags = _COMPACT if self._has_gnu_linker() else ()
         self._link(list(objects), path, flags=flags, script=script, exports=exports)
         files = [path]
@@ -355,6 +356,18 @@ class _Job:
         path = self.folder / name
         path.write_text(text)
         return path
+
+
+def _make_folder(path: Path) -> None:
+    """The folder to write to, made before anything is compiled for it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteFailed(
+            f"cannot write to the folder {path}",
+            got=error.strerror or str(error),
+            do="give another folder with --output",
+        ) from error
 
 
 def _read(path: Path) -> Contents:
