@@ -13,11 +13,10 @@ from functools import cache, lru_cache
 from typing import Any
 
 import torch
-from torch import _refs
 from torch._decomp import _core_aten_decompositions_post_autograd, decomposition_table
 from torch._ops import OpOverload
 
-from penlight.dialects import exchanged, grouped, matrices, ordering, rare, volumes
+from penlight.dialects import exchanged, grouped, matrices, ordering, rare, spectra, volumes
 from penlight.dialects.penlight_ops import twins
 from penlight.dialects.recurrent import (
     has_projections,
@@ -193,60 +192,6 @@ def _alpha_dropout(x, p, train):  # type: ignore[no-untyped-def]
     return (x * kept) * scale + (kept - (1 - p)) * (alpha * scale)
 
 
-def _stft(x, n_fft, hop_length=None, win_length=None, window=None, *options):  # type: ignore[no-untyped-def]
-    return _refs.stft(x, n_fft, hop_length, win_length, window, False, "reflect", *options)
-
-
-def _istft(  # type: ignore[no-untyped-def]
-    x,
-    n_fft,
-    hop_length=None,
-    win_length=None,
-    window=None,
-    center=True,
-    normalized=False,
-    onesided=None,
-    length=None,
-    return_complex=False,
-):
-    """Frames are put together by fold, as is what the windows add up to; torch's own goes sample by sample."""
-    complex_window = window is not None and window.is_complex()
-    if return_complex or complex_window:
-        return _refs.istft(
-            x, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
-        )
-    hop, size = hop_length or n_fft // 4, win_length or n_fft
-    spectra = x if x.dim() == 3 else x.unsqueeze(0)
-    # The rest of a whole spectrum is the first half again.
-    half = spectra[:, : n_fft // 2 + 1].transpose(1, 2)
-    frames = torch.fft.irfft(half, n_fft, norm="ortho" if normalized else "backward")
-    if window is None:
-        window = torch.ones(size, dtype=frames.dtype)
-    before = (n_fft - size) // 2
-    window = aten.constant_pad_nd.default(window, [before, n_fft - size - before], 0.0)
-    count = spectra.shape[2]
-    end = n_fft + hop * (count - 1)
-
-    known = all(isinstance(size, int) for size in spectra.shape)
-
-    def joined(columns):  # type: ignore[no-untyped-def]
-        if known:
-            return aten.col2im.default(columns, [1, end], [1, n_fft], [1, 1], [0, 0], [1, hop]).flatten(1)
-        places = torch.arange(n_fft).unsqueeze(1) + hop * torch.arange(count)
-        return torch.zeros(columns.shape[0], end, dtype=columns.dtype).index_add(
-            1, places.flatten(), columns.flatten(1)
-        )
-
-    signal = joined((frames * window).transpose(1, 2))
-    weights = joined((window * window).unsqueeze(1).expand(n_fft, count).unsqueeze(0))
-    first = n_fft // 2 if center else 0
-    last = end - first if length is None else first + length
-    result = signal[:, first:last] / weights[:, first:last]
-    if length is not None and isinstance(end, int) and last > end:
-        result = aten.constant_pad_nd.default(result, [0, last - end], 0.0)
-    return result if x.dim() == 3 else result.squeeze(0)
-
-
 def _shift(whole: OpOverload) -> Callable[..., Any]:
     """`x << n` as the operator with a name, which ExecuTorch has; that one takes no floats."""
 
@@ -275,7 +220,6 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.gru_cell.default: split_gru_cell,
     aten.glu.default: _glu,
     aten.instance_norm.default: _instance_norm,
-    aten.istft.default: _istft,
     aten.lstm.input: split_lstm,
     aten.lstm_cell.default: split_lstm_cell,
     aten.max_pool1d.default: max_pool1d,
@@ -284,9 +228,6 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.rnn_tanh.input: split_rnn(torch.tanh),
     aten.rrelu_with_noise.default: _rrelu,
     aten.rrelu_with_noise_functional.default: _rrelu_functional,
-    # torch's own in C++ fix a dynamic length.
-    aten.stft.center: _refs.stft,
-    aten.stft.default: _stft,
     aten.upsample_linear1d.vec: _resize_signal(aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec),
     aten.upsample_nearest1d.vec: _resize_signal(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec),
     **exchanged.SPLITS,
@@ -294,6 +235,7 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     **matrices.SPLITS,
     **ordering.SPLITS,
     **rare.SPLITS,
+    **spectra.SPLITS,
     **volumes.SPLITS,
 }
 
