@@ -6,26 +6,16 @@
 #include <penlight/method.h>
 #include <string.h>
 
+#include "core/integer_codes.h"
+
 namespace penlight {
 
 namespace {
 
+// Beside those of IntegerCode.
 enum Word : int64_t {
   kNumber = 0,  // and the number
   kSize = 1,    // and the input, and its dimension; -1 where the input is a number
-  kAdd = 2,
-  kMultiply = 3,
-  kFloorDivide = 4,
-  kModulo = 5,  // with the sign of the divisor
-  kLeast = 6,
-  kMost = 7,
-  kEqual = 8,
-  kNotEqual = 9,
-  kLess = 10,
-  kLessEqual = 11,
-  kAnd = 12,
-  kOr = 13,
-  kNot = 14,
 };
 
 constexpr size_t kDeepest = 16;
@@ -51,49 +41,6 @@ bool size_of(const Method& method, int64_t input, int64_t dim, int64_t& size) {
   return true;
 }
 
-// False where the result is none: of a division by zero, and beyond 64 bits.
-bool combine(int64_t word, int64_t a, int64_t b, int64_t& result) {
-  const bool divides = b != 0 && !(a == INT64_MIN && b == -1);
-  switch (word) {
-    case kAdd:
-      return !__builtin_add_overflow(a, b, &result);
-    case kMultiply:
-      return !__builtin_mul_overflow(a, b, &result);
-    case kFloorDivide:
-      if (!divides) return false;
-      result = a / b - (a % b != 0 && (a % b < 0) != (b < 0) ? 1 : 0);
-      return true;
-    case kModulo:
-      if (!divides) return false;
-      result = a % b + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0);
-      return true;
-    case kLeast:
-      result = a < b ? a : b;
-      return true;
-    case kMost:
-      result = a < b ? b : a;
-      return true;
-    case kEqual:
-      result = a == b;
-      return true;
-    case kNotEqual:
-      result = a != b;
-      return true;
-    case kLess:
-      result = a < b;
-      return true;
-    case kLessEqual:
-      result = a <= b;
-      return true;
-    case kAnd:
-      result = a != 0 && b != 0;
-      return true;
-    default:
-      result = a != 0 || b != 0;
-      return true;
-  }
-}
-
 Found evaluate(const Method& method, const uint8_t* words, size_t count) {
   int64_t stack[kDeepest];
   size_t depth = 0;
@@ -111,13 +58,9 @@ Found evaluate(const Method& method, const uint8_t* words, size_t count) {
       at += takes;
       continue;
     }
-    if (word < kAdd || word > kNot || depth < (word == kNot ? 1u : 2u)) return Found::Damaged;
-    if (word == kNot) {
-      stack[depth - 1] = stack[depth - 1] == 0;
-      continue;
-    }
+    if (word < kAdd || word > kMax || depth < 2) return Found::Damaged;
     --depth;
-    if (!combine(word, stack[depth - 1], stack[depth], stack[depth - 1])) return Found::False;
+    if (!apply_integers(word, stack[depth - 1], stack[depth])) return Found::False;
   }
   if (depth != 1) return Found::Damaged;
   return stack[0] ? Found::True : Found::False;

@@ -2,6 +2,8 @@
 
 #include <penlight/tensor.h>
 
+#include "core/integer_codes.h"
+
 namespace penlight::hosted {
 
 namespace {
@@ -13,20 +15,8 @@ enum Code : int64_t {
   kArgument,  // and its position: a number
   kItem,      // and the position of a tensor or int[]; takes an index
   kLength,    // and that position, or a list of tensors'
-  kAdd,
-  kSubtract,
-  kMultiply,
-  kFloorDivide,
-  kModulo,
-  kEqual,
-  kNotEqual,
-  kLess,
-  kLessEqual,
-  kGreater,
-  kGreaterEqual,
-  kMin,
-  kMax,
-  kAbs,
+  // Here those of IntegerCode.
+  kAbs = kMax + 1,
   kNegate,
   kNot,
   kSame,        // of two, which must be equal
@@ -310,51 +300,8 @@ class Run {
     return true;
   }
 
-  // `a` becomes a op b, with Python's rules for negative numbers.
   static bool binary(int64_t code, int64_t& a, int64_t b) {
-    switch (code) {
-      case kAdd:
-        return !__builtin_add_overflow(a, b, &a);
-      case kSubtract:
-        return !__builtin_sub_overflow(a, b, &a);
-      case kMultiply:
-        return !__builtin_mul_overflow(a, b, &a);
-      case kFloorDivide:
-      case kModulo: {
-        if (b == 0 || (b == -1 && a == INT64_MIN)) return false;
-        const int64_t rest = a % b, fix = rest != 0 && (rest < 0) != (b < 0);
-        a = code == kModulo ? rest + (fix ? b : 0) : a / b - fix;
-        return true;
-      }
-      case kEqual:
-        a = a == b;
-        return true;
-      case kNotEqual:
-        a = a != b;
-        return true;
-      case kLess:
-        a = a < b;
-        return true;
-      case kLessEqual:
-        a = a <= b;
-        return true;
-      case kGreater:
-        a = a > b;
-        return true;
-      case kGreaterEqual:
-        a = a >= b;
-        return true;
-      case kMin:
-        a = a < b ? a : b;
-        return true;
-      case kMax:
-        a = a > b ? a : b;
-        return true;
-      case kSame:
-        return a == b;
-      default:
-        return false;
-    }
+    return code == kSame ? a == b : apply_integers(code, a, b);
   }
 
   const int64_t *at_, *end_;

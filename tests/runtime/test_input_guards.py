@@ -120,11 +120,11 @@ def test_what_changes_no_result_is_no_condition() -> None:
 
 
 @pytest.mark.parametrize("word", range(14))
-@pytest.mark.parametrize("value", [-1, 0, 1, 3, 15, 99, 1 << 40, -(1 << 63)])
+@pytest.mark.parametrize("value", [-1, 0, 1, 3, 7, 16, 18, 99, 1 << 40, -(1 << 63)])
 def test_damaged_guards(word: int, value: int) -> None:
     """Each word of a record: an error or a wrong condition, and nothing else."""
     contents = bytearray(compiled(BRANCHES["remainder"]).to_bytes())
-    record = struct.pack("<6q", 1, 0, 0, 0, 3, 5)  # x.shape[0] % 3
+    record = struct.pack("<6q", 1, 0, 0, 0, 3, 9)  # x.shape[0] % 3
     assert contents.count(record) == 1
     start = contents.index(record) - 16  # where the numbers of words and bytes are
     struct.pack_into("<q", contents, start + 8 * word, value)

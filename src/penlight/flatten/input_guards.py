@@ -17,26 +17,28 @@ from torch.utils._sympy.functions import PythonMod as RemainderOfPython
 from penlight.flatten.input_limits import symbol_of
 from penlight.ir.plan import Guard
 
-# Numbers of runtime/exec/input_guards.cpp.
+# Numbers of runtime/exec/input_guards.cpp and runtime/core/integer_codes.h; conditions are 1 and 0.
 _NUMBER, _SIZE = 0, 1
+_ADD, _FLOOR_DIVIDE, _MIN, _MAX = 5, 8, 16, 17
 _OPERATIONS: dict[Any, tuple[int, str]] = {
-    sympy.Add: (2, "{} + {}"),
-    sympy.Mul: (3, "{} * {}"),
-    FloorDiv: (4, "{} // {}"),
-    CleanDiv: (4, "{} // {}"),
-    Mod: (5, "{} % {}"),
-    RemainderOfPython: (5, "{} % {}"),
-    Min: (6, "min({}, {})"),
-    Max: (7, "max({}, {})"),
-    sympy.Eq: (8, "{} == {}"),
-    sympy.Ne: (9, "{} != {}"),
-    sympy.StrictLessThan: (10, "{} < {}"),
-    sympy.LessThan: (11, "{} <= {}"),
-    sympy.And: (12, "{} and {}"),
-    sympy.Or: (13, "{} or {}"),
+    sympy.Add: (_ADD, "{} + {}"),
+    sympy.Mul: (7, "{} * {}"),
+    FloorDiv: (_FLOOR_DIVIDE, "{} // {}"),
+    CleanDiv: (_FLOOR_DIVIDE, "{} // {}"),
+    Mod: (9, "{} % {}"),
+    RemainderOfPython: (9, "{} % {}"),
+    sympy.Eq: (10, "{} == {}"),
+    sympy.Ne: (11, "{} != {}"),
+    sympy.StrictLessThan: (12, "{} < {}"),
+    sympy.LessThan: (13, "{} <= {}"),
+    sympy.StrictGreaterThan: (14, "{} > {}"),
+    sympy.GreaterThan: (15, "{} >= {}"),
+    Min: (_MIN, "min({}, {})"),
+    Max: (_MAX, "max({}, {})"),
+    sympy.And: (_MIN, "{} and {}"),
+    sympy.Or: (_MAX, "{} or {}"),
 }
-_SWAPPED = {sympy.StrictGreaterThan: sympy.StrictLessThan, sympy.GreaterThan: sympy.LessThan}
-_NOT = 14
+_EQUAL = _OPERATIONS[sympy.Eq][0]
 _MOST_WORDS, _DEEPEST = 256, 16  # of the runtime's stack
 
 
@@ -49,20 +51,7 @@ def input_guards(guards: Sequence[sympy.Basic], examples: Sequence[Any], names: 
 
     Those on numbers that a run computes are not checked.
     """
-    places: dict[sympy.Symbol, tuple[list[int], str]] = {}
-    for index, (example, name) in enumerate(zip(examples, names, strict=True)):
-        sizes = [(-1, example)] if isinstance(example, torch.SymInt) else []
-        sizes += enumerate(getattr(example, "shape", ()))
-        for dim, size in sizes:
-            factor, offset, symbol = symbol_of(size)
-            if symbol is None or (symbol in places and places[symbol][1].count(" ") == 0):
-                continue
-            words, text = [_SIZE, index, dim], name if dim < 0 else f"{name}.shape[{dim}]"
-            if offset:
-                words, text = [*words, _NUMBER, -offset, 2], f"({text} - {offset})"
-            if factor != 1:
-                words, text = [*words, _NUMBER, factor, 4], f"({text} // {factor})"
-            places[symbol] = words, text
+    places = _places(examples, names)
     found = []
     for guard in guards:
         try:
@@ -72,6 +61,29 @@ def input_guards(guards: Sequence[sympy.Basic], examples: Sequence[Any], names: 
         if len(words) <= _MOST_WORDS and _depth(words) <= _DEEPEST:
             found.append(Guard(words, text))
     return found
+
+
+def _places(examples: Sequence[Any], names: Sequence[str]) -> dict[sympy.Symbol, tuple[list[int], str]]:
+    """Where each symbol is: a size that it is alone before one that has it in 2*s + 1."""
+    plain: dict[sympy.Symbol, tuple[list[int], str]] = {}
+    others: dict[sympy.Symbol, tuple[list[int], str]] = {}
+    for index, (example, name) in enumerate(zip(examples, names, strict=True)):
+        sizes = [(-1, example)] if isinstance(example, torch.SymInt) else []
+        sizes += enumerate(getattr(example, "shape", ()))
+        for dim, size in sizes:
+            factor, offset, symbol = symbol_of(size)
+            if symbol is None:
+                continue
+            words, text = [_SIZE, index, dim], name if dim < 0 else f"{name}.shape[{dim}]"
+            if (factor, offset) == (1, 0):
+                plain.setdefault(symbol, (words, text))
+                continue
+            if offset:
+                words, text = [*words, _NUMBER, -offset, _ADD], f"({text} - {offset})"
+            if factor != 1:
+                words, text = [*words, _NUMBER, factor, _FLOOR_DIVIDE], f"({text} // {factor})"
+            others.setdefault(symbol, (words, text))
+    return others | plain
 
 
 def _words(
@@ -86,15 +98,12 @@ def _words(
         return _joined(sympy.Mul, [expr.base] * int(expr.exp), places)
     if isinstance(expr, sympy.Not):
         words, text, _ = _words(expr.args[0], places)
-        return [*words, _NOT], f"not ({text})", True
+        return [*words, _NUMBER, 0, _EQUAL], f"not ({text})", True
     if isinstance(expr, FloorToInt | CeilToInt) and isinstance(expr.args[0], IntTrueDiv):
         above, below = expr.args[0].args
         if isinstance(expr, CeilToInt):
             above = above + below - 1
         return _joined(FloorDiv, [above, below], places)
-    for kind, other in _SWAPPED.items():
-        if isinstance(expr, kind):
-            return _joined(other, expr.args[::-1], places)
     for kind in _OPERATIONS:
         if isinstance(expr, kind):
             return _joined(kind, expr.args, places)
@@ -105,10 +114,10 @@ def _joined(
     kind: Any, parts: Sequence[sympy.Basic], places: dict[sympy.Symbol, tuple[list[int], str]]
 ) -> tuple[list[int], str, bool]:
     code, form = _OPERATIONS[kind]
+    called = form.endswith(")")
     words, text, alone = _words(parts[0], places)
     for part in parts[1:]:
         more, other, other_alone = _words(part, places)
-        called = form.startswith("m")
         words = [*words, *more, code]
         text = form.format(
             text if alone or called else f"({text})", other if other_alone or called else f"({other})"
@@ -123,6 +132,6 @@ def _depth(words: Sequence[int]) -> int:
     while place < len(words):
         code = words[place]
         place += {_NUMBER: 2, _SIZE: 3}.get(code, 1)
-        depth += 1 if code in (_NUMBER, _SIZE) else 0 if code == _NOT else -1
+        depth += 1 if code in (_NUMBER, _SIZE) else -1
         most = max(most, depth)
     return most
