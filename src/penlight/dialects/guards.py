@@ -39,8 +39,8 @@ def _is_about_layout(guard: Any) -> bool:
     if _LAYOUT.search(place.name) or str(place.filename).startswith(_OURS):
         return True
     expr = guard.expr
-    compares = isinstance(expr, sympy.Rel) and not isinstance(expr, sympy.Eq) and expr.args[1] in (0, 1, 2)
-    return compares and not expr.has(Mod, PythonMod)
+    is_not_small = isinstance(expr, sympy.Ne | sympy.Gt | sympy.Ge) and expr.args[1] in (0, 1, 2)
+    return is_not_small and not expr.has(Mod, PythonMod)
 
 
 def _numbers(value: object) -> list[torch.SymInt]:
