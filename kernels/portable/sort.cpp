@@ -120,7 +120,7 @@ static void best_of_lane(const Tensor& self, dim_t from, const Lane& lane, dim_t
   if (selects(lane.length, k)) {
     rank(0, lane.length, ranked);
     select_first(ranked, ranked + lane.length, lane.length, k);
-    return sort_by_digits(ranked, ranked + lane.length, k);
+    return sort_ranked(ranked, ranked + lane.length, k);
   }
   rank(0, k, ranked);
   for (dim_t at = k / 2; at-- > 0;) sift_down(ranked, k, at);

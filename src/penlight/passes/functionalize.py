@@ -300,7 +300,7 @@ def functional_of(op: OpOverload) -> OpOverload | None:
         return None
     if op._overloadname in packet.overloads():
         same: OpOverload = getattr(packet, op._overloadname)
-        if _takes_tensor_first(same):
+        if _first_type(same) == _first_type(op):
             return same
     # Of another name: bernoulli.p of bernoulli_.float; pow.Scalar is of a number, unlike pow_.Scalar.
     wanted = [(parameter.name, parameter.type) for parameter in parameters_of(op)]
@@ -315,8 +315,8 @@ def functional_of(op: OpOverload) -> OpOverload | None:
     )
 
 
-def _takes_tensor_first(op: OpOverload) -> bool:
-    return [str(argument.type) for argument in op._schema.arguments[:1]] == ["Tensor"]
+def _first_type(op: OpOverload) -> list[str]:
+    return [str(argument.type) for argument in op._schema.arguments[:1]]
 
 
 def view_of(op: OpOverload) -> OpOverload:
