@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "chain.h"
+#include "complex_pairs.h"
 #include "isa.h"
 #include "packed.h"
 #include "parameters.h"
@@ -146,7 +147,9 @@ __attribute__((noinline)) Tensor& two_tensors(KernelContext& ctx, ElementOp op, 
 template <class F>
 inline Tensor& two_tensors(KernelContext& ctx, ElementOp op, const Tensor& a, const Tensor& b, Tensor& out,
                            F&& f) {
-  if (!is_float(a) || !is_float(b) || !is_float(out)) return decline(ctx, out);
+  if (!is_float(a) || !is_float(b) || !is_float(out)) {
+    return or_decline(ctx, complex_of_two(ctx, op, a, b, out), out);
+  }
   return run_few(a, b, out, f) ? out : two_tensors(ctx, op, a, b, out);
 }
 
@@ -215,16 +218,24 @@ Tensor& minimum_out(KernelContext& ctx, const Tensor& self, const Tensor& other,
 
 Tensor& add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
                        Tensor& out) {
-  if (!is_float(self)) return decline(ctx, out);
-  return is_one(alpha) ? two(ctx, ElementOp::Add, self, other.to<double>(), out)
-                       : scaled(ctx, ElementOp::Add, self, other.to<double>(), alpha, out);
+  const double number = other.to<double>();
+  if (!is_float(self)) {
+    return or_decline(ctx, complex_and_number(ctx, ElementOp::Add, self, number * alpha.to<double>(), 0, out),
+                      out);
+  }
+  return is_one(alpha) ? two(ctx, ElementOp::Add, self, number, out)
+                       : scaled(ctx, ElementOp::Add, self, number, alpha, out);
 }
 
 Tensor& sub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
                        Tensor& out) {
-  if (!is_float(self)) return decline(ctx, out);
-  return is_one(alpha) ? two(ctx, ElementOp::Sub, self, other.to<double>(), out)
-                       : scaled(ctx, ElementOp::Sub, self, other.to<double>(), alpha, out);
+  const double number = other.to<double>();
+  if (!is_float(self)) {
+    return or_decline(ctx, complex_and_number(ctx, ElementOp::Sub, self, number * alpha.to<double>(), 0, out),
+                      out);
+  }
+  return is_one(alpha) ? two(ctx, ElementOp::Sub, self, number, out)
+                       : scaled(ctx, ElementOp::Sub, self, number, alpha, out);
 }
 
 Tensor& rsub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
@@ -234,15 +245,27 @@ Tensor& rsub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& ot
 }
 
 Tensor& mul_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return is_float(self) ? two(ctx, ElementOp::Mul, self, other.to<double>(), out) : decline(ctx, out);
+  if (!is_float(self)) {
+    return or_decline(ctx, complex_and_number(ctx, ElementOp::MulComplex, self, other.to<double>(), 0, out),
+                      out);
+  }
+  return two(ctx, ElementOp::Mul, self, other.to<double>(), out);
 }
 
 Tensor& div_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return is_float(self) ? two(ctx, ElementOp::Div, self, other.to<double>(), out) : decline(ctx, out);
+  if (!is_float(self)) {
+    const float number = static_cast<float>(1 / other.to<double>());
+    if (number == 0 || number - number != 0) return decline(ctx, out);
+    return or_decline(ctx, complex_and_number(ctx, ElementOp::MulComplex, self, number, 0, out), out);
+  }
+  return two(ctx, ElementOp::Div, self, other.to<double>(), out);
 }
 
 Tensor& pow_tensor_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& exponent, Tensor& out) {
   const double power = exponent.to<double>();
+  if (power == 2 && !is_float(self)) {
+    return or_decline(ctx, complex_of_two(ctx, ElementOp::Mul, self, self, out), out);
+  }
   if (power == 2) return one(ctx, ElementOp::Square, self, out);
   if (power == 0.5) return one(ctx, ElementOp::Sqrt, self, out);
   if (power == -0.5) return one(ctx, ElementOp::Rsqrt, self, out);
@@ -303,11 +326,13 @@ Tensor& gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate,
 }
 
 Tensor& neg_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return one(ctx, ElementOp::Neg, self, out);
+  if (is_float(self)) return one(ctx, ElementOp::Neg, self, out);
+  return or_decline(ctx, negative_of_complex(ctx, self, out), out);
 }
 
 Tensor& abs_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return one(ctx, ElementOp::Abs, self, out);
+  if (is_float(self)) return one(ctx, ElementOp::Abs, self, out);
+  return or_decline(ctx, real_of_complex(ctx, ElementOp::Hypot, self, out), out);
 }
 
 Tensor& relu_out(KernelContext& ctx, const Tensor& self, Tensor& out) {

@@ -1,20 +1,35 @@
-// Matrix products of float32 whose second factor is known only when the program runs, or
+// Matrix products of float32 and complex64 whose second factor is known only when the program runs, or
 // is used elsewhere too and so lies in the file as it is.
 #include <string.h>
 
+#include "complex_pairs.h"
+#include "complex_products.h"
 #include "kernels/common/groups.h"
 #include "parameters.h"
 #include "unpacked.h"
 
 namespace penlight::optimized {
 
+namespace {
+
+// Are all float32, or all complex64, and the factors dense?
+bool are_factors(const Tensor& a, const Tensor& b, const Tensor& out) {
+  const ScalarType type = out.scalar_type();
+  return (is_float(out) || is_complex_float(out)) && a.scalar_type() == type && b.scalar_type() == type &&
+         a.is_contiguous() && b.is_contiguous();
+}
+
+const float* parts_of(const Tensor& tensor) { return static_cast<const float*>(tensor.const_data_ptr()); }
+
+}  // namespace
+
 Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
                    const Optional<Tensor>& bias, Tensor& out) {
   const bool mine =
-      is_dense_float(input) && is_dense_float(weight) && input.dim() >= 1 && weight.dim() == 2 &&
-      out.scalar_type() == ScalarType::Float && input.size(-1) == weight.size(1) && weight.size(1) > 0 &&
-      (!bias.has_value() ||
-       (is_dense_float(bias.value()) && bias.value().dim() == 1 && bias.value().size(0) == weight.size(0)));
+      are_factors(input, weight, out) && input.dim() >= 1 && weight.dim() == 2 &&
+      input.size(-1) == weight.size(1) && weight.size(1) > 0 &&
+      (!bias.has_value() || (bias.value().scalar_type() == out.scalar_type() && bias.value().dim() == 1 &&
+                             bias.value().is_contiguous() && bias.value().size(0) == weight.size(0)));
   if (!mine) {
     ctx.decline();
     return out;
@@ -28,32 +43,42 @@ Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight
     ctx.decline();
     return out;
   }
-  const dim_t n = weight.size(0), k = weight.size(1);
-  multiply(ctx, {input.const_data_ptr<float>(), weight.const_data_ptr<float>(),
-                 bias.has_value() ? bias.value().const_data_ptr<float>() : nullptr,
-                 out.mutable_data_ptr<float>(), out.numel() / n, n, k, 1, k});
+  const dim_t n = weight.size(0), k = weight.size(1), m = out.numel() / n;
+  const float *x = parts_of(input), *w = parts_of(weight);
+  const float* start = bias.has_value() ? parts_of(bias.value()) : nullptr;
+  float* to = static_cast<float*>(out.mutable_data_ptr());
+  if (is_complex_float(out)) {
+    ComplexScratch scratch;
+    multiply_complex(ctx, {x, w, start, to, m, n, k, true}, scratch);
+  } else {
+    multiply(ctx, {x, w, start, to, m, n, k, 1, k});
+  }
   return out;
 }
 
 Tensor& mm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
-  const bool mine = is_dense_float(self) && is_dense_float(mat2) && self.dim() == 2 && mat2.dim() == 2 &&
-                    out.scalar_type() == ScalarType::Float && self.size(1) == mat2.size(0) &&
-                    self.size(1) > 0;
+  const bool mine = are_factors(self, mat2, out) && self.dim() == 2 && mat2.dim() == 2 &&
+                    self.size(1) == mat2.size(0) && self.size(1) > 0;
   if (!mine) {
     ctx.decline();
     return out;
   }
   const dim_t sizes[] = {self.size(0), mat2.size(1)};
   if (!ctx.resize(out, SizesRef(sizes, 2)) || out.numel() == 0) return out;
-  multiply(ctx, {self.const_data_ptr<float>(), mat2.const_data_ptr<float>(), nullptr,
-                 out.mutable_data_ptr<float>(), sizes[0], sizes[1], self.size(1), sizes[1], 1});
+  const dim_t m = sizes[0], n = sizes[1], k = self.size(1);
+  float* to = static_cast<float*>(out.mutable_data_ptr());
+  if (is_complex_float(out)) {
+    ComplexScratch scratch;
+    multiply_complex(ctx, {parts_of(self), parts_of(mat2), nullptr, to, m, n, k, false}, scratch);
+  } else {
+    multiply(ctx, {parts_of(self), parts_of(mat2), nullptr, to, m, n, k, n, 1});
+  }
   return out;
 }
 
 Tensor& bmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
-  const bool mine = is_dense_float(self) && is_dense_float(mat2) && self.dim() == 3 && mat2.dim() == 3 &&
-                    out.scalar_type() == ScalarType::Float && self.size(0) == mat2.size(0) &&
-                    self.size(2) == mat2.size(1) && self.size(2) > 0;
+  const bool mine = are_factors(self, mat2, out) && self.dim() == 3 && mat2.dim() == 3 &&
+                    self.size(0) == mat2.size(0) && self.size(2) == mat2.size(1) && self.size(2) > 0;
   if (!mine) {
     ctx.decline();
     return out;
@@ -61,12 +86,16 @@ Tensor& bmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tens
   const dim_t m = self.size(1), n = mat2.size(2), k = self.size(2);
   const dim_t sizes[] = {self.size(0), m, n};
   if (!ctx.resize(out, SizesRef(sizes, 3)) || out.numel() == 0) return out;
-  ProductScratch scratch;
+  ComplexScratch scratch;
+  const dim_t parts = is_complex_float(out) ? 2 : 1;
   for (dim_t i = 0; i < sizes[0] && ctx.ok(); ++i) {
-    multiply(ctx,
-             {self.const_data_ptr<float>() + i * m * k, mat2.const_data_ptr<float>() + i * k * n, nullptr,
-              out.mutable_data_ptr<float>() + i * m * n, m, n, k, n, 1},
-             &scratch);
+    const float *a = parts_of(self) + i * m * k * parts, *b = parts_of(mat2) + i * k * n * parts;
+    float* to = static_cast<float*>(out.mutable_data_ptr()) + i * m * n * parts;
+    if (parts == 2) {
+      multiply_complex(ctx, {a, b, nullptr, to, m, n, k, false}, scratch);
+    } else {
+      multiply(ctx, {a, b, nullptr, to, m, n, k, n, 1}, &scratch.product);
+    }
   }
   return out;
 }

@@ -11,6 +11,10 @@ inline Tensor& decline(KernelContext& ctx, Tensor& out) {
   return out;
 }
 
+inline Tensor& or_decline(KernelContext& ctx, bool taken, Tensor& out) {
+  return taken ? out : decline(ctx, out);
+}
+
 inline bool is_float(const Tensor& tensor) { return tensor.scalar_type() == ScalarType::Float; }
 
 inline bool is_dense_float(const Tensor& tensor) { return is_float(tensor) && tensor.is_contiguous(); }

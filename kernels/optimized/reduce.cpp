@@ -1,7 +1,8 @@
-// Sums, means, Euclidean norms and extremes of float32 over dimensions that lie beside each other in
-// memory; the portable kernels take what these decline.
+// Sums, means, Euclidean norms and extremes of float32, and sums and means of complex64, over dimensions
+// that lie beside each other in memory; the portable kernels take what these decline.
 #include "kernels/common/reduce.h"
 
+#include "complex_pairs.h"
 #include "isa.h"
 #include "kernels/common/view.h"
 #include "parallel.h"
@@ -29,26 +30,23 @@ View results_at(char* data, const Tensor& self, uint32_t mask, bool keepdim, con
   return view;
 }
 
-Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
-               bool keepdim, Tensor& out) {
-  uint32_t mask = 0;
-  Run lies{};
-  if (!reduced_dims(ctx, self, dims, mask)) return out;
-  if (!is_float(self) || !is_float(out) || self.numel() == 0 || !read_run(self, mask, lies)) {
-    ctx.decline();
-    return out;
-  }
+bool resize(KernelContext& ctx, const Tensor& self, uint32_t mask, bool keepdim, Tensor& out) {
   dim_t sizes[kMaxDim], rank = 0;
   for (dim_t d = 0; d < self.dim(); ++d) {
     const bool left = !(mask >> d & 1u);
     if (left || keepdim) sizes[rank++] = left ? self.size(d) : 1;
   }
-  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(rank)))) return out;
+  return ctx.resize(out, SizesRef(sizes, static_cast<size_t>(rank)));
+}
+
+// `out` has its sizes.
+void reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, uint32_t mask, const Run& lies,
+            bool keepdim, Tensor& out) {
   const View to = view_of(out);
   View from = results_at(to.data, self, mask, keepdim, out);
   if (!same_strides(from, to)) {
     from.data = static_cast<char*>(ctx.allocate_scratch(out.nbytes()));
-    if (!from.data) return out;
+    if (!from.data) return;
   }
   Reduce run{};
   run.outer = lies.outer;
@@ -75,6 +73,27 @@ Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Opti
     routines().reduce(mine);
   });
   move_view(sizeof(float), from, to);
+}
+
+Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
+               bool keepdim, Tensor& out) {
+  uint32_t mask = 0;
+  Run lies{};
+  if (!reduced_dims(ctx, self, dims, mask)) return out;
+  if (self.numel() == 0) return decline(ctx, out);
+  if (is_float(self) && is_float(out)) {
+    if (!read_run(self, mask, lies)) return decline(ctx, out);
+    if (resize(ctx, self, mask, keepdim, out)) reduce(ctx, reduction, self, mask, lies, keepdim, out);
+    return out;
+  }
+  // Each part of a sum of complex numbers is a sum.
+  const bool is_sum = reduction == Reduction::Sum || reduction == Reduction::Mean;
+  if (!is_sum || !has_pairs(self) || !has_pairs(out)) return decline(ctx, out);
+  Pairs pairs(self);
+  if (!read_run(pairs.tensor(), mask, lies)) return decline(ctx, out);
+  if (!resize(ctx, self, mask, keepdim, out)) return out;
+  Pairs to(out);
+  reduce(ctx, reduction, pairs.tensor(), mask, lies, keepdim, to.tensor());
   return out;
 }
 

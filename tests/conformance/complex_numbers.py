@@ -16,7 +16,10 @@ def mixed(name: str, **rest: Any) -> list[Op]:
     return [
         Op(
             name,
-            [(MAT, MAT), (MAT, (5,)), (SCALAR, MAT), (IMAGE, IMAGE), (EMPTY, EMPTY)],
+            [
+                *((MAT, MAT), (MAT, (5,)), (SCALAR, MAT), (IMAGE, IMAGE), (EMPTY, EMPTY)),
+                *(((2, 30, 3, 40), (30, 1, 40)), ((2, 600), (2, 1)), ((1,) * 15 + (3,), (2,) + (1,) * 15)),
+            ],
             COMPLEX,
             **QUIET,
             **rest,
@@ -90,7 +93,10 @@ FUNCTIONS = [
 SUMS = [
     Op(
         "aten::sum.dim_IntList",
-        [(CUBE, Raw([1])), (IMAGE, Raw([1, 3]), True), (CUBE, None)],
+        [
+            *((CUBE, Raw([1])), (IMAGE, Raw([1, 3]), True), (CUBE, None)),
+            *(((3, 700), Raw([1])), ((700, 3), Raw([0])), ((4, 9, 33), Raw([0, 1]))),
+        ],
         COMPLEX,
         **QUIET,
     ),
@@ -105,9 +111,13 @@ SUMS = [
     ],
     *[Op(f"aten::{name}.dim", [(CUBE, 1)], COMPLEX, special=False) for name in ("any", "all")],
     Op(
-        "aten::mm", [((4, 5), (5, 3)), ((4, 0), (0, 3)), ((3, 70), (70, 2))], COMPLEX, special=False, tol=1e-4
+        "aten::mm",
+        [((4, 5), (5, 3)), ((4, 0), (0, 3)), ((3, 70), (70, 2)), ((1, 40), (40, 50)), ((40, 70), (70, 33))],
+        COMPLEX,
+        special=False,
+        tol=1e-4,
     ),
-    Op("aten::bmm", [((2, 4, 5), (2, 5, 3))], COMPLEX, special=False, tol=1e-4),
+    Op("aten::bmm", [((2, 4, 5), (2, 5, 3)), ((3, 20, 40), (3, 40, 30))], COMPLEX, special=False, tol=1e-4),
     Op(
         "aten::addmm",
         [((3,), (4, 5), (5, 3)), ((4, 1), (4, 5), (5, 3))],
@@ -118,7 +128,13 @@ SUMS = [
     Op("aten::baddbmm", [((2, 4, 3), (2, 4, 5), (2, 5, 3))], COMPLEX, special=False, tol=1e-4),
     Op("aten::mv", [((4, 5), (5,))], COMPLEX, **QUIET),
     Op("aten::dot", [(VEC, VEC)], COMPLEX, **QUIET),
-    Op("aten::linear", [((2, 3, 5), (4, 5), (4,)), ((5,), (4, 5))], COMPLEX, special=False, tol=1e-4),
+    Op(
+        "aten::linear",
+        [((2, 3, 5), (4, 5), (4,)), ((5,), (4, 5)), ((30, 40), (50, 40), (50,))],
+        COMPLEX,
+        special=False,
+        tol=1e-4,
+    ),
 ]
 
 # Lengths: powers of two and four, small primes and their products, primes above 50, one.

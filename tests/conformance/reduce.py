@@ -64,6 +64,7 @@ LOOSE = 2e-2
 
 SUMS = [
     Op("aten::sum.dim_IntList", DIMS + EMPTY_DIMS + NO_DIMS, (*WIDE, *INTS, torch.bool), tol=1e-5),
+    Op("aten::sum.dim_IntList", [((5, 700, 2), Raw([1])), ((3, 2200, 2), Raw([0, 1]))], WIDE, tol=1e-5),
     Op("aten::sum.dim_IntList", DIMS, HALVES, tol=LOOSE),
     Op(
         "aten::sum.dim_IntList",

@@ -50,7 +50,7 @@ def _groups() -> Iterator[Any]:
 def libraries_of(op: OpOverload, case: Case) -> tuple[str | None, ...]:
     """All that are linked, as a program asks them; and the portable one, where another goes before it."""
     rows = default_table().rows((out_variant(op) or by_naming_rule(op)).op, ("optimized",))
-    return (None, "portable") if rows and case.dtype == torch.float32 else (None,)
+    return (None, "portable") if rows and case.dtype in (torch.float32, torch.complex64) else (None,)
 
 
 @pytest.mark.parametrize("group", _groups())

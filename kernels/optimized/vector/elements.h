@@ -73,8 +73,10 @@ enum class ElementOp : int {
   Atanh = 55,
   Hypot = 56,
   Fmod = 57,  // x, y; with the sign of x
+  // Not in files.
+  MulComplex = 58,  // of numbers whose parts are neighbours
 };
-constexpr int kElementOps = 58;
+constexpr int kElementOps = 58;  // of files
 
 // Bit (1 << number) for each operation that is compiled: a selective build leaves out
 // those that no program of its has.

@@ -52,6 +52,14 @@ PENLIGHT_INLINE void each(const Source* from, const Target& to, ptrdiff_t count,
 
 PENLIGHT_INLINE Floats masked(Ints mask) { return (Floats)mask; }
 
+// Real parts in the lanes of even numbers, imaginary ones in the others.
+PENLIGHT_INLINE Floats product_of_pairs(Floats x, Floats y) {
+  Ints odd;
+  for (int lane = 0; lane < kLanes; ++lane) odd[lane] = lane % 2 ? -1 : 0;
+  const Floats swapped = swap_lanes<1>(y), crossed = swap_lanes<1>(x) * select(odd, y, swapped);
+  return x * select(odd, swapped, y) + select(odd, crossed, splat(0.0f) - crossed);
+}
+
 void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t count) {
   const Bounds none = {};
   switch (op) {
@@ -122,6 +130,7 @@ void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t coun
     PENLIGHT_ONE(Atanh, atanh_of(x))
     PENLIGHT_TWO(Hypot, hypot_of(x, y))
     PENLIGHT_TWO(Fmod, fmod_of(x, y))
+    PENLIGHT_TWO(MulComplex, product_of_pairs(x, y))
 #undef PENLIGHT_THREE
 #undef PENLIGHT_TWO
 #undef PENLIGHT_ONE

@@ -82,6 +82,41 @@ PENLIGHT_INLINE void columns(const Reduce& p, const float* x, float* out, ptrdif
   }
 }
 
+// Lanes `width` apart, added up.
+template <int width, int lanes = kLanes>
+PENLIGHT_INLINE Floats folded(Floats value) {
+  if constexpr (lanes > width) return folded<width, lanes / 2>(value + swap_lanes<lanes / 2>(value));
+  return value;
+}
+
+// As many columns as `width`, of which several lines are one vector.
+template <int width, class Term>
+void narrow_columns(const Reduce& p, Term&& term) {
+  const ptrdiff_t count = p.count * width;
+  for (ptrdiff_t o = p.first; o < p.last; ++o) {
+    const float* x = p.input + o * count;
+    Floats totals{};
+    for (ptrdiff_t begin = 0; begin < count; begin += kLines * kLanes) {
+      const ptrdiff_t end = min_of(begin + kLines * kLanes, count);
+      Floats sums[2] = {};
+      for (ptrdiff_t i = begin; i < end; i += 2 * kLanes) {
+        repeat<2>([&](auto v) __attribute__((always_inline)) {
+          const ptrdiff_t left = end - i - v * kLanes;
+          sums[v] += term(load_part(x + i + v * kLanes, max_of(left, 0)));
+        });
+      }
+      totals += sums[0] + sums[1];
+    }
+    totals = folded<width>(totals);
+    const Floats result = finished(p, totals);
+    float* out = p.output + o * width;
+    for (ptrdiff_t c = 0; c < width; ++c) {
+      const bool wild = totals[c] - totals[c] != 0.0f;
+      out[c] = wild ? finished(p, sum_in_double(x + c, p.count, width, term)) : result[c];
+    }
+  }
+}
+
 constexpr int kVectors = 4;
 
 // `columns` over all of them: called with how many vectors, where they and their results are, and how many
@@ -102,6 +137,7 @@ void each_columns(const Reduce& p, Columns&& columns_of) {
 template <class Term>
 void reduce_by(const Reduce& p, Term&& term) {
   if (p.inner == 1) return p.count <= kLines ? short_rows(p, term) : rows(p, p.first, p.last, term);
+  if (p.inner == 2) return narrow_columns<2>(p, term);  // as pairs of complex numbers are
   each_columns(p, [&](auto count, const float* x, float* out, ptrdiff_t left) __attribute__((always_inline)) {
     constexpr int vectors = decltype(count)();
     columns<vectors>(p, x, out, left, term);
