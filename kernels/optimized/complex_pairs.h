@@ -2,6 +2,7 @@
 // two parts.
 #pragma once
 
+#include <penlight/dispatch.h>
 #include <penlight/kernel.h>
 
 #include "chain.h"

@@ -164,8 +164,8 @@ POOLS = [
         tol=1e-2,
         special=False,
     ),
-    *pools("aten::adaptive_avg_pool2d", [PHOTO], [([2, 3],)], F32, tol=1e-5, special=False),
-    *pools("aten::adaptive_avg_pool3d", [VOLUME], [([2, 1, 3],)], F32, tol=1e-5, special=False),
+    *pools("aten::adaptive_avg_pool2d", [PHOTO], [([2, 3],), ([1, 1],)], F32, tol=1e-5, special=False),
+    *pools("aten::adaptive_avg_pool3d", [VOLUME], [([2, 1, 3],), ([1, 1, 1],)], F32, tol=1e-5, special=False),
     *pools(
         "aten::_adaptive_avg_pool3d", [VOLUME], [([1, 1, 1],), ([2, 3, 4],)], FLOATS, tol=1e-2, special=False
     ),
