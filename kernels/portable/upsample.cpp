@@ -57,81 +57,90 @@ void move_nearest(const Resample& job, const AxisTaps<float> tables[3]) {
   }
 }
 
-// One output position of `count` channels that lie side by side in the input.
+// One row of the input, blended along itself, of `count` channels that lie side by side.
 template <class S, class T>
-void blend_channels(const Resample& job, const AxisTaps<T> tables[3], const dim_t at[3], const S* from,
-                    dim_t count, S* to) {
-  T sums[kChannelChunk] = {};
+void blend_line(const Resample& job, const AxisTaps<T>& row, const S* from, dim_t count, T* line) {
   constexpr int lanes = VectorOf<T>::lanes;
-  for (dim_t i = 0; i < tables[0].taps; ++i) {
-    const dim_t d = at[0] * tables[0].taps + i;
-    for (dim_t j = 0; j < tables[1].taps; ++j) {
-      const dim_t h = at[1] * tables[1].taps + j;
-      for (dim_t k = 0; k < tables[2].taps; ++k) {
-        const dim_t w = at[2] * tables[2].taps + k;
-        const T weight = tables[0].weights[d] * tables[1].weights[h] * tables[2].weights[w];
-        const S* source = from + tables[0].positions[d] * job.in_stride[0] +
-                          tables[1].positions[h] * job.in_stride[1] +
-                          tables[2].positions[w] * job.in_stride[2];
-        dim_t c = 0;
-        if constexpr (same_type<S, T>) {
-          const Vector<T> weights = splat(weight);
-          for (; c + lanes <= count; c += lanes) {
-            store_vector<T>(sums + c, load_vector(sums + c) + weights * load_vector(source + c));
-          }
-        }
-        for (; c < count; ++c) sums[c] += weight * static_cast<T>(source[c]);
+  for (dim_t w = 0; w < job.axes[2].out; ++w, line += count) {
+    if (count == 1) {
+      T sum = 0;
+      for (dim_t k = w * row.taps; k < (w + 1) * row.taps; ++k) {
+        sum += row.weights[k] * static_cast<T>(from[row.positions[k] * job.in_stride[2]]);
       }
+      line[0] = sum;
+      continue;
     }
-  }
-  const dim_t step = job.out.stride(1);
-  for (dim_t c = 0; c < count; ++c) to[c * step] = static_cast<S>(sums[c]);
-}
-
-// One row of outputs: along the row first, then across, as the sums of ATen go.
-template <class S, class T>
-void blend_row(const Resample& job, const AxisTaps<T> tables[3], dim_t d, dim_t h, const S* from, S* to) {
-  const AxisTaps<T>& row = tables[2];
-  for (dim_t w = 0; w < job.axes[2].out; ++w) {
-    T sum = 0;
-    for (dim_t i = d * tables[0].taps; i < (d + 1) * tables[0].taps; ++i) {
-      T plane = 0;
-      for (dim_t j = h * tables[1].taps; j < (h + 1) * tables[1].taps; ++j) {
-        const S* line =
-            from + tables[0].positions[i] * job.in_stride[0] + tables[1].positions[j] * job.in_stride[1];
-        T part = 0;
-        for (dim_t k = w * row.taps; k < (w + 1) * row.taps; ++k) {
-          part += row.weights[k] * static_cast<T>(line[row.positions[k] * job.in_stride[2]]);
-        }
-        plane += tables[1].weights[j] * part;
+    for (dim_t c = 0; c < count; ++c) line[c] = 0;
+    for (dim_t k = w * row.taps; k < (w + 1) * row.taps; ++k) {
+      const S* source = from + row.positions[k] * job.in_stride[2];
+      const Vector<T> weight = splat(row.weights[k]);
+      dim_t c = 0;
+      for (; c + lanes <= count; c += lanes) {
+        store_vector(line + c, load_vector(line + c) + weight * load_vector_as<S, T>(source + c));
       }
-      sum += tables[0].weights[i] * plane;
+      for (; c < count; ++c) line[c] += row.weights[k] * static_cast<T>(source[c]);
     }
-    to[w * job.out_stride[2]] = static_cast<S>(sum);
   }
 }
 
+template <class T>
+void add_line(const T* line, T weight, dim_t count, T* sums) {
+  constexpr int lanes = VectorOf<T>::lanes;
+  dim_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    store_vector(sums + i, load_vector(sums + i) + splat(weight) * load_vector(line + i));
+  }
+  for (; i < count; ++i) sums[i] += weight * line[i];
+}
+
+// Each row of the result is a sum of blended rows of the input, which are kept for the next ones: as many
+// as one needs.
 template <class S>
-void blend(const Resample& job, const AxisTaps<Compute<S>> tables[3]) {
+void blend(KernelContext& ctx, const Resample& job, const AxisTaps<Compute<S>> tables[3]) {
   using T = Compute<S>;
-  const S* input = job.input.const_data_ptr<S>();
-  S* out = job.out.mutable_data_ptr<S>();
-  const dim_t channels = job.input.size(1);
+  const dim_t channels = job.input.size(1), width = job.axes[2].out;
   const bool channels_last = job.input.stride(1) == 1 && channels > 1;
+  const dim_t chunk = !channels_last ? 1 : channels < kChannelChunk ? channels : kChannelChunk;
+  const dim_t slots = tables[0].taps * tables[1].taps, run = width * chunk;
+  dim_t total = 0;
+  if (__builtin_mul_overflow(slots + 1, run, &total)) {
+    ctx.fail(Status::OutOfMemory, "{} rows of {} elements do not fit an address", slots + 1, run);
+    return;
+  }
+  T* const lines = ctx.allocate_scratch_array<T>(static_cast<size_t>(total));
+  dim_t* const held = ctx.allocate_scratch_array<dim_t>(static_cast<size_t>(slots));
+  if (!ctx.ok()) return;
+  T* const sums = lines + slots * run;
+  // Output row h of plane d, of `count` channels from `from` on.
+  const auto sum_lines = [&](const S* from, dim_t count, dim_t d, dim_t h) {
+    for (dim_t i = 0; i < width * count; ++i) sums[i] = 0;
+    for (dim_t i = d * tables[0].taps; i < (d + 1) * tables[0].taps; ++i) {
+      for (dim_t j = h * tables[1].taps; j < (h + 1) * tables[1].taps; ++j) {
+        const dim_t plane = tables[0].positions[i], row = tables[1].positions[j];
+        const dim_t slot = plane % tables[0].taps * tables[1].taps + row % tables[1].taps;
+        const dim_t key = plane * job.axes[1].in + row;
+        T* line = lines + slot * run;
+        if (held[slot] != key) {
+          blend_line<S, T>(job, tables[2], from + plane * job.in_stride[0] + row * job.in_stride[1], count,
+                           line);
+        }
+        held[slot] = key;
+        add_line(line, tables[0].weights[i] * tables[1].weights[j], width * count, sums);
+      }
+    }
+  };
   for (dim_t n = 0; n < job.input.size(0); ++n) {
-    for (dim_t c = 0; c < channels; c += channels_last ? kChannelChunk : 1) {
-      const dim_t count = channels - c < kChannelChunk ? channels - c : kChannelChunk;
-      const S* from = input + job.in_plane(n, c);
+    for (dim_t c = 0; c < channels; c += chunk) {
+      const dim_t count = channels - c < chunk ? channels - c : chunk;
+      for (dim_t slot = 0; slot < slots; ++slot) held[slot] = -1;
       for (dim_t d = 0; d < job.axes[0].out; ++d) {
         for (dim_t h = 0; h < job.axes[1].out; ++h) {
-          S* to = out + job.out_plane(n, c) + d * job.out_stride[0] + h * job.out_stride[1];
-          if (!channels_last) {
-            blend_row<S, T>(job, tables, d, h, from, to);
-            continue;
-          }
-          for (dim_t w = 0; w < job.axes[2].out; ++w) {
-            const dim_t at[3] = {d, h, w};
-            blend_channels<S, T>(job, tables, at, from, count, to + w * job.out_stride[2]);
+          sum_lines(job.input.const_data_ptr<S>() + job.in_plane(n, c), count, d, h);
+          S* to = job.out.mutable_data_ptr<S>() + job.out_plane(n, c) + d * job.out_stride[0] +
+                  h * job.out_stride[1];
+          const T* from = sums;
+          for (dim_t w = 0; w < width; ++w, to += job.out_stride[2]) {
+            for (dim_t i = 0; i < count; ++i) to[i * job.out.stride(1)] = static_cast<S>(*from++);
           }
         }
       }
@@ -253,7 +262,7 @@ void upsample(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<int64_
       const Interpolation along = d < 3 - dims ? Interpolation::Nearest : kind;
       tables[d] = make_axis_taps<Compute<S>>(ctx, job.axes[d], along);
     }
-    if (ctx.ok()) blend<S>(job, tables);
+    if (ctx.ok()) blend<S>(ctx, job, tables);
   });
 }
 

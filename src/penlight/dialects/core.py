@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch._decomp import _core_aten_decompositions_post_autograd, decomposition_table
+from torch._decomp.decompositions import upsample_compute_output_size
 from torch._ops import OpOverload
 
 from penlight.dialects import exchanged, grouped, matrices, ordering, rare, spectra, volumes
@@ -178,6 +179,12 @@ def _resize_signal(op: OpOverload, resize: OpOverload) -> Callable[..., Any]:
     return split
 
 
+def _bicubic(x, size, align_corners, factors):  # type: ignore[no-untyped-def]
+    """With the sizes that are known; torch's own reads sixteen images of the result's size."""
+    sizes = upsample_compute_output_size(x.shape, size, factors)
+    return aten.upsample_bicubic2d.default(x, sizes, align_corners, *(factors or (None, None)))
+
+
 def _empty_permuted(size, physical_layout, **options):  # type: ignore[no-untyped-def]
     return torch.empty(size, dtype=options.get("dtype"))
 
@@ -228,6 +235,7 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.rnn_tanh.input: split_rnn(torch.tanh),
     aten.rrelu_with_noise.default: _rrelu,
     aten.rrelu_with_noise_functional.default: _rrelu_functional,
+    aten.upsample_bicubic2d.vec: _bicubic,
     aten.upsample_linear1d.vec: _resize_signal(aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec),
     aten.upsample_nearest1d.vec: _resize_signal(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec),
     **exchanged.SPLITS,

@@ -29,6 +29,11 @@ _IMAGES = {
     *(aten.avg_pool2d.default, aten.adaptive_avg_pool2d.default, aten.upsample_nearest2d.default),
     *(aten.upsample_bilinear2d.default, aten.constant_pad_nd.default, aten.cat.default),
     *(aten.upsample_nearest2d.vec, aten.upsample_bilinear2d.vec, aten.slice_copy.Tensor),
+    *(
+        aten.upsample_bicubic2d.default,
+        aten._upsample_bilinear2d_aa.default,
+        aten._upsample_bicubic2d_aa.default,
+    ),
     *(aten.reflection_pad2d.default, aten.replication_pad2d.default, aten.channel_shuffle.default),
     *(aten.pixel_shuffle.default, aten.pixel_unshuffle.default),
     *(aten._softmax.default, aten._log_softmax.default),
