@@ -1,5 +1,5 @@
-// Sampling float32 images at the positions of a grid: bilinear and of the nearest pixel, with zeros or
-// the border around them. The portable kernel takes, and reports, what this declines.
+// Sampling float32 images at the positions of a grid. The portable kernel takes, and reports, what this
+// declines.
 #include "vector/grid_sample.h"
 
 #include "image.h"
@@ -12,12 +12,14 @@ namespace penlight::optimized {
 
 namespace {
 
-constexpr int64_t kLinear = 0, kNearest = 1, kZeros = 0, kBorder = 1;
+// By ATen's numbers: linear, of the nearest pixel, cubic; and zeros, the border, reflections around images.
+constexpr int kTaps[] = {2, 1, 4};
+constexpr GridPadding kPaddings[] = {GridPadding::Zeros, GridPadding::Border, GridPadding::Reflection};
 constexpr dim_t kLargestAxis = 1 << 22;   // its places are exact in float32, halves too
 constexpr dim_t kLargestPlane = 1 << 30;  // and those of a plane are numbers of 32 bits
 constexpr dim_t kFewChannels = 8;         // of so few, planes are read
 constexpr dim_t kFewPositions = 4;        // and where there are that much fewer positions than pixels
-constexpr double kOperations = 24, kOperationsOfTaps = 40;  // of a sample's channel; and of a sample
+constexpr double kOperations = 6, kOperationsOfTaps = 10;  // of a pixel's channel; and of a pixel
 
 // Planes of images as pixels whose channels lie beside each other.
 void turn(const float* planes, dim_t images, dim_t channels, dim_t pixels, float* to) {
@@ -33,7 +35,7 @@ void turn(const float* planes, dim_t images, dim_t channels, dim_t pixels, float
 bool sample(KernelContext& ctx, const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding,
             bool align_corners, Tensor& out) {
   if (!is_float(input) || !is_float(grid) || !is_float(out) || input.dim() != 4 || grid.dim() != 4 ||
-      (mode != kLinear && mode != kNearest) || (padding != kZeros && padding != kBorder)) {
+      mode < 0 || mode > 2 || padding < 0 || padding > 2) {
     return false;
   }
   const dim_t images = input.size(0), channels = input.size(1), height = input.size(2), width = input.size(3);
@@ -58,8 +60,8 @@ bool sample(KernelContext& ctx, const Tensor& input, const Tensor& grid, int64_t
   job.output = out.mutable_data_ptr<float>();
   job.positions = grid.size(1) * grid.size(2);
   job.out_width = grid.size(2);
-  job.nearest = mode == kNearest;
-  job.border = padding == kBorder;
+  job.taps = kTaps[mode];
+  job.padding = kPaddings[padding];
   job.align_corners = align_corners;
   const dim_t pixels = height * width;
   const bool turned = planar && channels >= kFewChannels && job.positions >= pixels / kFewPositions;
@@ -75,7 +77,7 @@ bool sample(KernelContext& ctx, const Tensor& input, const Tensor& grid, int64_t
     job.input = copy;
   }
   const dim_t blocks = images * ((job.positions + kGridBlock - 1) / kGridBlock);
-  const double work = static_cast<double>(images * job.positions) *
+  const double work = static_cast<double>(images * job.positions) * static_cast<double>(job.taps * job.taps) *
                       (kOperationsOfTaps + kOperations * static_cast<double>(channels));
   const dim_t parts = parts_of(ctx, work, blocks);
   PartMemory memory = {};

@@ -5,6 +5,7 @@
 // the samples of one plane.
 #include "grid_sample.h"
 
+#include "double_functions.h"
 #include "functions.h"
 
 namespace penlight::optimized {
@@ -12,10 +13,10 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-constexpr int kTaps = 4;
+constexpr int kAxisTaps = 4, kTaps = kAxisTaps * kAxisTaps;
 
-// Of each position of a block, and the four pixels around it: the pixel, or -1 if that is outside of
-// the image, and how much of it the sample is.
+// Of each position of a block, and the pixels around it: the pixel, or -1 if that is outside of the image,
+// and how much of it the sample is.
 struct Taps {
   int count;  // of a position
   int32_t at[kTaps][kGridBlock];
@@ -24,44 +25,79 @@ struct Taps {
 };
 
 struct Axis {
-  Ints at[2];         // -1: outside
-  Floats weights[2];  // of the nearest, the first is all
+  Ints at[kAxisTaps];  // -1: outside
+  Floats weights[kAxisTaps];
   Floats none;
 };
+
+// Back and forth between the ends.
+PENLIGHT_INLINE Floats reflect(Floats x, Floats low, Floats length) {
+  const Floats from = x - low, distance = (Floats)((Ints)from & splat_int(INT32_MAX));
+  const Floats rest = fmod_of(distance, length),
+               halves = whole_of<Whole::Below>(distance / length) * splat(0.5f);
+  return select(whole_of<Whole::Below>(halves) == halves, rest + low, length - rest + low);
+}
+
+// Where outside of the image is something inside of it, no number is at 0.
+PENLIGHT_INLINE Floats padded(const GridSample& g, Floats x, Floats size) {
+  const Floats one = splat(1.0f);
+  if (g.padding == GridPadding::Zeros) return x;
+  if (g.padding == GridPadding::Reflection) {
+    const Floats low = g.align_corners ? Floats{} : splat(-0.5f),
+                 length = g.align_corners ? size - one : size;
+    x = select(length > Floats{}, reflect(x, low, length), Floats{});
+  }
+  x = select(x > Floats{}, x, Floats{});
+  return select(x < size - one, x, size - one);
+}
+
+// The index of a whole number that is inside, else -1.
+PENLIGHT_INLINE Ints index_of(Floats x, Floats size) {
+  const Ints inside = (x >= Floats{}) & (x < size);
+  return __builtin_convertvector(select(inside, x, splat(-1.0f)), Ints);
+}
+
+// Of the four neighbours of a place that lies `t` behind the second of them (Keys, "Cubic convolution
+// interpolation for digital image processing", 1981).
+PENLIGHT_INLINE void cubic_weights(Floats t, Floats (&weights)[kAxisTaps]) {
+  const Floats one = splat(1.0f), a = splat(-0.75f), far = t + one, near = one - t, beyond = near + one;
+  const auto outer = [&](Floats x) __attribute__((always_inline)) {
+    return ((a * x - splat(5.0f) * a) * x + splat(8.0f) * a) * x - splat(4.0f) * a;
+  };
+  const auto inner = [&](Floats x) __attribute__((always_inline)) {
+    return ((a + splat(2.0f)) * x - (a + splat(3.0f))) * x * x + one;
+  };
+  weights[0] = outer(far);
+  weights[1] = inner(t);
+  weights[2] = inner(near);
+  weights[3] = outer(beyond);
+}
 
 // From [-1, 1] over the whole of an axis to the pixels at or around that place.
 PENLIGHT_INLINE Axis axis_of(const GridSample& g, Floats coordinate, ptrdiff_t length) {
   const Floats size = splat(static_cast<float>(length)), one = splat(1.0f), half = splat(0.5f);
   Floats x =
       g.align_corners ? (coordinate + one) * half * (size - one) : ((coordinate + one) * size - one) * half;
-  if (g.border) {
-    x = select(x > Floats{}, x, Floats{});  // no number is at 0
-    x = select(x < size - one, x, size - one);
-  }
   Axis axis;
-  axis.none = g.nearest ? Floats{} : x - x;
-  if (!g.border) {  // what is far outside, or no number, lies just outside
-    x = select(x > splat(-2.0f), x, splat(-2.0f));
-    x = select(x < size + one, x, size + one);
-  }
-  const auto inside = [&](Ints at) __attribute__((always_inline)) {
-    const Ints within = (at >= Ints{}) & (at < splat_int(static_cast<int32_t>(length)));
-    return (at & within) | ~within;
-  };
-  if (g.nearest) {  // in the middle, to the even one
-    const Floats shift = splat(12582912.0f);
-    axis.at[0] = inside(__builtin_convertvector((x + shift) - shift, Ints));
-    axis.at[1] = axis.at[0];
-    axis.weights[0] = axis.weights[1] = one;
+  if (g.taps < kAxisTaps) x = padded(g, x, size);
+  axis.none = g.taps == 1 ? Floats{} : x - x;
+  if (g.taps == 1) {
+    axis.at[0] = index_of(whole_of<Whole::Nearest>(x), size);
+    axis.weights[0] = one;
     return axis;
   }
-  Ints below = __builtin_convertvector(x, Ints);
-  below += __builtin_convertvector(below, Floats) > x;  // down, not towards 0
-  const Floats rest = x - __builtin_convertvector(below, Floats);
-  axis.at[0] = inside(below);
-  axis.at[1] = inside(below + splat_int(1));
-  axis.weights[0] = one - rest;
-  axis.weights[1] = rest;
+  const Floats below = whole_of<Whole::Below>(x), rest = x - below;
+  if (g.taps == 2) {
+    axis.at[0] = index_of(below, size);
+    axis.at[1] = index_of(below + one, size);
+    axis.weights[0] = one - rest;
+    axis.weights[1] = rest;
+    return axis;
+  }
+  repeat<kAxisTaps>([&](auto t) __attribute__((always_inline)) {
+    axis.at[t] = index_of(padded(g, below + splat(t - 1.0f), size), size);
+  });
+  cubic_weights(rest, axis.weights);
   return axis;
 }
 
@@ -82,15 +118,16 @@ void find_taps(const GridSample& g, const float* grid, ptrdiff_t first, ptrdiff_
       ++row;
     }
   }
-  taps.count = g.nearest ? 1 : kTaps;
+  taps.count = g.taps * g.taps;
   const Ints width = splat_int(static_cast<int32_t>(g.width));
   for (ptrdiff_t i = 0; i < kGridBlock; i += kLanes) {
     const Axis across = axis_of(g, load(x + i), g.width), down = axis_of(g, load(y + i), g.height);
     for (int t = 0; t < taps.count; ++t) {
-      const Ints outside = (across.at[t % 2] < Ints{}) | (down.at[t / 2] < Ints{});
-      const Ints at = (down.at[t / 2] * width + across.at[t % 2]) | outside;
+      const int row = t / g.taps, column = t % g.taps;
+      const Ints outside = (across.at[column] < Ints{}) | (down.at[row] < Ints{});
+      const Ints at = (down.at[row] * width + across.at[column]) | outside;
       memcpy(taps.at[t] + i, &at, sizeof at);
-      store(taps.weights[t] + i, down.weights[t / 2] * across.weights[t % 2]);
+      store(taps.weights[t] + i, down.weights[row] * across.weights[column]);
     }
     store(taps.none + i, across.none + down.none);
   }

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 namespace penlight::optimized {
 
 constexpr ptrdiff_t kGridBlock = 64;  // positions whose pixels are found together
+
+enum class GridPadding : uint8_t { Zeros, Border, Reflection };
 
 // Samples of images, each at its own positions, `positions` of them in lines of `out_width`.
 struct GridSample {
@@ -17,7 +20,9 @@ struct GridSample {
   float* output;   // as the input; planes if there is room for samples
   float* samples;  // kGridBlock * channels, or null
   ptrdiff_t positions, out_width;
-  bool nearest, border, align_corners;
+  int taps;  // pixels along an axis that make a sample: 1, the nearest, 2 or 4
+  GridPadding padding;
+  bool align_corners;
   ptrdiff_t first_block, last_block;  // of all images
 };
 
