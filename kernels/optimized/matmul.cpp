@@ -76,6 +76,23 @@ Tensor& mm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tenso
   return out;
 }
 
+// A linear layer of one row, whose weights are the matrix.
+Tensor& mv_out(KernelContext& ctx, const Tensor& self, const Tensor& vec, Tensor& out) {
+  const bool mine = are_factors(self, vec, out) && self.dim() == 2 && vec.dim() == 1 &&
+                    self.size(1) == vec.size(0) && vec.size(0) > 0;
+  if (!mine) return decline(ctx, out);
+  const dim_t n = self.size(0), k = self.size(1), sizes[] = {n};
+  if (!ctx.resize(out, sizes) || n == 0) return out;
+  float* to = static_cast<float*>(out.mutable_data_ptr());
+  if (is_complex_float(out)) {
+    ComplexScratch scratch;
+    multiply_complex(ctx, {parts_of(vec), parts_of(self), nullptr, to, 1, n, k, true}, scratch);
+  } else {
+    multiply(ctx, {parts_of(vec), parts_of(self), nullptr, to, 1, n, k, 1, k});
+  }
+  return out;
+}
+
 Tensor& bmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
   const bool mine = are_factors(self, mat2, out) && self.dim() == 3 && mat2.dim() == 3 &&
                     self.size(0) == mat2.size(0) && self.size(2) == mat2.size(1) && self.size(2) > 0;

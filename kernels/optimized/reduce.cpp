@@ -120,6 +120,10 @@ Tensor& mean_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64
   return reduce(ctx, Reduction::Mean, self, dim, keepdim, out);
 }
 
+Tensor& mean_dtype_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
+  return reduce(ctx, Reduction::Mean, self, nullopt, false, out);
+}
+
 Tensor& adaptive_avg_pool1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
                                 Tensor& out) {
   return average(ctx, 1, self, output_size, out);

@@ -3,6 +3,7 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/common/convert.h"
+#include "vector.h"
 
 namespace penlight::portable {
 
@@ -82,7 +83,11 @@ void reduce_bags(KernelContext& ctx, const Bags& bags, Tensor& out, Tensor& bag_
           const Tensor& factors = bags.factors.value();
           factor = static_cast<T>(factors.const_data_ptr<S>()[i * factors.stride(0)]);
         }
-        for (dim_t c = 0; c < width; ++c) sums[c] += factor * static_cast<T>(from[c * step]);
+        if (step == 1) {
+          add_scaled(from, factor, width, sums);
+        } else {
+          for (dim_t c = 0; c < width; ++c) sums[c] += factor * static_cast<T>(from[c * step]);
+        }
       }
       ++used;
     }

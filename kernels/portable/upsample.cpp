@@ -60,7 +60,6 @@ void move_nearest(const Resample& job, const AxisTaps<float> tables[3]) {
 // One row of the input, blended along itself, of `count` channels that lie side by side.
 template <class S, class T>
 void blend_line(const Resample& job, const AxisTaps<T>& row, const S* from, dim_t count, T* line) {
-  constexpr int lanes = VectorOf<T>::lanes;
   for (dim_t w = 0; w < job.axes[2].out; ++w, line += count) {
     if (count == 1) {
       T sum = 0;
@@ -72,25 +71,9 @@ void blend_line(const Resample& job, const AxisTaps<T>& row, const S* from, dim_
     }
     for (dim_t c = 0; c < count; ++c) line[c] = 0;
     for (dim_t k = w * row.taps; k < (w + 1) * row.taps; ++k) {
-      const S* source = from + row.positions[k] * job.in_stride[2];
-      const Vector<T> weight = splat(row.weights[k]);
-      dim_t c = 0;
-      for (; c + lanes <= count; c += lanes) {
-        store_vector(line + c, load_vector(line + c) + weight * load_vector_as<S, T>(source + c));
-      }
-      for (; c < count; ++c) line[c] += row.weights[k] * static_cast<T>(source[c]);
+      add_scaled(from + row.positions[k] * job.in_stride[2], row.weights[k], count, line);
     }
   }
-}
-
-template <class T>
-void add_line(const T* line, T weight, dim_t count, T* sums) {
-  constexpr int lanes = VectorOf<T>::lanes;
-  dim_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    store_vector(sums + i, load_vector(sums + i) + splat(weight) * load_vector(line + i));
-  }
-  for (; i < count; ++i) sums[i] += weight * line[i];
 }
 
 // Each row of the result is a sum of blended rows of the input, which are kept for the next ones: as many
@@ -125,7 +108,7 @@ void blend(KernelContext& ctx, const Resample& job, const AxisTaps<Compute<S>> t
                            line);
         }
         held[slot] = key;
-        add_line(line, tables[0].weights[i] * tables[1].weights[j], width * count, sums);
+        add_scaled(line, tables[0].weights[i] * tables[1].weights[j], width * count, sums);
       }
     }
   };

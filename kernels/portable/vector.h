@@ -5,6 +5,7 @@
 #pragma once
 
 #include <penlight/half.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -97,6 +98,18 @@ __attribute__((always_inline)) inline void repeat(Body&& body) {
 template <class S, class T>
 inline Vector<T> load_vector_as(const S* from) {
   return detail::LoadAs<S, T>::load(from);
+}
+
+// sums[i] += factor * from[i]
+template <class S, class T>
+inline void add_scaled(const S* from, T factor, ptrdiff_t count, T* sums) {
+  constexpr int lanes = VectorOf<T>::lanes;
+  const Vector<T> factors = splat(factor);
+  ptrdiff_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    store_vector(sums + i, load_vector(sums + i) + factors * load_vector_as<S, T>(from + i));
+  }
+  for (; i < count; ++i) sums[i] += factor * static_cast<T>(from[i]);
 }
 
 // a0 b0 a1 b1 ... of the first halves of two vectors, and of their second halves.
