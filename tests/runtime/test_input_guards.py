@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import struct
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +30,14 @@ BRANCHES: dict[str, Callable[[Any, Any], Any]] = {
     "two at once": lambda n, m: n > 3 and m % 2 == 0,
     "one of two": lambda n, m: n > 6 or m > 4,
     "difference": lambda n, m: 2 * m - n > 4,
+    "true quotient": lambda n, m: n / m > 0.7,
+    "true quotient, to an edge": lambda n, m: m / n >= 1.2,
+    "half, cut": lambda n, m: int(n * 0.5) == 2,
+    "quotient, rounded": lambda n, m: round(n / 2) == 2,  # halves to the even one
+    "quotient, up": lambda n, m: math.ceil(n / m) == 1,
+    "floating multiple": lambda n, m: n * 1.7 > m,
+    "distance": lambda n, m: abs(n - m) < 3,
+    "percent": lambda n, m: int(n / m * 100) == 83,
     "deep": lambda n, m: (n * m - n // 2 * m + 3) % 5 < 3,
 }
 
@@ -117,6 +127,14 @@ def test_what_changes_no_result_is_no_condition() -> None:
         x = torch.randn(count, 6)
         for got, want in zip(program(x), Model()(x), strict=True):
             torch.testing.assert_close(got, want)
+
+
+def test_what_cannot_be_checked_is_said() -> None:
+    with pytest.warns(UserWarning, match=r"FloatPow\(ToFloat\(x\.shape\[0\]\), 0\.5\) > 2\.0"):
+        compiled(lambda n, m: n**0.5 > 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        compiled(BRANCHES["percent"])
 
 
 @pytest.mark.parametrize("word", range(14))

@@ -6,15 +6,17 @@ would have been taken are refused.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import sympy
 import torch
-from torch.utils._sympy.functions import CeilToInt, CleanDiv, FloorDiv, FloorToInt, IntTrueDiv, Max, Min, Mod
+from torch.utils._sympy.functions import CleanDiv, FloorDiv, Max, Min, Mod
 from torch.utils._sympy.functions import PythonMod as RemainderOfPython
 
 from penlight.flatten.input_limits import symbol_of
+from penlight.flatten.quotients import NotWhole, in_whole_numbers
 from penlight.ir.plan import Guard
 
 # Numbers of runtime/exec/input_guards.cpp and runtime/core/integer_codes.h; conditions are 1 and 0.
@@ -43,24 +45,37 @@ _MOST_WORDS, _DEEPEST = 256, 16  # of the runtime's stack
 
 
 class _Unknown(Exception):
-    """What has no form here: a number that is no size, a quotient that is not whole."""
+    """What has no form here."""
 
 
 def input_guards(guards: Sequence[sympy.Basic], examples: Sequence[Any], names: Sequence[str]) -> list[Guard]:
     """The guards of a method, given the fake value and the name of each input, in their order.
 
-    Those on numbers that a run computes are not checked.
+    Those on numbers that a run computes are not checked; of others that cannot be there is a warning.
     """
     places = _places(examples, names)
     found = []
     for guard in guards:
-        try:
-            words, text, _ = _words(guard, places)
-        except _Unknown:
+        if not guard.free_symbols <= places.keys():
             continue
-        if len(words) <= _MOST_WORDS and _depth(words) <= _DEEPEST:
+        try:
+            words, text, _ = _words(in_whole_numbers(guard), places)
+        except (_Unknown, NotWhole):
+            words = None
+        if words is None or len(words) > _MOST_WORDS or _depth(words) > _DEEPEST:
+            _warn(guard, places)
+        else:
             found.append(Guard(words, text))
     return found
+
+
+def _warn(guard: sympy.Basic, places: dict[sympy.Symbol, tuple[list[int], str]]) -> None:
+    named = guard.subs({symbol: sympy.Symbol(text) for symbol, (_, text) in places.items()})
+    warnings.warn(
+        f"the model was traced for sizes with {named}, and the program cannot check that: "
+        "for others it computes what the other branch of Python would not",
+        stacklevel=2,
+    )
 
 
 def _places(examples: Sequence[Any], names: Sequence[str]) -> dict[sympy.Symbol, tuple[list[int], str]]:
@@ -99,11 +114,6 @@ def _words(
     if isinstance(expr, sympy.Not):
         words, text, _ = _words(expr.args[0], places)
         return [*words, _NUMBER, 0, _EQUAL], f"not ({text})", True
-    if isinstance(expr, FloorToInt | CeilToInt) and isinstance(expr.args[0], IntTrueDiv):
-        above, below = expr.args[0].args
-        if isinstance(expr, CeilToInt):
-            above = above + below - 1
-        return _joined(FloorDiv, [above, below], places)
     for kind in _OPERATIONS:
         if isinstance(expr, kind):
             return _joined(kind, expr.args, places)
