@@ -62,15 +62,14 @@ def compare(got: Any, want: Any, tolerance: float = 1e-4, where: str = "") -> No
         expected = other.detach().resolve_conj()
         found = as_torch(mine) if isinstance(mine, np.ndarray) else mine
         assert str(found.dtype) == str(expected.dtype), f"{place} is {found.dtype}, not {expected.dtype}"
-        finite = (
-            expected.abs()[expected.isfinite()] if expected.is_floating_point() else expected.new_zeros(0)
-        )
+        inexact = expected.is_floating_point() or expected.is_complex()
+        finite = expected.abs()[expected.isfinite()] if inexact else expected.new_zeros(0)
         scale = float(finite.max()) if finite.numel() else 1.0
         torch.testing.assert_close(
             found.reshape(mine.shape),
             expected,
             rtol=0,
-            atol=tolerance * max(scale, 1e-6) if expected.is_floating_point() else 0,
+            atol=tolerance * max(scale, 1e-6) if inexact else 0,
             equal_nan=True,
             check_stride=False,
             msg=lambda text, place=place: f"{place}: {text}",

@@ -89,6 +89,28 @@ def test_complex_operators_stay_whole() -> None:
     check(Rotated(), (torch.randn(3, 4, 2),))
 
 
+class ComplexNumbers(nn.Module):
+    """A number where an operator takes one, beside tensors of real and of complex numbers."""
+
+    def forward(self, x: torch.Tensor, z: torch.Tensor) -> Any:
+        made = torch.full_like(x, 1j, dtype=torch.complex64), z.new_full((x.shape[0], 2), 2j)
+        taken = torch.pow(x, 2j), 1j / z, z**1j, 1j - z, torch.add(z, x, alpha=2j), torch.sub(z, 1, alpha=1j)
+        chosen = torch.where(x > 0.5, z, 1j), z.masked_fill(x > 0.5, 1 + 1j), z == 1j, z.clone().fill_(3j)
+        return made, taken, chosen
+
+
+def test_complex_numbers() -> None:
+    inputs = [(torch.rand(n), torch.randn(n, dtype=torch.complex64)) for n in (4, 7)]
+    check(
+        ComplexNumbers(), *inputs, dynamic_shapes=({0: Dim("n", min=2, max=8)}, {0: Dim("n", min=2, max=8)})
+    )
+
+
+def test_complex_convolution() -> None:
+    with torch.no_grad():
+        check(nn.Conv2d(2, 4, 3, dtype=torch.complex64), (torch.randn(1, 2, 5, 5, dtype=torch.complex64),))
+
+
 class Shifts(nn.Module):
     def forward(self, x: torch.Tensor, by: torch.Tensor) -> Any:
         return x << 2, x >> 1, x << by, x >> by

@@ -3,7 +3,7 @@
 ATen takes a Python number where its schema has a tensor, and promotes tensors of
 different dtypes inside the operator. Kernels do neither: a number becomes the
 operator's Scalar overload, or else a 0-d tensor; a tensor of another dtype is
-cast.
+cast. A program has no complex numbers, so each of those is made of its two parts.
 
 Needs:  Core ATen, functional.
 Keeps:  every output's shape, dtype and value.
@@ -46,6 +46,13 @@ _SCALAR_OVERLOAD = {
     )
 } | {aten.div.Tensor_mode: aten.div.Scalar_mode, aten.pow.Tensor_Tensor: aten.pow.Tensor_Scalar}
 
+_TENSOR_OVERLOAD = {scalar: tensor for tensor, scalar in _SCALAR_OVERLOAD.items()} | {
+    aten.pow.Scalar: aten.pow.Tensor_Tensor,
+    aten.rsub.Scalar: aten.rsub.Tensor,
+    aten.where.ScalarOther: aten.where.self,
+    aten.where.ScalarSelf: aten.where.self,
+}
+
 # Operators whose tensor arguments ATen brings to one dtype, with the positions of those arguments.
 _PROMOTED: dict[OpOverload, tuple[int, ...]] = {
     **dict.fromkeys(_SCALAR_OVERLOAD, (0, 1)),
@@ -80,6 +87,7 @@ def promote(graph: Graph) -> int:
         if node.op != "call_function" or not isinstance(node.target, OpOverload):
             continue
         with graph.inserting_before(node):
+            changed += _complex_numbers(graph, node)
             changed += _number_arguments(graph, node)
             if node.target in _PROMOTED:
                 changed += _cast_arguments(graph, node, _PROMOTED[node.target])
@@ -88,6 +96,70 @@ def promote(graph: Graph) -> int:
             elif node.target in (aten.cat.default, aten.stack.default):
                 changed += _cast_list(graph, node)
     return changed
+
+
+def _complex_numbers(graph: Graph, node: Node) -> int:
+    """Complex numbers where a kernel would have to take one: a 0-d tensor has their two parts."""
+    alpha = node.kwargs.get("alpha")
+    if isinstance(alpha, complex):  # add, sub: the second argument times alpha
+        node.update_arg(1, _times(graph, node, node.args[1], alpha))
+        node.kwargs = {name: value for name, value in node.kwargs.items() if name != "alpha"}
+        return 1 + _complex_numbers(graph, node)
+    places = [index for index, value in enumerate(node.args) if isinstance(value, complex)]
+    if not places:
+        return 0
+    match node.target:
+        case aten.full.default | aten.full_like.default | aten.new_full.default | aten.fill.Scalar:
+            node.replace_all_uses_with(_filled(graph, node, node.args[places[0]]))  # type: ignore[arg-type]
+            return 1
+        case aten.masked_fill.Scalar:
+            x, mask, number = node.args
+            node.target, node.args, places = aten.where.self, (mask, number, x), [1]
+        case _ if node.target in _TENSOR_OVERLOAD:
+            node.target = _TENSOR_OVERLOAD[node.target]
+        case _:
+            return 0
+    values = [_value(argument) for argument in node.args]
+    dtype = _joint_dtype([value for value in values if not _is_mask(value)])
+    for index in places:
+        node.update_arg(index, _complex(graph, node, node.args[index], dtype))  # type: ignore[arg-type]
+    return len(places)
+
+
+def _times(graph: Graph, user: Node, argument: Any, number: complex) -> Any:
+    if not isinstance(argument, Node):
+        return argument * number
+    fake = argument.meta["val"]
+    factor = _complex(graph, user, number, _joint_dtype([fake, number]))
+    return _emit(graph, user, fake, aten.mul.Tensor, (argument, factor), {})
+
+
+def _complex(graph: Graph, user: Node, number: complex, dtype: torch.dtype) -> Node:
+    parts = [_full(graph, user, part, dtype.to_real()) for part in _parts(number)]
+    return _emit(graph, user, parts[0].meta["val"], aten.complex.default, tuple(parts), {})
+
+
+def _filled(graph: Graph, node: Node, number: complex) -> Node:
+    """What full() and its kin give for a complex number."""
+    target, fake = node.target, node.meta["val"]
+    if target is aten.fill.Scalar:
+        target = aten.full_like.default
+    kwargs = {**node.kwargs, "dtype": fake.dtype.to_real()}
+    parts = []
+    for part in _parts(number):
+        args = tuple(part if isinstance(argument, complex) else argument for argument in node.args)
+        parts.append(_emit(graph, node, fake, target, args, kwargs))  # type: ignore[arg-type]
+    result = graph.call_function(aten.complex.default, tuple(parts))
+    result.meta = dict(node.meta)  # not asked of the operator, which would compare dynamic sizes
+    return result
+
+
+def _parts(number: complex) -> tuple[float, float]:
+    return number.real, number.imag
+
+
+def _is_mask(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.dtype == torch.bool
 
 
 def _number_arguments(graph: Graph, node: Node) -> int:
