@@ -111,6 +111,26 @@ def test_complex_convolution() -> None:
         check(nn.Conv2d(2, 4, 3, dtype=torch.complex64), (torch.randn(1, 2, 5, 5, dtype=torch.complex64),))
 
 
+class ComplexSystems(nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> Any:
+        solutions = (
+            torch.linalg.solve(a, b),
+            torch.linalg.solve(a, b[..., 0]),
+            torch.linalg.solve(a, b.mT, left=False),
+        )
+        failed = torch.linalg.inv_ex(a - a[:, :1]).info  # a row of zeros: it has none
+        return solutions, torch.linalg.inv(a), failed
+
+
+def test_complex_systems() -> None:
+    draw = [
+        (torch.randn(n, 3, 3, dtype=torch.complex64), torch.randn(n, 3, 2, dtype=torch.complex64))
+        for n in (2, 5)
+    ]
+    batch = Dim("batch", min=2, max=6)
+    check(ComplexSystems(), *draw, dynamic_shapes=({0: batch}, {0: batch}))
+
+
 class Shifts(nn.Module):
     def forward(self, x: torch.Tensor, by: torch.Tensor) -> Any:
         return x << 2, x >> 1, x << by, x >> by

@@ -65,7 +65,16 @@ PORTABLE_WHOLE = frozenset(
 
 # Better split for every target, though there are kernels: the parts are views or numbers, or what passes
 # look for. With baddbmm attention is written; the halves that glu takes need no copy of their own.
-_SPLIT_ANYWAY = frozenset({aten.baddbmm.default, aten.glu.default, aten.squeeze.default})
+# What solves and inverts splits complex matrices alone.
+_SPLIT_ANYWAY = frozenset(
+    {
+        aten._linalg_solve_ex.default,
+        aten.baddbmm.default,
+        aten.glu.default,
+        aten.linalg_inv_ex.default,
+        aten.squeeze.default,
+    }
+)
 
 # Never kept for having a kernel: views and copies, which later passes want to see as the core has them.
 _NEVER_WHOLE = frozenset(

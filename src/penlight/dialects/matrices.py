@@ -95,12 +95,49 @@ def _ormqr(reflections, tau, other, left=True, transpose=False):  # type: ignore
     return q @ other if left else other @ q
 
 
+def _in_reals(a: torch.Tensor) -> torch.Tensor:
+    """[[re, -im], [im, re]], which does to two halves what the complex one does to both parts."""
+    above, below = torch.cat([a.real, -a.imag], -1), torch.cat([a.imag, a.real], -1)
+    return torch.cat([above, below], -2)
+
+
+def _of_parts(real: torch.Tensor, imaginary: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_complex(torch.stack([real, imaginary], -1))
+
+
+def _inverse(a, *, check_errors=False):  # type: ignore[no-untyped-def]
+    if not a.is_complex():
+        return NotImplemented
+    n = a.shape[-1]
+    inverse, info = aten.linalg_inv_ex.default(_in_reals(a), check_errors=check_errors)
+    return _of_parts(inverse[..., :n, :n], inverse[..., n:, :n]), info.clamp(max=n)
+
+
+def _solve(a, b, *, left=True, check_errors=False):  # type: ignore[no-untyped-def]
+    """Factors and pivots are not those of the complex matrix; only derivatives would read them."""
+    if not a.is_complex():
+        return NotImplemented
+    n, vector = a.shape[-1], b.dim() == a.dim() - 1
+    column = b.unsqueeze(-1) if vector else b
+    dim = -2 if left else -1
+    right = torch.cat([column.real, column.imag if left else -column.imag], dim)
+    found, _, _, info = aten._linalg_solve_ex.default(
+        _in_reals(a), right, left=left, check_errors=check_errors
+    )
+    real, imaginary = found.narrow(dim, 0, n), found.narrow(dim, n, n)
+    x = _of_parts(real, imaginary if left else -imaginary)
+    pivots = torch.zeros(a.shape[:-1], dtype=torch.int32)
+    return x.squeeze(-1) if vector else x, a.clone(), pivots, info.clamp(max=n)
+
+
 SPLITS: dict[OpOverload, Callable[..., Any]] = {
+    aten._linalg_solve_ex.default: _solve,
     aten.cholesky.default: _cholesky,
     aten.cholesky_inverse.default: _cholesky_inverse,
     aten.cholesky_solve.default: _cholesky_solve,
     aten.linalg_cholesky.default: _checked(aten.linalg_cholesky_ex.default, 1),
     aten.linalg_inv.default: _checked(aten.linalg_inv_ex.default, 1),
+    aten.linalg_inv_ex.default: _inverse,
     aten.linalg_ldl_factor.default: _checked(aten.linalg_ldl_factor_ex.default, 2),
     aten.linalg_lu_factor.default: _checked(aten.linalg_lu_factor_ex.default, 2),
     aten.linalg_solve.default: _checked(aten.linalg_solve_ex.default, 1),
