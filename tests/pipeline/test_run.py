@@ -131,6 +131,19 @@ def test_complex_systems() -> None:
     check(ComplexSystems(), *draw, dynamic_shapes=({0: batch}, {0: batch}))
 
 
+class CountedWhere(nn.Module):
+    """The number of results is a size of others."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        rows, columns = torch.where(x > 0)
+        return x[rows, columns] + torch.arange(rows.shape[0]), torch.argwhere(x > 1).shape[0]
+
+
+def test_count_of_true_elements() -> None:
+    x = torch.randn(4, 5)
+    check(CountedWhere(), (x,), (-x,), (torch.ones(4, 5),))
+
+
 class Shifts(nn.Module):
     def forward(self, x: torch.Tensor, by: torch.Tensor) -> Any:
         return x << 2, x >> 1, x << by, x >> by

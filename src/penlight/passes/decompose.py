@@ -185,6 +185,9 @@ class _Decomposer(TorchDispatchMode):
         if self.mode is not None and self.mode.shape_env is not None:
             # Sizes that depend on values got symbols anew: later nodes know them by the old ones.
             rebind_unbacked(self.mode.shape_env, node, result)
+            for leaf in pytree.tree_leaves(result):
+                if isinstance(leaf, torch.Tensor):
+                    self.symbols.see(self.argument(leaf))
         for symbol in set(self.fixed_sizes()) - fixed:
             raise NotSupported(
                 f"the parts of {node.target} are known only for one size of a dynamic dimension",
