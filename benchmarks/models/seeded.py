@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import torch
@@ -11,16 +12,25 @@ from . import Model
 
 
 def _torchvision() -> None:
-    """Let torchvision import beside a CPU torch: its own library wants CUDA's.
+    """Import torchvision, beside a torch that its own library was not built for as well.
 
-    Only the schemas of two operators must exist; classification calls neither.
+    Only the schemas of two operators must exist then; classification calls neither.
     """
+    try:
+        import torchvision
+    except RuntimeError as error:
+        if "torchvision::nms" not in str(error):
+            raise
+    else:
+        return
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]
     for schema in (
         "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
         "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     ):
-        if not hasattr(torch.ops.torchvision, schema.split("(")[0]):
-            torch.library.define(f"torchvision::{schema.split('(')[0]}", schema[schema.index("(") :])
+        torch.library.define(f"torchvision::{schema.split('(')[0]}", schema[schema.index("(") :])
+    import torchvision  # noqa: F401
 
 
 def _classifier(make: Callable[[], nn.Module], sizes: tuple[int, ...] = (1, 3, 224, 224)) -> Model:
