@@ -557,7 +557,7 @@ def test_operations_are_those_of_the_kernels() -> None:
 
     root = Path(__file__).resolve().parents[2]
     header = (root / "kernels" / "optimized" / "vector" / "elements.h").read_text()
-    (listed,) = findall(r"enum class ElementOp : int \{(.*?)\};", header, DOTALL)
+    (listed,) = findall(r"enum class ElementOp : int \{(.*?)// Not in files", header, DOTALL)
     kernels = {name.lower(): int(number) for name, number in findall(r"(\w+) = (\d+),", listed)}
     assert kernels == {member.name.replace("_", "").lower(): int(member) for member in ElementOp}
     assert set(MEANING) == set(ElementOp)
