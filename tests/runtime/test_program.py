@@ -205,7 +205,7 @@ def test_threads_share_a_program(load: Any) -> None:
 
 
 def test_import_is_light(program_path: Callable[[str], Path]) -> None:
-    """At most 31 MB for a process that imported the runtime, or 4 more than with a large numpy; few modules."""
+    """At most 31 MB for a process that imported the runtime, or 4 more than a large numpy; few modules."""
     code = """
 import sys
 import numpy

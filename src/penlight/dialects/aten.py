@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from penlight.dialects.bounds import bounds_of, check_bounds
 from penlight.dialects.given import check_tensor
+from penlight.dialects.known_sizes import bound_by_constants
 from penlight.dialects.user_operators import functionalized_by_torch, return_written, take_over
 from penlight.errors import NotSupported
 from penlight.ir.edge import CONTROL_FLOW, EdgeMethod, InputKind, InputSpec, OutputKind, OutputSpec
@@ -69,6 +70,7 @@ def method_of(
     _settle_sizes(module)
     _check_control_flow(module)
     method, tensors = _with_specs(name, exported, module, written, tensor_name)
+    bound_by_constants(method, tensors)
     check_bounds(method)
     return method, tensors
 

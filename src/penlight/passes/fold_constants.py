@@ -22,6 +22,8 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import _disable_current_modes
 
+from penlight.errors import InvalidInput
+from penlight.ir.source import describe
 from penlight.ir.tensors import PIECE, Derived
 from penlight.kernels.out_variants import view_twin
 from penlight.passes.base import tensor_of
@@ -235,7 +237,15 @@ def _compute(node: Node, constants: Constants, values: dict[Node, Any]) -> Any:
             for source in step.all_input_nodes:
                 if source in constants.names:
                     values[source] = constants.get(source)
-            values[step] = _run(step.target, step.args, step.kwargs, values)
+            try:
+                values[step] = _run(step.target, step.args, step.kwargs, values)
+            except (RuntimeError, IndexError, ValueError, NotImplementedError) as error:
+                raise InvalidInput(
+                    f"{step.target} of constants of the model fails, in every run of it",
+                    where=describe(step),
+                    got=f"{type(error).__name__}: {error}",
+                    do="mend the numbers that it is given in the model",
+                ) from error
     return values[node].detach()
 
 
