@@ -4,6 +4,7 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/common/convert.h"
+#include "kernels/common/math.h"
 
 namespace penlight::portable {
 
@@ -21,8 +22,7 @@ Compute<S> distance(Row<S> a, Row<S> b, dim_t count, double p) {
   using T = Compute<S>;
   T total = 0;
   const auto difference = [&](dim_t i) {
-    const T d = static_cast<T>(a.data[i * a.step]) - static_cast<T>(b.data[i * b.step]);
-    return d < 0 ? -d : d;
+    return math::fabs(static_cast<T>(a.data[i * a.step]) - static_cast<T>(b.data[i * b.step]));
   };
   if (p == 0) {
     for (dim_t i = 0; i < count; ++i) total += difference(i) != 0 ? T(1) : T(0);
