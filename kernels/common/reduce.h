@@ -23,6 +23,7 @@ namespace penlight {
 
 constexpr int kReduceColumns = 64;
 constexpr dim_t kReduceRow = 256;
+constexpr dim_t kFewElements = 32;
 
 // Bit d for each reduced dimension. No list, and with `empty_is_all` an empty
 // one, stand for all of them.
@@ -79,7 +80,10 @@ class ReduceLoop {
     outer_.join(out_count);
     const Dim* result = outer_.innermost();
     const Dim* element = inner_.innermost();
-    columns_ = result && result->size >= 4 && (!element || magnitude(result->in) < magnitude(element->in));
+    // Results of few elements are computed side by side too: each by itself would cost more than its
+    // elements.
+    const bool beside = !element || magnitude(result ? result->in : 0) < magnitude(element->in);
+    columns_ = result && result->size >= 4 && (beside || elements_ <= kFewElements);
     return true;
   }
 
