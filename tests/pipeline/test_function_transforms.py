@@ -13,7 +13,7 @@ from torch._higher_order_ops.associative_scan import associative_scan
 from torch.export import Dim
 
 import penlight
-from penlight.errors import NotSupported
+from penlight.errors import ExportError, NotSupported
 
 
 class Function(nn.Module):
@@ -100,4 +100,24 @@ def test_a_derivative_inside_is_refused() -> None:
     with pytest.raises(NotSupported) as caught:
         penlight.compile(Function(slope), (torch.randn(3),))
     assert caught.value.what.startswith("the model differentiates inside")
+    assert "test_function_transforms.py" in str(caught.value.where)
+
+
+def forward_jacobian(self: Function, x: Tensor) -> Any:
+    return torch.func.jacfwd(torch.sin)(x)
+
+
+def second_derivatives(self: Function, x: Tensor) -> Any:
+    return torch.func.hessian(lambda x: (x**3).sum())(x)
+
+
+def slope_of_each_row(self: Function, x: Tensor) -> Any:
+    return torch.func.vmap(torch.func.grad(lambda row: (row**2).sum()))(x)
+
+
+@pytest.mark.parametrize("function", [forward_jacobian, second_derivatives, slope_of_each_row])
+def test_derivatives_that_export_refuses(function: Callable[..., Any]) -> None:
+    with pytest.raises(ExportError) as caught:
+        penlight.compile(Function(function), (torch.randn(2, 3),))
+    assert (caught.value.do or "").startswith("write down the derivative")
     assert "test_function_transforms.py" in str(caught.value.where)

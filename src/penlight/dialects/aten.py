@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from penlight.dialects.bounds import bounds_of, check_bounds
+from penlight.dialects.capture import WITHOUT_DERIVATIVES
 from penlight.dialects.given import check_tensor
 from penlight.dialects.known_sizes import bound_by_constants
 from penlight.dialects.user_operators import functionalized_by_torch, return_written, take_over
@@ -91,8 +92,7 @@ def _traced_again(exported: ExportedProgram, region: Node) -> ExportedProgram:
             "the model differentiates inside, or transforms a function in a way that has no operators",
             where=describe(region),
             got=f"{type(error).__name__}: {error}".split("\n")[0][:300],
-            do="write down the derivative, or leave this part out; torch.vmap, torch.func.jvp and autocast "
-            "can be compiled",
+            do=WITHOUT_DERIVATIVES,
         ) from error
 
 

@@ -216,6 +216,31 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {kept.strip()[:400]}"
 
 
+WITHOUT_DERIVATIVES = (
+    "write down the derivative, or leave this part out; torch.vmap, torch.func.jvp and autocast "
+    "can be compiled"
+)
+
+# Words of torch's message, and what to do about it: the first that fits.
+_ADVICE = {
+    r"Detected mismatch between the structure|top-level keys must be the arg names": (
+        "let dynamic_shapes be built as the arguments are: {name: {dimension: Dim}}, or a tuple of such "
+        "in their order; None for an argument of fixed sizes"
+    ),
+    r"(?s)(?=.*ConstraintViolation).*not in range": (
+        "give an example whose sizes lie within the ranges of dynamic_shapes, or widen these"
+    ),
+    # What torch.func wraps tensors in, torch.export takes for its own.
+    r"has no attribute 'constant'": WITHOUT_DERIVATIVES,
+    r"data-dependent|DataDependent|unbacked|GuardOnData": (
+        "an if, a size or an int() depends on tensor values: use torch.cond, torch.where or a mask"
+    ),
+    r"Constraints violated|dynamic_shapes": (
+        "make the dimension static, or give it the range that the model allows"
+    ),
+}
+
+
 def _advice(error: Exception, frames: Sequence[traceback.FrameSummary]) -> str:
     text = f"{type(error).__name__} {error}"
     if "got FakeTensor" in text and any(frame.filename.endswith("nn/modules/rnn.py") for frame in frames):
@@ -228,18 +253,8 @@ def _advice(error: Exception, frames: Sequence[traceback.FrameSummary]) -> str:
         lines = [line.strip() for line in fixes.group(1).splitlines() if line.strip()]
         static = "; an example size of 0 or 1 counts as static" if re.search(r"= [01]$", lines[0]) else ""
         return "change dynamic_shapes: " + "; ".join(lines)[:300] + static
-    if "Detected mismatch between the structure" in text or "top-level keys must be the arg names" in text:
-        return (
-            "let dynamic_shapes be built as the arguments are: {name: {dimension: Dim}}, or a tuple of such "
-            "in their order; None for an argument of fixed sizes"
-        )
-    if "ConstraintViolation" in text and "not in range" in text:
-        return "give an example whose sizes lie within the ranges of dynamic_shapes, or widen these"
-    if "data-dependent" in text or "DataDependent" in text or "unbacked" in text or "GuardOnData" in text:
-        return "an if, a size or an int() depends on tensor values: use torch.cond, torch.where or a mask"
-    if "Constraints violated" in text or "dynamic_shapes" in text:
-        return "make the dimension static, or give it the range that the model allows"
-    return "write this line in another way, or leave it out of the exported part"
+    fitting = (advice for words, advice in _ADVICE.items() if re.search(words, text))
+    return next(fitting, "write this line in another way, or leave it out of the exported part")
 
 
 # --- dimensions that were asked to be dynamic --------------------------------------------------------
