@@ -113,6 +113,19 @@ def test_fractional_max_pool(batch: tuple[int, ...]) -> None:
             torch.testing.assert_close(have, expected, equal_nan=True, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize(
+    "labels", [[[1, 3, -1, 0], [0, -1, 1, 2]], [[1, 0, 3, 2], [-1, 2, 2, 0]], [2, 2, -1, 1]]
+)
+def test_labels_behind_the_last(labels: Any, reduction: str) -> None:
+    """What torch splits the operator into counts class 0 for those behind the first -1."""
+    target = torch.tensor(labels)
+    x = torch.randn(target.shape)
+    loss = torch.nn.MultiLabelMarginLoss(reduction=reduction)
+    (got,) = compiled(loss, (x, target))
+    torch.testing.assert_close(got, loss(x, target))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int16])
 @pytest.mark.parametrize("target", ["cpu", "portable"])
 def test_numbers_beside_tensors(target: str, dtype: torch.dtype) -> None:

@@ -137,6 +137,24 @@ def _fractional_max_pool(x, kernel_size, output_size, random_samples):  # type: 
     return (found, index) if batched is x else (found.squeeze(0), index.squeeze(0))
 
 
+def _multilabel_margin(x, target, reduction):  # type: ignore[no-untyped-def]
+    """What torch splits this into counts class 0 once for each label behind the first -1."""
+    rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
+    classes = torch.arange(rows.shape[1], dtype=labels.dtype)
+    given = (labels == -1).cumsum(-1) == 0
+    told = torch.where(given, labels, 0)
+    is_target = ((told.unsqueeze(-1) == classes) & given.unsqueeze(-1)).any(1)
+    short = (1 - rows.gather(1, told).unsqueeze(-1) + rows.unsqueeze(1)).clamp_min(0)
+    counted = given.unsqueeze(-1) & ~is_target.unsqueeze(1)  # [batch, label, class]
+    loss = torch.where(counted, short, 0).sum((1, 2)) / rows.shape[1]
+    reduced = (loss if x.dim() == 2 else loss.squeeze(0), loss.mean(), loss.sum())[reduction]
+    return reduced, is_target.to(x.dtype).reshape(target.shape)
+
+
+def _multilabel_margin_loss(x, target, reduction=1):  # type: ignore[no-untyped-def]
+    return _multilabel_margin(x, target, reduction)[0]  # type: ignore[no-untyped-call]
+
+
 def _of_tensors(op: OpOverload) -> Callable[..., Any]:
     """`op` where numbers stand for tensors."""
 
@@ -178,6 +196,8 @@ SPLITS: dict[OpOverload, Callable[..., Any]] = {
     aten._histogramdd_bin_edges.default: _histogramdd_edges,
     aten._histogramdd_from_bin_cts.default: _histogramdd,
     aten._histogramdd_from_bin_tensors.default: _histogramdd_of,
+    aten.multilabel_margin_loss.default: _multilabel_margin_loss,
+    aten.multilabel_margin_loss_forward.default: _multilabel_margin,
     aten.segment_reduce.default: _segment_reduce,
     **dict(_mixed()),
 }
