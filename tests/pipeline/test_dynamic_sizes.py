@@ -12,6 +12,7 @@ from tests.pipeline.fused import Calls
 from torch import Tensor, nn
 from torch.export import Dim
 from torch.fx import Graph
+from torch.utils import _pytree as pytree
 
 import penlight
 from penlight.errors import IllegalGraph
@@ -146,3 +147,30 @@ def test_adaptive_max_pooling(target: str) -> None:
     for length in (2, 6, 7, 8, 11, 16):
         x = torch.randn(1, 3, length)
         assert torch.equal(program(x), model(x))
+
+
+# Of a matrix of four columns and a vector, with as many rows; the count is bounded by what there is of them.
+CHOICES: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "rows by a mask": lambda x, s: (x[s > 0.5], s[s > 0.5], (s > 0.5).nonzero()),
+    "elements by a mask of rows": lambda x, s: torch.masked_select(x, (s > 0.5).unsqueeze(1)),
+    "places": lambda x, s: (torch.where(s > 0.5)[0], torch.argwhere(x > 0.5)),
+    "a choice of what was chosen": lambda x, s: x[s > 0.2][:, 0].masked_select(s[s > 0.2] > 0.7),
+    "values": lambda x, s: torch.unique((s * 9).int(), return_inverse=True, return_counts=True),
+    "different rows": lambda x, s: torch.unique((x * 2).int(), dim=0),
+    "runs": lambda x, s: torch.unique_consecutive((s * 4).int()),
+    "runs of rows": lambda x, s: torch.unique_consecutive((x * 2).int(), dim=0),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_counts_of_dynamic_sizes(name: str) -> None:
+    model = Calls(CHOICES[name])
+    rows = {0: Dim.AUTO(min=2, max=64)}
+    built = penlight.compile(model, (torch.rand(30, 4), torch.rand(30)), dynamic_shapes=((rows, rows),))
+    program = penlight.load(built)
+    for count in (2, 30, 64):
+        x, s = torch.rand(count, 4), torch.rand(count)
+        got, want = (pytree.tree_leaves(call(x, s)) for call in (program, model))
+        for have, expected in zip(got, want, strict=True):
+            assert torch.equal(have, expected)
+    program(torch.ones(64, 4), torch.ones(64))  # all of them

@@ -22,7 +22,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from penlight.dialects.bounds import bounds_of, check_bounds
+from penlight.dialects.bounds import bound_counts, bounds_of, check_bounds
 from penlight.dialects.capture import WITHOUT_DERIVATIVES
 from penlight.dialects.given import check_tensor
 from penlight.dialects.known_sizes import bound_by_constants
@@ -72,6 +72,7 @@ def method_of(
     _check_control_flow(module)
     method, tensors = _with_specs(name, exported, module, written, tensor_name)
     bound_by_constants(method, tensors)
+    bound_counts(method)
     check_bounds(method)
     return method, tensors
 
