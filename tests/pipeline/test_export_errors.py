@@ -143,12 +143,12 @@ class Flexible(nn.Module):
     def forward(self, x: torch.Tensor) -> Any:
         from torch.nn.attention.flex_attention import flex_attention
 
-        return flex_attention(x, x, x)
+        return flex_attention(x, x, x, lambda score, b, h, i, j: score + x[b, h].sum())
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_functions_that_programs_do_not_take() -> None:
-    with pytest.raises(NotSupported, match="higher-order operator flex_attention") as raised:
+    with pytest.raises(NotSupported, match="flex_attention takes functions of one score") as raised:
         pipeline.compile(Flexible(), (torch.randn(1, 2, 16, 16),))
     assert f"test_export_errors.py:{line_of(Flexible, 'flex_attention(x')}" in (raised.value.where or "")
     assert "scaled_dot_product_attention" in (raised.value.do or "")

@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from penlight.dialects.bounds import bound_counts, bounds_of, check_bounds
 from penlight.dialects.capture import WITHOUT_DERIVATIVES
+from penlight.dialects.flex import refused, split_flex_attention
 from penlight.dialects.given import check_tensor
 from penlight.dialects.known_sizes import bound_by_constants
 from penlight.dialects.user_operators import functionalized_by_torch, return_written, take_over
@@ -79,13 +80,20 @@ def method_of(
 
 def _retraced(exported: ExportedProgram) -> ExportedProgram:
     """Traced once more by torch, which takes longer than exporting did."""
-    with torch.enable_grad(), functionalized_by_torch():
+    with torch.enable_grad(), functionalized_by_torch(), split_flex_attention():
         made: ExportedProgram = exported.run_decompositions({})
     return made
 
 
 def _traced_again(exported: ExportedProgram, region: Node) -> ExportedProgram:
-    """Without autocast and the transformations of torch.func, which act on all operators inside them."""
+    """Without flex_attention, and autocast and the transformations of torch.func, which act on all operators
+    inside them."""
+    if node := refused(exported.graph_module):
+        raise NotSupported(
+            "flex_attention takes functions of one score, of arithmetic and of single elements of tensors",
+            where=describe(node),
+            do="write the line with torch.nn.functional.scaled_dot_product_attention and a mask",
+        )
     try:
         return _retraced(exported)
     except Exception as error:
@@ -151,20 +159,15 @@ def copy_module(module: GraphModule) -> GraphModule:
     return GraphModule(attributes, graph)
 
 
-# What takes functions of the model, but is in no program, and what does the same.
-_INSTEAD = {"flex_attention": "torch.nn.functional.scaled_dot_product_attention and a mask"}
-
-
 def _check_control_flow(module: GraphModule) -> None:
     """What takes functions of the model is one of the operators that programs have."""
     for node in module.graph.nodes:
         target = node.target
         if isinstance(target, HigherOrderOperator) and target.name() not in CONTROL_FLOW:
-            instead = _INSTEAD.get(target.name(), "plain operators, torch.cond, map, scan or while_loop")
             raise NotSupported(
                 f"the higher-order operator {target.name()} is not supported",
                 where=describe(node),
-                do=f"write the line with {instead}",
+                do="write the line with plain operators, torch.cond, map, scan or while_loop",
             )
     for child in module.children():
         if isinstance(child, GraphModule):

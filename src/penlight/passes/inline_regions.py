@@ -23,10 +23,12 @@ _BODY = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
 
 
 def needs_retrace(module: GraphModule) -> Node | None:
-    """A node that only torch can take away, if there is one: of autocast that is on, or of torch.func."""
+    """A node that only torch can take away, if there is one: autocast, torch.func, flex_attention."""
     node: Node
     for node in module.graph.nodes:
         if _name(node) == "wrap_with_autocast" and node.args[2] is not False:
+            return node
+        if _name(node) == "flex_attention":
             return node
         if getattr(node.target, "__module__", None) == "torch._functorch.predispatch":
             return node
