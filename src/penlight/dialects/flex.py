@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -25,13 +24,14 @@ def split_flex_attention() -> Iterator[None]:
         with mode:
             return _attention(*args)
 
-    # What it calls for a mode is looked up once, and kept.
-    with patch.dict(operator.python_key_table, {ProxyTorchDispatchMode: traced}):
+    before = operator.python_key_table[ProxyTorchDispatchMode]
+    operator.python_key_table[ProxyTorchDispatchMode] = traced
+    operator._dispatch_cache.clear()  # what it calls for a mode is looked up once, and kept
+    try:
+        yield
+    finally:
+        operator.python_key_table[ProxyTorchDispatchMode] = before
         operator._dispatch_cache.clear()
-        try:
-            yield
-        finally:
-            operator._dispatch_cache.clear()
 
 
 # Of one element beside those that torch calls pointwise.
