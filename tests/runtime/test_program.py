@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import array
 import copy
+import gc
 import mmap
 import os
 import pickle
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -183,6 +185,29 @@ def test_threads_run_programs_of_their_own(program_path: Callable[[str], Path]) 
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("name", ["linear", "counter"])
+@pytest.mark.parametrize("copies", [True, False])
+def test_what_nobody_has_goes_away(name: str, copies: bool, program_path: Callable[[str], Path]) -> None:
+    """With its memory, after runs and looks at its state too; not before arrays over that memory."""
+    program = penlight.load(program_path(name), copy=copies)
+    result = program(*example(program))
+    want = np.array(result)
+    dict(program.state)
+    before, gone = program._opened, weakref.ref(program)
+    del program
+    gc.collect()
+    assert gone() is None
+    np.testing.assert_array_equal(result, want)
+    del result
+    assert sys.getrefcount(before) == 2
+
+
+def example(program: Any) -> list[Any]:
+    """Inputs of a program's only method."""
+    (method,) = (program[name] for name in program.methods)
+    return [np.ones(spec.shape, spec.dtype) for spec in method.inputs]
 
 
 def test_threads_share_a_program(load: Any) -> None:

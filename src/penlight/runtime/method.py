@@ -319,7 +319,7 @@ class LoadedMethod:
     def _view_outputs(self) -> None:
         """Arrays over the memory where the runtime left the outputs."""
         self._views = [
-            view(value, self._program) if value.tag == TENSOR else None
+            view(value, self._program._opened) if value.tag == TENSOR else None
             for value in self._output_values[: len(self._output_tags)]
         ]
 

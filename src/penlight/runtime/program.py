@@ -97,6 +97,7 @@ class LoadedProgram:
             raise InvalidInput(self._error.value.decode(errors="replace"), where="libraries")
         library.check(status, self._error, self._where)
         self._handle = handle.value
+        self._opened = _Opened(self._library, handle.value)
         count = self._library.pl_method_count(self._handle)
         names = (self._library.pl_method_name(self._handle, index) for index in range(count))
         self.methods = [
@@ -185,11 +186,6 @@ class LoadedProgram:
             do="load the file once more: penlight.load(...); the system keeps its weights in memory once",
         )
 
-    def __del__(self) -> None:
-        handle, self._handle = getattr(self, "_handle", None), None
-        if handle:
-            self._library.pl_close(handle)
-
     def _check(self, status: int) -> None:
         """Raise what was reported; of a kernel or weights that are missing, say which file has them."""
         try:
@@ -249,9 +245,25 @@ class LoadedProgram:
                 value, name = Value(), ctypes.c_char_p()
                 self._library.pl_state(self._handle, index, value, name)
                 text = name.value.decode(errors="replace") if name.value else f"state {index}"
-                views.setdefault(text, []).append((view(value, self), int(value.dtype)))
+                views.setdefault(text, []).append((view(value, self._opened), int(value.dtype)))
             self._views_of_state = views
         return self._views_of_state
+
+
+class _Opened:
+    """What the runtime opened, closed when neither the program nor an array over its memory is left.
+
+    It knows neither of them: Python's collector does not look into arrays, so that a program which they
+    keep alive would never go away if it keeps them too.
+    """
+
+    __slots__ = ("_handle", "_library")
+
+    def __init__(self, library: ctypes.CDLL, handle: int | None) -> None:
+        self._library, self._handle = library, handle
+
+    def __del__(self) -> None:
+        self._library.pl_close(self._handle)
 
 
 def _content(source: Any) -> bytes:
