@@ -24,6 +24,14 @@ bool run_pairs(KernelContext& ctx, Chain& chain, Tensor& out) {
   return run_chain(ctx, chain, to.tensor());
 }
 
+bool run_two(KernelContext& ctx, ElementOp op, const Tensor& a, const Tensor& b, Tensor& out) {
+  Chain chain;
+  chain.add(a);
+  chain.add(b);
+  chain.step(op, 0, kFirst, kSecond);
+  return run_pairs(ctx, chain, out);
+}
+
 }  // namespace
 
 bool complex_of_two(KernelContext& ctx, ElementOp op, const Tensor& a, const Tensor& b, Tensor& out) {
@@ -31,11 +39,7 @@ bool complex_of_two(KernelContext& ctx, ElementOp op, const Tensor& a, const Ten
   const bool takes = op == ElementOp::MulComplex || op == ElementOp::Add || op == ElementOp::Sub;
   if (!takes || !has_pairs(a) || !has_pairs(b)) return false;
   Pairs first(a), second(b);
-  Chain chain;
-  chain.add(first.tensor());
-  chain.add(second.tensor());
-  chain.step(op, 0, kFirst, kSecond);
-  return run_pairs(ctx, chain, out);
+  return run_two(ctx, op, first.tensor(), second.tensor(), out);
 }
 
 bool complex_and_number(KernelContext& ctx, ElementOp op, const Tensor& a, double re, double im,
@@ -43,11 +47,7 @@ bool complex_and_number(KernelContext& ctx, ElementOp op, const Tensor& a, doubl
   if (!has_pairs(a)) return false;
   Pairs first(a);
   Pair second(re, im);
-  Chain chain;
-  chain.add(first.tensor());
-  chain.add(second.tensor());
-  chain.step(op, 0, kFirst, kSecond);
-  return run_pairs(ctx, chain, out);
+  return run_two(ctx, op, first.tensor(), second.tensor(), out);
 }
 
 bool negative_of_complex(KernelContext& ctx, const Tensor& x, Tensor& out) {

@@ -168,6 +168,16 @@ Tensor& scaled(KernelContext& ctx, ElementOp op, const Tensor& a, const B& b, co
   return run_alone(ctx, chain, out);
 }
 
+// A tensor and alpha times a number.
+Tensor& shifted(KernelContext& ctx, ElementOp op, const Tensor& x, const Scalar& number, const Scalar& alpha,
+                Tensor& out) {
+  const double by = number.to<double>();
+  if (!is_float(x)) {
+    return or_decline(ctx, complex_and_number(ctx, op, x, by * alpha.to<double>(), 0, out), out);
+  }
+  return is_one(alpha) ? two(ctx, op, x, by, out) : scaled(ctx, op, x, by, alpha, out);
+}
+
 Tensor& clamp(KernelContext& ctx, const Tensor& x, double low, double high, Tensor& out) {
   if (!is_float(x) || low != low || high != high) return decline(ctx, out);
   Chain chain;
@@ -218,24 +228,12 @@ Tensor& minimum_out(KernelContext& ctx, const Tensor& self, const Tensor& other,
 
 Tensor& add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
                        Tensor& out) {
-  const double number = other.to<double>();
-  if (!is_float(self)) {
-    return or_decline(ctx, complex_and_number(ctx, ElementOp::Add, self, number * alpha.to<double>(), 0, out),
-                      out);
-  }
-  return is_one(alpha) ? two(ctx, ElementOp::Add, self, number, out)
-                       : scaled(ctx, ElementOp::Add, self, number, alpha, out);
+  return shifted(ctx, ElementOp::Add, self, other, alpha, out);
 }
 
 Tensor& sub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
                        Tensor& out) {
-  const double number = other.to<double>();
-  if (!is_float(self)) {
-    return or_decline(ctx, complex_and_number(ctx, ElementOp::Sub, self, number * alpha.to<double>(), 0, out),
-                      out);
-  }
-  return is_one(alpha) ? two(ctx, ElementOp::Sub, self, number, out)
-                       : scaled(ctx, ElementOp::Sub, self, number, alpha, out);
+  return shifted(ctx, ElementOp::Sub, self, other, alpha, out);
 }
 
 Tensor& rsub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,

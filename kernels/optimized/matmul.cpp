@@ -21,6 +21,16 @@ bool are_factors(const Tensor& a, const Tensor& b, const Tensor& out) {
 
 const float* parts_of(const Tensor& tensor) { return static_cast<const float*>(tensor.const_data_ptr()); }
 
+// Products of `out`'s kind of numbers.
+void multiply(KernelContext& ctx, const Tensor& out, const ComplexMatrices& x, ComplexScratch& scratch) {
+  if (is_complex_float(out)) {
+    multiply_complex(ctx, x, scratch);
+  } else {
+    multiply(ctx, {x.a, x.b, x.bias, x.c, x.m, x.n, x.k, x.transposed ? 1 : x.n, x.transposed ? x.k : 1},
+             &scratch.product);
+  }
+}
+
 }  // namespace
 
 Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
@@ -47,12 +57,8 @@ Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight
   const float *x = parts_of(input), *w = parts_of(weight);
   const float* start = bias.has_value() ? parts_of(bias.value()) : nullptr;
   float* to = static_cast<float*>(out.mutable_data_ptr());
-  if (is_complex_float(out)) {
-    ComplexScratch scratch;
-    multiply_complex(ctx, {x, w, start, to, m, n, k, true}, scratch);
-  } else {
-    multiply(ctx, {x, w, start, to, m, n, k, 1, k});
-  }
+  ComplexScratch scratch;
+  multiply(ctx, out, {x, w, start, to, m, n, k, true}, scratch);
   return out;
 }
 
@@ -67,12 +73,8 @@ Tensor& mm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tenso
   if (!ctx.resize(out, SizesRef(sizes, 2)) || out.numel() == 0) return out;
   const dim_t m = sizes[0], n = sizes[1], k = self.size(1);
   float* to = static_cast<float*>(out.mutable_data_ptr());
-  if (is_complex_float(out)) {
-    ComplexScratch scratch;
-    multiply_complex(ctx, {parts_of(self), parts_of(mat2), nullptr, to, m, n, k, false}, scratch);
-  } else {
-    multiply(ctx, {parts_of(self), parts_of(mat2), nullptr, to, m, n, k, n, 1});
-  }
+  ComplexScratch scratch;
+  multiply(ctx, out, {parts_of(self), parts_of(mat2), nullptr, to, m, n, k, false}, scratch);
   return out;
 }
 
@@ -84,12 +86,8 @@ Tensor& mv_out(KernelContext& ctx, const Tensor& self, const Tensor& vec, Tensor
   const dim_t n = self.size(0), k = self.size(1), sizes[] = {n};
   if (!ctx.resize(out, sizes) || n == 0) return out;
   float* to = static_cast<float*>(out.mutable_data_ptr());
-  if (is_complex_float(out)) {
-    ComplexScratch scratch;
-    multiply_complex(ctx, {parts_of(vec), parts_of(self), nullptr, to, 1, n, k, true}, scratch);
-  } else {
-    multiply(ctx, {parts_of(vec), parts_of(self), nullptr, to, 1, n, k, 1, k});
-  }
+  ComplexScratch scratch;
+  multiply(ctx, out, {parts_of(vec), parts_of(self), nullptr, to, 1, n, k, true}, scratch);
   return out;
 }
 
@@ -108,11 +106,7 @@ Tensor& bmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tens
   for (dim_t i = 0; i < sizes[0] && ctx.ok(); ++i) {
     const float *a = parts_of(self) + i * m * k * parts, *b = parts_of(mat2) + i * k * n * parts;
     float* to = static_cast<float*>(out.mutable_data_ptr()) + i * m * n * parts;
-    if (parts == 2) {
-      multiply_complex(ctx, {a, b, nullptr, to, m, n, k, false}, scratch);
-    } else {
-      multiply(ctx, {a, b, nullptr, to, m, n, k, n, 1}, &scratch.product);
-    }
+    multiply(ctx, out, {a, b, nullptr, to, m, n, k, false}, scratch);
   }
   return out;
 }
