@@ -80,10 +80,9 @@ class ReduceLoop {
     outer_.join(out_count);
     const Dim* result = outer_.innermost();
     const Dim* element = inner_.innermost();
-    // Results of few elements are computed side by side too: each by itself would cost more than its
-    // elements.
-    const bool beside = !element || magnitude(result ? result->in : 0) < magnitude(element->in);
-    columns_ = result && result->size >= 4 && (beside || elements_ <= kFewElements);
+    // Few elements too: each result by itself would cost more than they do.
+    const bool beside = !element || elements_ <= kFewElements;
+    columns_ = result && result->size >= 4 && (beside || magnitude(result->in) < magnitude(element->in));
     return true;
   }
 

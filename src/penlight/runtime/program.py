@@ -57,7 +57,6 @@ class LoadedProgram:
         map: bool = True,
         threads: int | None = None,
     ) -> None:
-        self._handle: int | None = None
         self._library = library.library()
         self._lock = Lock()
         self._copies = copy
