@@ -6,8 +6,9 @@ import ctypes
 import re
 import struct
 import sys
+import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +18,8 @@ from . import dtypes, library
 from .arguments import NumberArgument, TensorArgument, TensorSpec
 from .library import BOOL, DOUBLE, INT, NONE, TENSOR, Value
 from .memory import Copies, view
+from .opened import OpenedProgram
 from .structure import Structure, parse, parse_arguments
-
-if TYPE_CHECKING:
-    from .program import LoadedProgram
 
 _UNLIMITED = 2**64 - 1
 
@@ -37,12 +36,12 @@ class LoadedMethod:
         instruction_count: how many instructions one run executes at least once.
     """
 
-    def __init__(self, program: LoadedProgram, name: str) -> None:
-        self._program = program
+    def __init__(self, opened: OpenedProgram, name: str, *, copies: bool) -> None:
+        self._opened = opened
         self.name = name
-        info = program._method_info(name)
-        lib, handle, encoded = program._library, program._handle, name.encode()
-        where = program._where
+        info = opened.method_info(name)
+        lib, handle, encoded = opened.library, opened.handle, name.encode()
+        where = opened.where
         self._in_structure = _expected(parse_arguments(info.input_structure, where), info.input_count)
         self._out_structure = _expected(parse(info.output_structure, where), info.output_count)
         names = _input_names(self._in_structure, info.input_count)
@@ -54,13 +53,13 @@ class LoadedMethod:
         found = library.Info()
         tags = []
         for index in range(info.input_count):
-            library.check_quietly(lib.pl_describe_input(handle, encoded, index, found), program._where)
+            library.check_quietly(lib.pl_describe_input(handle, encoded, index, found), where)
             tags.append(found.tag)
             self.traced_values.append(_number_of(found))
             tensor = found.tag == TENSOR
             self._specs.append(TensorSpec(found, names[index]) if tensor else library.TAG_NAMES[found.tag])
         for index in range(info.output_count):
-            library.check_quietly(lib.pl_describe_output(handle, encoded, index, found), program._where)
+            library.check_quietly(lib.pl_describe_output(handle, encoded, index, found), where)
             self._output_tags.append(found.tag)
             tensor = found.tag == TENSOR
             self.outputs.append(
@@ -68,20 +67,21 @@ class LoadedMethod:
             )
         self.instruction_count = int(info.instruction_count)
         self.method_bytes = int(info.method_bytes)
-        self.arena_sizes = program._arena_sizes(name, info.arena_count)
+        self.arena_sizes = opened.arena_sizes(name, info.arena_count)
 
         self._input_values = (Value * max(1, info.input_count))()
         self._output_values = (Value * max(1, info.output_count))()
         self._arguments: list[TensorArgument | NumberArgument] = []
+        method: Any = weakref.proxy(self)  # its arguments do not keep it
         for index, spec in enumerate(self._specs):
             value = self._input_values[index]
             if isinstance(spec, TensorSpec):
-                self._arguments.append(TensorArgument(spec, value, self))
+                self._arguments.append(TensorArgument(spec, value, method))
             else:
-                self._arguments.append(NumberArgument(tags[index], value, names[index], self, index))
+                self._arguments.append(NumberArgument(tags[index], value, names[index], method, index))
         self._written = [
             argument
-            for index in _written(program, name, len(self._arguments))
+            for index in _written(opened, name, len(self._arguments))
             if isinstance(argument := self._arguments[index], TensorArgument)
         ]
         for argument in self._written:
@@ -106,7 +106,7 @@ class LoadedMethod:
         self._call_address = ctypes.addressof(self._call)
         self._run = lib.pl_run
         self._views: list[np.ndarray[Any, Any] | None] = []
-        self._copies = [Copies() for _ in range(info.output_count)] if program._copies else None
+        self._copies = [Copies() for _ in range(info.output_count)] if copies else None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the method. Inputs and outputs have the containers the model was exported with."""
@@ -131,7 +131,7 @@ class LoadedMethod:
         if self._named:
             return
         self._named = True
-        names = self._program.debug.input_names(self.name, len(self._specs))
+        names = self._opened.debug.input_names(self.name, len(self._specs))
         for argument, spec, name in zip(self._arguments, self._specs, names or (), strict=False):
             if isinstance(spec, TensorSpec):
                 spec.name = name
@@ -140,13 +140,13 @@ class LoadedMethod:
 
     def text_of(self, index: int) -> str | None:
         """What a string among the inputs has to be; None where it is not known or no string."""
-        return self._program.debug.text(self.name, index)
+        return self._opened.debug.text(self.name, index)
 
     def call_flat(self, leaves: Sequence[Any]) -> list[Any]:
         """Run with the inputs one after the other, without containers; outputs likewise."""
         if len(leaves) != self._count:
             raise self._count_error(str(len(leaves)))
-        with self._program._lock:
+        with self._opened.lock:
             if not self._call.method:
                 self._prepare()
             for argument in self._written:
@@ -163,12 +163,12 @@ class LoadedMethod:
 
     def instruction_names(self) -> list[str]:
         """Operator or backend of each instruction."""
-        with self._program._lock:
+        with self._opened.lock:
             self._prepare()
             buffer = ctypes.create_string_buffer(160)
             names = []
             for index in range(self.instruction_count):
-                self._program._library.pl_instruction_name(self._call.method, index, buffer, 160)
+                self._opened.library.pl_instruction_name(self._call.method, index, buffer, 160)
                 names.append(buffer.value.decode(errors="replace"))
             return names
 
@@ -176,11 +176,11 @@ class LoadedMethod:
         """Run `repeats` times as call_flat() does; mean nanoseconds of each instruction in one run."""
         count = self.instruction_count
         nanoseconds, runs = (ctypes.c_uint64 * max(1, count))(), (ctypes.c_uint64 * max(1, count))()
-        lib = self._program._library
-        with self._program._lock:
+        lib = self._opened.library
+        with self._opened.lock:
             self._prepare()
             status = lib.pl_trace_times(self._call.method, nanoseconds, runs, count)
-            library.check_quietly(status, self._program._where)
+            library.check_quietly(status, self._opened.where)
         try:
             for _ in range(repeats):
                 self.call_flat(leaves)
@@ -197,9 +197,12 @@ class LoadedMethod:
         outputs = ", ".join(map(repr, self.outputs))
         return f"<method {self.name}({inputs}) -> {outputs}>"
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._opened.__reduce_ex__(protocol)
+
     def _prepare(self) -> None:
         if not self._call.method:
-            self._call.method = self._program._load_method(self.name)
+            self._call.method = self._opened.load_method(self.name)
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         structure = self._in_structure
@@ -226,7 +229,7 @@ class LoadedMethod:
         """Put positional arguments that were given by name in their place, or say what does not fit."""
         missing = [key for key in named.keys if key not in kwargs]
         extra = [key for key in kwargs if key not in named.keys]
-        names = self._program.debug.input_names(self.name, self._count) if positional.is_flat else None
+        names = self._opened.debug.input_names(self.name, self._count) if positional.is_flat else None
         names = names[: len(positional.children)] if names else []
         fits = not missing and len(args) + len(extra) == len(positional.children)
         if fits and extra == names[len(args) :]:
@@ -245,7 +248,7 @@ class LoadedMethod:
             takes += f" ({', '.join(names)})"
         if named.keys:
             takes += f" and the keyword{'s' * (len(named.keys) != 1)} {', '.join(named.keys)}"
-        raise InvalidInput(f"method {self.name} takes {takes}", where=self._program._where, got=got)
+        raise InvalidInput(f"method {self.name} takes {takes}", where=self._opened.where, got=got)
 
     def _count_error(self, got: str) -> InvalidInput:
         names = [spec.name if isinstance(spec, TensorSpec) else spec for spec in self.inputs]
@@ -256,10 +259,10 @@ class LoadedMethod:
 
     def _fail(self) -> None:
         text = self._call.error.decode(errors="replace")
-        where = f"method {self.name}, in {self._program._where}"
+        where = f"method {self.name}, in {self._opened.where}"
         _, found, rest = text.partition("instruction ")
         number = rest.partition(" ")[0].rstrip(",:")
-        if found and number.isdigit() and (place := self._program.debug.place(self.name, int(number))):
+        if found and number.isdigit() and (place := self._opened.debug.place(self.name, int(number))):
             where = f"{place}; {where}"
         fixed = re.match(r"input (\d+) was fixed", text)
         if fixed is not None:
@@ -319,7 +322,7 @@ class LoadedMethod:
     def _view_outputs(self) -> None:
         """Arrays over the memory where the runtime left the outputs."""
         self._views = [
-            view(value, self._program._opened) if value.tag == TENSOR else None
+            view(value, self._opened.memory) if value.tag == TENSOR else None
             for value in self._output_values[: len(self._output_tags)]
         ]
 
@@ -351,9 +354,9 @@ class LoadedMethod:
         return torch.from_numpy(copied.view(signed)).view(dtypes.torch_dtype(number))
 
 
-def _written(program: LoadedProgram, name: str, count: int) -> list[int]:
+def _written(opened: OpenedProgram, name: str, count: int) -> list[int]:
     """Numbers of the inputs that a run writes to."""
-    data = program.named_data("penlight.written:" + name) or b""
+    data = opened.named_data("penlight.written:" + name) or b""
     return [
         number for (number,) in struct.iter_unpack("<q", data[: len(data) // 8 * 8]) if 0 <= number < count
     ]

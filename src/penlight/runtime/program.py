@@ -6,19 +6,15 @@ import ctypes
 import operator
 import os
 from collections.abc import Iterator, Sequence
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
-import numpy as np
-
-from penlight.errors import InvalidInput, MethodNotFound, NoKernel, NotSupported
+from penlight.errors import InvalidInput, MethodNotFound
 
 from . import library
-from .debug import KEY, DebugInfo
-from .library import Value
-from .memory import view
+from .debug import DebugInfo
 from .method import LoadedMethod
 from .nearest import nearest
+from .opened import OpenedProgram, error_buffer
 from .state import State
 
 if TYPE_CHECKING:
@@ -57,12 +53,8 @@ class LoadedProgram:
         map: bool = True,
         threads: int | None = None,
     ) -> None:
-        self._library = library.library()
-        self._lock = Lock()
         self._copies = copy
         self._loaded: dict[str, LoadedMethod] = {}
-        self._views_of_state: dict[str, list[tuple[np.ndarray[Any, Any], int]]] | None = None
-        self._error = ctypes.create_string_buffer(library.ERROR_SIZE)
         if isinstance(libraries, str):
             libraries = [libraries]
         if threads is not None and _whole(threads, 1, 1 << 31) is None:
@@ -79,32 +71,22 @@ class LoadedProgram:
             map=map,
             threads=threads or 0,
         )
-        handle = ctypes.c_void_p()
+        lib, handle, error = library.library(), ctypes.c_void_p(), error_buffer()
         content = None if isinstance(source, (str, os.PathLike)) else _content(source)
         if content is not None:
-            self._where = f"a program of {len(content)} bytes"
-            status = self._library.pl_open_bytes(
-                content, len(content), options, handle, self._error, library.ERROR_SIZE
-            )
+            where = f"a program of {len(content)} bytes"
+            status = lib.pl_open_bytes(content, len(content), options, handle, error, library.ERROR_SIZE)
         else:
             path = cast("str | os.PathLike[str]", source)
-            self._where = os.fspath(path)
-            status = self._library.pl_open_path(
-                os.fsencode(path), options, handle, self._error, library.ERROR_SIZE
-            )
+            where = os.fspath(path)
+            status = lib.pl_open_path(os.fsencode(path), options, handle, error, library.ERROR_SIZE)
         if status == 6:
-            raise InvalidInput(self._error.value.decode(errors="replace"), where="libraries")
-        library.check(status, self._error, self._where)
-        self._handle = handle.value
-        self._opened = _Opened(self._library, handle.value)
-        count = self._library.pl_method_count(self._handle)
-        names = (self._library.pl_method_name(self._handle, index) for index in range(count))
-        self.methods = [
-            library.text_of(name, f"the name of method {i}", self._where) for i, name in enumerate(names)
-        ]
-        self.program_size = int(self._library.pl_program_size(self._handle))
-        self.state = State(self)
-        self._debug: DebugInfo | None = None
+            raise InvalidInput(error.value.decode(errors="replace"), where="libraries")
+        library.check(status, error, where)
+        self._opened = OpenedProgram(lib, handle.value, where)
+        self.methods = self._opened.method_names()
+        self.program_size = int(lib.pl_program_size(handle.value))
+        self.state = State(self._opened)
         self._default: LoadedMethod | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -121,9 +103,9 @@ class LoadedProgram:
         if method is None:
             if name not in self.methods:
                 do = nearest(str(name), self.methods)
-                raise MethodNotFound(f"the program has no method {name!r}", where=self._where, do=do)
-            with self._lock:
-                method = self._loaded.setdefault(name, LoadedMethod(self, name))
+                raise MethodNotFound(f"the program has no method {name!r}", where=self._opened.where, do=do)
+            with self._opened.lock:
+                method = self._loaded.setdefault(name, LoadedMethod(self._opened, name, copies=self._copies))
         return method
 
     def __contains__(self, name: object) -> bool:
@@ -133,19 +115,19 @@ class LoadedProgram:
         return iter(self.methods)
 
     def __repr__(self) -> str:
-        return f"<program {self._where}: {', '.join(self.methods)}>"
+        return f"<program {self._opened.where}: {', '.join(self.methods)}>"
 
     def verify(self) -> None:
         """Prepare every method, so that whatever is wrong with one shows now."""
-        with self._lock:
-            status = self._library.pl_verify(self._handle, self._error, library.ERROR_SIZE)
-            self._check(status)
+        opened = self._opened
+        with opened.lock:
+            opened.check(opened.library.pl_verify(opened.handle, opened.error, library.ERROR_SIZE))
 
     def reset(self) -> None:
         """Put the initial values of all state back."""
-        with self._lock:
-            status = self._library.pl_reset(self._handle, self._error, library.ERROR_SIZE)
-            library.check(status, self._error, self._where)
+        opened = self._opened
+        with opened.lock:
+            opened.check(opened.library.pl_reset(opened.handle, opened.error, library.ERROR_SIZE))
 
     def seed(self, seed: int) -> None:
         """Let random operators of all methods begin anew.
@@ -158,111 +140,20 @@ class LoadedProgram:
             raise InvalidInput(
                 "a seed is a number of 64 bits", got=repr(seed), do="give one from 0 to 2**64 - 1"
             )
-        with self._lock:
-            self._library.pl_seed(self._handle, number)
+        with self._opened.lock:
+            self._opened.library.pl_seed(self._opened.handle, number)
 
     def named_data(self, key: str) -> bytes | None:
         """Bytes that the file keeps under a name; None when there are none."""
-        data, size = ctypes.c_void_p(), ctypes.c_uint64()
-        status = self._library.pl_named_data(self._handle, key.encode(), data, size)
-        if status == 6:
-            return None
-        library.check_quietly(status, self._where)
-        return ctypes.string_at(data.value or 0, size.value) if size.value else b""
+        return self._opened.named_data(key)
 
     @property
     def debug(self) -> DebugInfo:
         """Names and source lines that the file keeps."""
-        if self._debug is None:
-            self._debug = DebugInfo(self.named_data(KEY))
-        return self._debug
+        return self._opened.debug
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # Also what copies go by: a copy would close the program that both hold.
-        raise NotSupported(
-            "a loaded program cannot be copied or pickled",
-            where=self._where,
-            do="load the file once more: penlight.load(...); the system keeps its weights in memory once",
-        )
-
-    def _check(self, status: int) -> None:
-        """Raise what was reported; of a kernel or weights that are missing, say which file has them."""
-        try:
-            library.check(status, self._error, self._where)
-        except InvalidInput as error:
-            if not error.what.endswith("is external data; none was given"):
-                raise
-            raise InvalidInput(error.what, where=self._where, do=self._say_data()) from None
-        except NoKernel as error:
-            words = error.what.replace(",", " ").split()
-            file = next((file for word in words if "::" in word and (file := self.debug.file_of(word))), None)
-            if file is None:
-                raise
-            raise NoKernel(
-                error.what, where=self._where, do=f"load it before the program: penlight.ops.load({file!r})"
-            ) from None
-
-    def _say_data(self) -> str:
-        beside = os.path.splitext(self._where)[0] + ".ptd"
-        if not os.path.isfile(beside):
-            return "give the .ptd file that was written with the program: penlight.load(..., data=FILE)"
-        return f"give the weights beside it: penlight.load(..., data={beside!r}), or --data {beside}"
-
-    def _method_info(self, name: str) -> library.MethodInfo:
-        info = library.MethodInfo()
-        status = self._library.pl_describe_method(
-            self._handle, name.encode(), info, self._error, library.ERROR_SIZE
-        )
-        library.check(status, self._error, self._where)
-        return info
-
-    def _arena_sizes(self, name: str, count: int) -> list[int]:
-        size, is_state = ctypes.c_uint64(), ctypes.c_int32()
-        sizes = []
-        for index in range(count):
-            status = self._library.pl_describe_arena(self._handle, name.encode(), index, size, is_state)
-            library.check_quietly(status, self._where)
-            sizes.append(size.value)
-        return sizes
-
-    def _load_method(self, name: str) -> int:
-        method = ctypes.c_void_p()
-        status = self._library.pl_load_method(
-            self._handle, name.encode(), method, self._error, library.ERROR_SIZE
-        )
-        self._check(status)
-        self._views_of_state = None
-        return method.value or 0
-
-    def _state_views(self) -> dict[str, list[tuple[np.ndarray[Any, Any], int]]]:
-        if self._views_of_state is None:
-            count = ctypes.c_uint64()
-            status = self._library.pl_state_count(self._handle, count, self._error, library.ERROR_SIZE)
-            library.check(status, self._error, self._where)
-            views: dict[str, list[tuple[np.ndarray[Any, Any], int]]] = {}
-            for index in range(count.value):
-                value, name = Value(), ctypes.c_char_p()
-                self._library.pl_state(self._handle, index, value, name)
-                text = name.value.decode(errors="replace") if name.value else f"state {index}"
-                views.setdefault(text, []).append((view(value, self._opened), int(value.dtype)))
-            self._views_of_state = views
-        return self._views_of_state
-
-
-class _Opened:
-    """What the runtime opened, closed when neither the program nor an array over its memory is left.
-
-    It knows neither of them: Python's collector does not look into arrays, so that a program which they
-    keep alive would never go away if it keeps them too.
-    """
-
-    __slots__ = ("_handle", "_library")
-
-    def __init__(self, library: ctypes.CDLL, handle: int | None) -> None:
-        self._library, self._handle = library, handle
-
-    def __del__(self) -> None:
-        self._library.pl_close(self._handle)
+        return self._opened.__reduce_ex__(protocol)
 
 
 def _content(source: Any) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +12,7 @@ from penlight.errors import StateNotFound
 from .arguments import TensorArgument, TensorSpec
 from .library import Info, Value
 from .nearest import nearest
-
-if TYPE_CHECKING:
-    from .program import LoadedProgram
+from .opened import OpenedProgram
 
 
 class State(Mapping[str, Any]):
@@ -24,15 +22,15 @@ class State(Mapping[str, Any]):
     model's buffers; a tensor that the file does not name is called "state N".
     """
 
-    def __init__(self, program: LoadedProgram) -> None:
-        self._program = program
+    def __init__(self, opened: OpenedProgram) -> None:
+        self._opened = opened
 
     def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
-        with self._program._lock:
+        with self._opened.lock:
             return self._find(name)[0][0].copy()
 
     def __setitem__(self, name: str, given: Any) -> None:
-        with self._program._lock:
+        with self._opened.lock:
             for view, number in self._find(name):
                 info = Info(dtype=number, dim=view.ndim)
                 info.sizes[: view.ndim] = view.shape
@@ -41,15 +39,15 @@ class State(Mapping[str, Any]):
                 view[...] = TensorArgument(spec, Value()).array(given)
 
     def __iter__(self) -> Iterator[str]:
-        with self._program._lock:
-            return iter(list(self._program._state_views()))
+        with self._opened.lock:
+            return iter(list(self._opened.state_views()))
 
     def __len__(self) -> int:
-        with self._program._lock:
-            return len(self._program._state_views())
+        with self._opened.lock:
+            return len(self._opened.state_views())
 
     def _find(self, name: str) -> list[tuple[np.ndarray[Any, Any], int]]:
-        views = self._program._state_views()
+        views = self._opened.state_views()
         if name not in views:
             raise StateNotFound(f"the program has no state {name!r}", do=nearest(name, views))
         return views[name]
