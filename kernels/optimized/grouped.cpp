@@ -59,6 +59,7 @@ void multiply_groups(KernelContext& ctx, const Groups& groups, const Product& pr
       mine.output = product.output + first * product.outputs;
       mine.packed = static_cast<const char*>(product.packed) + static_cast<size_t>(g) * weights_size;
       mine.format = product.format;
+      mine.has_room = product.has_room;
       mine.first_panel = from * kPanelStep;
       if (to < steps) mine.last_panel = to * kPanelStep;
       mine.scratch = memory.of(index);
@@ -101,6 +102,7 @@ Tensor& grouped_linear_packed_out(KernelContext& ctx, const Tensor& input, const
   product.output = output;
   product.packed = weight.const_data_ptr();
   product.format = format;
+  product.has_room = true;
   multiply_groups(ctx, groups, product, static_cast<size_t>(each) * weight.element_size());
   return out;
 }

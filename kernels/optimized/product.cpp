@@ -13,8 +13,10 @@ constexpr dim_t kPanelStep = 2, kPanelStepOfRow = 4;
 
 }  // namespace
 
-bool run_product(KernelContext& ctx, const Product& product, ProductScratch* kept) {
-  const dim_t rows = product.last_row, panels = product.last_panel;
+bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept) {
+  Product product = given;
+  const dim_t rows = product.rows = product.last_row, panels = product.last_panel;
+  product.has_room = true;
   const double depth =
       static_cast<double>(product.geometry.taps_h * product.geometry.taps_w * product.channels);
   const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) * depth;
@@ -41,7 +43,6 @@ bool run_product(KernelContext& ctx, const Product& product, ProductScratch* kep
   const auto multiply = product.format == Format::Float32 ? routines().product : routines().short_product;
   const auto part = [&](size_t index) {
     Product mine = product;
-    mine.rows = rows;
     if (by_groups) {
       const Range range = range_of(index, parts, groups);
       mine.first_group = range.first;

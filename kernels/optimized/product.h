@@ -22,9 +22,9 @@ struct ProductScratch {
   }
 };
 
-// Computes all rows and panels of `product`, whose scratch it provides, or finds in `kept` and
+// Computes all rows and panels of a product, whose scratch it provides, or finds in `kept` and
 // leaves there. What each element is does not depend on the split. False, with the failure
 // recorded, for want of memory.
-bool run_product(KernelContext& ctx, const Product& product, ProductScratch* kept = nullptr);
+bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept = nullptr);
 
 }  // namespace penlight::optimized

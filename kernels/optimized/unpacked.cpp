@@ -37,7 +37,9 @@ void multiply_panels(KernelContext& ctx, const Matrices& x, ProductScratch& kept
       2.0 * static_cast<double>(x.m) * static_cast<double>(x.n) * static_cast<double>(x.k);
   const dim_t parts = parts_of(ctx, operations, groups);
   const size_t packed = static_cast<size_t>(kPanelsAtOnce * (1 + x.k) * kPanel) * sizeof(float);
-  const size_t scratch = routines().product_scratch(over_matrix(x.m, x.k, x.k, x.n, x.n));
+  Product all = over_matrix(x.m, x.k, x.k, x.n, x.n);
+  all.has_room = true;
+  const size_t scratch = routines().product_scratch(all);
   if (!kept.provide(ctx, parts, packed + scratch)) return;
   const auto part = [&](size_t index) {
     float* panel = static_cast<float*>(kept.memory.of(index));
@@ -47,6 +49,7 @@ void multiply_panels(KernelContext& ctx, const Matrices& x, ProductScratch& kept
       const dim_t last = first + kPanelsAtOnce * kPanel < x.n ? first + kPanelsAtOnce * kPanel : x.n;
       routines().pack_matrix({x.b, x.bias, panel, x.row_pitch, x.column_pitch, x.k, first, last});
       Product product = over_matrix(x.m, x.k, x.k, last - first, x.n);
+      product.has_room = true;
       product.input = x.a;
       product.packed = panel;
       product.output = x.c + first;

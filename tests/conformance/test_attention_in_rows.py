@@ -66,6 +66,19 @@ def test_layouts(
     torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-5)
 
 
+# Queries of whole pages, and scores.
+@pytest.mark.parametrize("queries, keys", [(40, 50), (13, 1024), (130, 2048)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_rows_of_pages(isa: str, queries: int, keys: int, causal: bool) -> None:
+    q, k, v = torch.randn(1, 4, queries, 256), torch.randn(1, 4, keys, 256), torch.randn(1, 4, keys, 256)
+    want = functional.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=causal)
+    want = want.transpose(1, 2).flatten(2)
+    operands = [laid(x, "dense") for x in (q, k, v)]
+    args = [*(x for x, _ in operands), None, *(n for _, n in operands), False, causal, None, True, None]
+    (got,) = run_op(overload_of("penlight::attention_in_rows"), args, {}, want.float(), "optimized")
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize(
     "numbers", [[3, 8, 1, 8, 0], [3, 8, 0, 9, 0], [0, 8, 0, 8, 0], [3, 8, -1, 8, 0], [24]]
 )

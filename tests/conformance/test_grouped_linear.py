@@ -40,7 +40,7 @@ GROUPINGS = [
     ((25, 130, 0, 7), 0),
 ]
 # Inputs and outputs of a group.
-MATRICES = [(1, 1), (33, 17), (64, 48), (7, 150), (800, 70), (0, 20)]
+MATRICES = [(1, 1), (33, 17), (64, 48), (7, 150), (800, 70), (1024, 130), (0, 20)]
 
 
 def ends_of(counts: Sequence[int], dtype: torch.dtype = torch.int32) -> Tensor:

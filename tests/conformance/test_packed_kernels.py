@@ -88,6 +88,23 @@ def test_rows_of_tiles(isa: str, rows: int, outputs: int) -> None:
     close(run_op(op, [x, packed, None, outputs, 0, 0.0, 0.0], {}, want.float(), "optimized")[0], want, depth)
 
 
+# Rows of whole pages; a block of them in one piece, and a part of k at a time.
+@pytest.mark.parametrize(
+    ("rows", "depth"), [(12, 1024), (11, 1024), (31, 2048), (250, 1024), (250, 3072), (50, 10240)]
+)
+def test_rows_of_pages(isa: str, rows: int, depth: int) -> None:
+    outputs = 150
+    x, weight, bias = torch.randn(rows, depth), torch.randn(outputs, depth), torch.randn(outputs)
+    want = functional.linear(x.double(), weight.double(), bias.double())
+    op = overload_of("penlight::linear_packed")
+    for dtype in (torch.float32, torch.bfloat16):
+        packed = pack_panels(Derived.of(weight), bias).tensor().to(dtype)
+        if dtype == torch.bfloat16:
+            want = functional.linear(x.double(), weight.to(dtype).double(), bias.to(dtype).double())
+        args = [x, packed, None, outputs, 0, 0.0, 0.0]
+        close(run_op(op, args, {}, want.float(), "optimized")[0], want, depth)
+
+
 def image(*sizes: int) -> torch.Tensor:
     return torch.randn(*sizes).contiguous(memory_format=torch.channels_last)
 
@@ -118,6 +135,11 @@ CONVOLUTIONS = [
     ((1, 40, 9, 8), 33, (3, 3), (1, 2), (1, 0), (1, 1), 1),
     ((2, 5, 9, 8), 16, (3, 2), (1, 1), (2, 1), (1, 2), 1),
     ((1, 16, 7, 7), 96, (1, 1), (1, 1), (0, 0), (1, 1), 1),
+    ((1, 1024, 7, 9), 130, (1, 1), (2, 2), (0, 0), (1, 1), 1),
+    ((2, 1024, 5, 7), 130, (1, 1), (1, 1), (1, 0), (1, 1), 1),
+    ((2, 512, 6, 15), 130, (3, 3), (2, 2), (1, 1), (1, 1), 1),
+    ((1, 1024, 13, 13), 130, (3, 3), (1, 1), (12, 12), (12, 12), 1),
+    ((1, 1024, 9, 14), 130, (3, 3), (1, 1), (1, 1), (1, 1), 1),
     ((3, 48, 5, 6), 24, (1, 1), (2, 2), (0, 0), (1, 1), 1),
     ((1, 500, 3, 3), 32, (3, 3), (1, 1), (1, 1), (1, 1), 1),
     ((1, 24, 6, 7), 40, (3, 3), (1, 1), (1, 1), (1, 1), 4),
@@ -490,7 +512,7 @@ def test_attention_over_keys_that_are_not_finite(isa: str, library: str, queries
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 30])
 @pytest.mark.parametrize(
-    "depth, outputs", [(1, 1), (7, 5), (8, 16), (3, 170), (64, 16), (33, 300), (900, 130)]
+    "depth, outputs", [(1, 1), (7, 5), (8, 16), (3, 170), (64, 16), (33, 300), (900, 130), (1024, 140)]
 )
 def test_products_with_matrices_that_are_not_packed(
     isa: str, rows: int, depth: int, outputs: int, bias: bool

@@ -7,6 +7,7 @@
 // depend on the others then, so that they may be split as one likes.
 #include "dots.h"
 #include "functions.h"
+#include "spread_rows.h"
 #include "strip.h"
 
 namespace penlight::optimized {
@@ -18,18 +19,21 @@ constexpr ptrdiff_t kScores = 16384;  // of a block: they stay in the second cac
 
 struct Sizes {
   ptrdiff_t block, pitch, keys, values, panels;
+  ptrdiff_t queries;  // of a copy of a block of them, or none
 };
 
 Sizes sizes_of(const Attention& a) {
   Sizes sizes;
-  sizes.pitch = round_up(a.keys, kPanel);
+  const ptrdiff_t padded = round_up(a.keys, kPanel);
+  sizes.pitch = crowds(padded) ? padded + kPanel : padded;
   // Blocks of about one size, of whole tiles. Of smaller ones, a causal mask hides more keys whole.
   const ptrdiff_t most = min_of(round_up(kScores / sizes.pitch + 1, 12), a.causal ? 48 : 96);
   const ptrdiff_t blocks = max_of((a.queries + most - 1) / most, 1);
   sizes.block = min_of(a.queries, round_up((a.queries + blocks - 1) / blocks, kTileRows));
-  sizes.keys = a.few ? 0 : sizes.pitch * (1 + a.width);
+  sizes.keys = a.few ? 0 : padded * (1 + a.width);
   sizes.values = a.few ? 0 : round_up(a.value_width, kPanel) * (1 + a.keys);
   sizes.panels = sizes.keys + sizes.values;
+  sizes.queries = !a.few && crowds(a.query_pitch) ? sizes.block * spread_pitch(1, a.width) : 0;
   return sizes;
 }
 
@@ -62,11 +66,12 @@ void pack_values(const Attention& a, float* to) {
 
 // `rows` rows from `input`, `depth` elements of each, times the first `outputs` columns that
 // `panels`, of `panel_depth`, have; `pointers` has room for them, and for those that the last
-// tile has too many.
+// tile has too many. They are copied to `spread` first, unless that is null.
 void multiply(const float* input, ptrdiff_t rows, ptrdiff_t pitch, ptrdiff_t depth, const float* panels,
               ptrdiff_t panel_depth, ptrdiff_t outputs, float* output, ptrdiff_t output_pitch,
-              const float** pointers) {
+              const float** pointers, float* spread = nullptr) {
   for (ptrdiff_t i = 0; i < round_up(rows, kTileRows); ++i) pointers[i] = input + min_of(i, rows - 1) * pitch;
+  if (spread) spread_rows(pointers, rows, 1, {0, 1, 0, depth}, spread);
   Strip strip{};
   strip.rows = pointers;
   strip.tile_step = kTileRows;
@@ -230,7 +235,7 @@ ptrdiff_t attention_block(const Attention& a) { return a.few ? a.queries : sizes
 
 size_t attention_scratch(const Attention& a) {
   const Sizes sizes = sizes_of(a);
-  const ptrdiff_t floats = sizes.panels + sizes.block * (sizes.pitch + 1);
+  const ptrdiff_t floats = sizes.panels + sizes.block * (sizes.pitch + 1) + sizes.queries;
   return static_cast<size_t>(round_up(sizes.block, kTileRows)) * sizeof(float*) +
          static_cast<size_t>(floats) * sizeof(float);
 }
@@ -242,6 +247,7 @@ void attention(const Attention& a) {
   float* scores = panels + sizes.panels;
   if (a.few) return attend_few(a, scores, sizes.pitch);
   float* factors = scores + sizes.block * sizes.pitch;
+  float* const spread = sizes.queries > 0 ? factors + sizes.block : nullptr;
   if (a.fresh) {
     pack_keys(a, panels);
     pack_values(a, panels + sizes.keys);
@@ -251,7 +257,7 @@ void attention(const Attention& a) {
     // Later keys are hidden from all of these queries.
     const ptrdiff_t seen = seen_by(a, first + count);
     multiply(a.query + first * a.query_pitch, count, a.query_pitch, a.width, panels, a.width, seen, scores,
-             sizes.pitch, pointers);
+             sizes.pitch, pointers, spread);
     soften(a, first, count, scores, seen, sizes.pitch, factors);
     float* out = a.output + first * a.output_pitch;
     multiply(scores, count, sizes.pitch, seen, panels + sizes.keys, a.keys, a.value_width, out,

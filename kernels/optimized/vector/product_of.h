@@ -14,6 +14,7 @@
 #include "epilogue.h"
 #include "few_outputs.h"
 #include "indirect.h"
+#include "spread_rows.h"
 #include "strip.h"
 
 namespace penlight::optimized {
@@ -167,6 +168,17 @@ Steps steps_of(const Product& p) {
   return {1, (p.channels + parts - 1) / parts};
 }
 
+// Most elements of a copy of a block of rows: of all of k where they stay in the second cache, else of a
+// step.
+inline ptrdiff_t spread_size(const Product& p) {
+  const ptrdiff_t rows = min_of(rows_of_block(p), round_up(p.rows, kRows));
+  const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w;
+  const Steps steps = steps_of(p);
+  return min_of(
+      rows * spread_pitch(taps, p.channels),
+      max_of(kResident + rows * (taps + 1) * kLine, rows * spread_pitch(steps.taps, steps.channels)));
+}
+
 // Where the walk is: which part of k, and which columns.
 struct Place {
   ptrdiff_t step, column;
@@ -200,6 +212,8 @@ void multiply_all(const Product& p) {
   const ptrdiff_t panel_size = (1 + taps * p.channels) * kPanel;
   const ptrdiff_t most = rows_of_block(p);
   const float** pointers = static_cast<const float**>(p.scratch);
+  float* const spread =
+      are_crowded(p) ? reinterpret_cast<float*>(pointers + round_up(most * taps, kLine)) : nullptr;
   Rows rows(p, pointers);
   rows.sort_where_padded();
 
@@ -249,6 +263,10 @@ void multiply_all(const Product& p) {
       strip.taps = min_of(steps.taps, taps - tap);
       strip.first_channel = group * p.channels + channel;
       strip.channels = min_of(steps.channels, p.channels - channel);
+      if (spread && !by_strips && at.column == p.first_panel * kPanel) {
+        rows.locate(row, strip.count);
+        spread_rows(pointers, strip.count, taps, {tap, strip.taps, channel, strip.channels}, spread);
+      }
       strip.last = at.step + 1 == all_steps;
       strip.weights = weights_of(at);
       // Having closer what is read next, while a block is multiplied, hides how far away it is. What
@@ -266,6 +284,7 @@ void multiply_all(const Product& p) {
   for (ptrdiff_t row = p.first_row; row < p.last_row; row += block) {
     strip.count = min_of(block, p.last_row - row);
     rows.locate(row, strip.count);
+    if (spread && by_strips) spread_rows(pointers, strip.count, taps, {0, taps, 0, p.channels}, spread);
     for (ptrdiff_t group = p.first_group; group < p.last_group; ++group) {
       // After the last one of this layer lie, in most files, the weights of the next.
       const ptrdiff_t next = group + 1 < p.last_group   ? group + 1

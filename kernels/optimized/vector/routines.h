@@ -77,6 +77,7 @@ struct Product {
   ptrdiff_t first_group = 0, last_group = 1;
   ptrdiff_t rows;            // of all parts
   bool by_channels = false;  // vectors may be of channels: outputs are few
+  bool has_room = false;     // for copies of rows: `rows` was known when the scratch was made
   Epilogue epilogue;
   Geometry geometry;
   ptrdiff_t pixel;     // elements from one column of the input to the next

@@ -16,6 +16,7 @@
 // infinity or a sum near the largest float would reach all outputs of its tile: the caller
 // is told, and computes directly.
 #include "halves.h"
+#include "spread_rows.h"
 #include "strip.h"
 
 namespace penlight::optimized {
@@ -117,7 +118,9 @@ struct Tiles {
   // Channels whose weights are transformed at once: the planes of them are 288 or 256 KB.
   static constexpr ptrdiff_t kChannels = (kOut == 4 ? 128 : 256) / kGroup;
 
-  static ptrdiff_t input_plane(const Winograd& w) { return (w.last - w.first) * w.channels + kGap; }
+  // Elements from tile to tile of one point.
+  static ptrdiff_t input_pitch(const Winograd& w) { return w.channels + (crowds(w.channels) ? kLine : 0); }
+  static ptrdiff_t input_plane(const Winograd& w) { return (w.last - w.first) * input_pitch(w) + kGap; }
   static ptrdiff_t output_plane(const Winograd& w) { return (w.last - w.first) * kGroup * kPanel + kGap; }
   // Weights of one point: for each panel a row of zeros to start from, and its channels.
   static ptrdiff_t weights_plane(ptrdiff_t panels, ptrdiff_t channels) {
@@ -266,7 +269,7 @@ struct Tiles {
     for (ptrdiff_t t = begin; t < end; ++t) {
       const Place place = place_of(w, t);
       const float* image = w.input + place.image * g.height * g.width * w.channels;
-      float* to = w.tiles + (t - w.first) * w.channels;
+      float* to = w.tiles + (t - w.first) * input_pitch(w);
       for (ptrdiff_t c = 0; c < w.channels; c += kLanes) {
         Floats d[kIn][kIn], rows[kIn][kIn];
         load_tile(w, image, place.top - g.pad_h, place.left - g.pad_w, c, d);
@@ -293,7 +296,7 @@ struct Tiles {
     const ptrdiff_t count = w.last - w.first, padded = round_up(count, kTileRows);
     const float** rows = static_cast<const float**>(w.scratch);
     // The rows that the last tile of the product has too many are the last once more.
-    for (ptrdiff_t t = 0; t < padded; ++t) rows[t] = w.tiles + min_of(t, count - 1) * w.channels;
+    for (ptrdiff_t t = 0; t < padded; ++t) rows[t] = w.tiles + min_of(t, count - 1) * input_pitch(w);
     float* out = reinterpret_cast<float*>(rows + padded);
     float* made = out + kPoints * output_plane(w);
 

@@ -9,12 +9,17 @@ namespace {
 
 void linear(Random r, long round) {
   const bool deep = r.one_in(6);
-  const dim_t depth = deep ? r.in(380, 900) : r.in(0, 40);
+  dim_t depth = deep ? r.in(380, 900) : r.in(0, 40);
   dim_t outputs = r.one_in(4) ? r.in(41, 80) : r.in(0, 40);
   dim_t rows = !deep && r.one_in(5) ? r.in(90, 210) : r.in(0, 40);
   if (r.one_in(6)) {  // one row of a wide layer is computed in another way
     rows = 1;
     outputs = r.in(81, 500);
+  }
+  if (r.one_in(40)) {  // rows of a page
+    depth = 1024;
+    rows = r.in(20, 60);
+    outputs = r.in(128, 160);
   }
   const int dim = static_cast<int>(r.in(1, 3)), activation = static_cast<int>(r.in(0, kActivationCount - 1));
   dim_t sizes[3] = {r.in(1, 2), rows, depth};
