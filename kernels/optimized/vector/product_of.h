@@ -14,6 +14,7 @@
 #include "epilogue.h"
 #include "few_outputs.h"
 #include "indirect.h"
+#include "narrow_groups.h"
 #include "spread_rows.h"
 #include "strip.h"
 
@@ -206,6 +207,7 @@ template <class Weights>
 void multiply_all(const Product& p) {
 #ifndef PENLIGHT_FEW_TILES
   if (has_few_outputs(p)) return multiply_few<Weights>(p);
+  if (has_narrow_groups(p)) return multiply_narrow_groups<Weights>(p);
 #endif
   using Element = typename Weights::Element;
   const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w;

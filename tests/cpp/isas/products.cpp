@@ -87,6 +87,10 @@ Shape any_convolution(Random& r) {
     g.groups = r.in(2, 5);
     s.channels = g.groups * r.in(1, 9);
     s.outputs = g.groups * r.in(1, 20);
+    if (r.one_in(2)) {  // of which a vector has more than one
+      g.groups = r.in(2, 19);
+      s.channels = s.outputs = g.groups * (dim_t{1} << r.in(1, 3));
+    }
   }
   if (kind == 3 || kind == 4) {  // a group for each channel
     s.outputs = s.channels = g.groups = r.in(2, 40);
