@@ -1,5 +1,5 @@
-// Sums, means, Euclidean norms and extremes of float32, and sums and means of complex64, over dimensions
-// that lie beside each other in memory; the portable kernels take what these decline.
+// Sums, means, Euclidean norms and extremes of dense float32, and sums and means of dense complex64; the
+// portable kernels take what these decline.
 #include "kernels/common/reduce.h"
 
 #include "complex_pairs.h"
@@ -39,21 +39,63 @@ bool resize(KernelContext& ctx, const Tensor& self, uint32_t mask, bool keepdim,
   return ctx.resize(out, SizesRef(sizes, static_cast<size_t>(rank)));
 }
 
-// `out` has its sizes.
-void reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, uint32_t mask, const Run& lies,
-            bool keepdim, Tensor& out) {
-  const View to = view_of(out);
-  View from = results_at(to.data, self, mask, keepdim, out);
-  if (!same_strides(from, to)) {
-    from.data = static_cast<char*>(ctx.allocate_scratch(out.nbytes()));
-    if (!from.data) return;
+// Dimensions as they lie in memory, innermost first; those that are reduced, or are not, and lie beside each
+// other are one.
+struct Lying {
+  dim_t sizes[kMaxDim];
+  bool reduced[kMaxDim];
+  int count = 0;
+
+  // False where `self` is not dense.
+  bool read(const Tensor& self, uint32_t mask) {
+    dim_t expected = 1;
+    for (dim_t k = self.dim(); k-- > 0;) {
+      const dim_t d = dim_at(self, k), size = self.size(d);
+      const bool is_reduced = (mask >> d & 1u) != 0;
+      if (size == 1) continue;
+      if (self.stride(d) != expected) return false;
+      expected *= size;
+      if (count > 0 && reduced[count - 1] == is_reduced) {
+        sizes[count - 1] *= size;
+      } else {
+        sizes[count] = size;
+        reduced[count++] = is_reduced;
+      }
+    }
+    return true;
   }
+
+  // Takes the innermost one that is reduced away; how it lies among the others.
+  Run take() {
+    Run run = {1, 1, 1};
+    int at = 0;
+    for (; at < count && !reduced[at]; ++at) run.inner *= sizes[at];
+    if (at == count) return run;
+    run.count = sizes[at];
+    for (int k = at + 1; k < count; ++k) {
+      run.outer *= sizes[k];
+      sizes[k - 1] = sizes[k];
+      reduced[k - 1] = reduced[k];
+    }
+    --count;
+    return run;
+  }
+
+  bool is_left() const {
+    for (int k = 0; k < count; ++k) {
+      if (reduced[k]) return true;
+    }
+    return false;
+  }
+};
+
+void reduce(KernelContext& ctx, Reduction reduction, const Run& lies, const float* input, float* output) {
   Reduce run{};
   run.outer = lies.outer;
   run.count = lies.count;
   run.inner = lies.inner;
-  run.input = self.const_data_ptr<float>();
-  run.output = reinterpret_cast<float*>(from.data);
+  run.input = input;
+  run.output = output;
   run.reduction = reduction;
   run.last = run.outer;
   run.last_column = run.inner;
@@ -61,7 +103,9 @@ void reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, uint32_
   const dim_t blocks = (run.inner + kReducedColumns - 1) / kReducedColumns;
   const bool by_columns = blocks > run.outer;
   const dim_t steps = by_columns ? blocks : run.outer;
-  in_parts(ctx, steps, static_cast<double>(self.numel()) / static_cast<double>(steps), [&](Range range) {
+  const double elements =
+      static_cast<double>(run.outer) * static_cast<double>(run.count) * static_cast<double>(run.inner);
+  in_parts(ctx, steps, elements / static_cast<double>(steps), [&](Range range) {
     Reduce mine = run;
     if (by_columns) {
       mine.first_column = range.first * kReducedColumns;
@@ -72,17 +116,39 @@ void reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, uint32_
     }
     routines().reduce(mine);
   });
+}
+
+// `out` has its sizes. Of dimensions with others between them, the innermost are reduced first: a mean of
+// means, or a norm of norms, is that of all.
+void reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, uint32_t mask, Lying lies,
+            bool keepdim, Tensor& out) {
+  const View to = view_of(out);
+  View from = results_at(to.data, self, mask, keepdim, out);
+  if (!same_strides(from, to)) {
+    from.data = static_cast<char*>(ctx.allocate_scratch(out.nbytes()));
+    if (!from.data) return;
+  }
+  const float* input = self.const_data_ptr<float>();
+  Run run = lies.take();
+  for (; lies.is_left(); run = lies.take()) {
+    const size_t size = static_cast<size_t>(run.outer * run.inner) * sizeof(float);
+    float* const between = static_cast<float*>(ctx.allocate_scratch(size));
+    if (!between) return;
+    reduce(ctx, reduction, run, input, between);
+    input = between;
+  }
+  reduce(ctx, reduction, run, input, reinterpret_cast<float*>(from.data));
   move_view(sizeof(float), from, to);
 }
 
 Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
                bool keepdim, Tensor& out) {
   uint32_t mask = 0;
-  Run lies{};
+  Lying lies;
   if (!reduced_dims(ctx, self, dims, mask)) return out;
   if (self.numel() == 0) return decline(ctx, out);
   if (is_float(self) && is_float(out)) {
-    if (!read_run(self, mask, lies)) return decline(ctx, out);
+    if (!lies.read(self, mask)) return decline(ctx, out);
     if (resize(ctx, self, mask, keepdim, out)) reduce(ctx, reduction, self, mask, lies, keepdim, out);
     return out;
   }
@@ -90,7 +156,7 @@ Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Opti
   const bool is_sum = reduction == Reduction::Sum || reduction == Reduction::Mean;
   if (!is_sum || !has_pairs(self) || !has_pairs(out)) return decline(ctx, out);
   Pairs pairs(self);
-  if (!read_run(pairs.tensor(), mask, lies)) return decline(ctx, out);
+  if (!lies.read(pairs.tensor(), mask)) return decline(ctx, out);
   if (!resize(ctx, self, mask, keepdim, out)) return out;
   Pairs to(out);
   reduce(ctx, reduction, pairs.tensor(), mask, lies, keepdim, to.tensor());
