@@ -68,11 +68,6 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
       const Floats bias = Weights::load(weight(s.start, v));
       repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[0][i][v] = bias; });
     });
-  } else {
-    const float* before = f.output + row * f.pitch;
-    each_stored<rows, vectors>(stored, [&](auto i, auto v) __attribute__((always_inline)) {
-      sums[0][i][v] = load_part(before + i * f.pitch + v * kLanes, f.columns - v * kLanes);
-    });
   }
   repeat<half ? rows / 2 : 0>([&](auto i) __attribute__((always_inline)) {
     pairs[i] = lower_halves(sums[0][2 * i][kWhole], sums[0][2 * i + 1][kWhole]);
@@ -121,6 +116,12 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
     sums[0][2 * i][kWhole] = pairs[i];
     sums[0][2 * i + 1][kWhole] = upper_half(pairs[i]);
   });
+  if (!s.start) {  // added last: of many small sums less is lost than of one long one
+    const float* before = f.output + row * f.pitch;
+    each_stored<rows, vectors>(stored, [&](auto i, auto v) __attribute__((always_inline)) {
+      sums[0][i][v] += load_part(before + i * f.pitch + v * kLanes, f.columns - v * kLanes);
+    });
+  }
   if (s.last) {
     finish_tile(f, row, stored, sums[0]);
   } else {
