@@ -12,11 +12,12 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-// As many outputs as inputs of each group, 2, 4 or 8 of them, and more than one group to a vector.
+// As many outputs as inputs of each group, 2, 4 or 8 of them, and more than one group to a vector; also in a
+// part that has one group alone, which is added up alike then.
 inline bool has_narrow_groups(const Product& p) {
   const ptrdiff_t width = p.channels;
   return p.outputs == width && width > 1 && width < kLanes && width <= 8 && (width & (width - 1)) == 0 &&
-         p.last_group - p.first_group > 1;
+         p.pixel > p.channels;
 }
 
 // Vectors of one block of groups: the biases, then those of each tap and channel.
