@@ -31,11 +31,12 @@ class OpenedProgram:
         error: where the runtime leaves what went wrong.
     """
 
-    def __init__(self, library: ctypes.CDLL, handle: int | None, where: str) -> None:
-        self.library, self.handle, self.where = library, handle, where
+    def __init__(
+        self, library: ctypes.CDLL, handle: int | None, where: str, error: ctypes.Array[ctypes.c_char]
+    ) -> None:
+        self.library, self.handle, self.where, self.error = library, handle, where, error
         self.memory = _Memory(library, handle)
         self.lock = Lock()
-        self.error = error_buffer()
         self._debug: DebugInfo | None = None
         self._views_of_state: dict[str, list[tuple[np.ndarray[Any, Any], int]]] | None = None
 
@@ -147,8 +148,3 @@ class _Memory:
 
     def __del__(self) -> None:
         self._library.pl_close(self._handle)
-
-
-def error_buffer() -> ctypes.Array[ctypes.c_char]:
-    """Room for a message of the runtime."""
-    return ctypes.create_string_buffer(library.ERROR_SIZE)

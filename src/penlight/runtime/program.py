@@ -14,7 +14,7 @@ from . import library
 from .debug import DebugInfo
 from .method import LoadedMethod
 from .nearest import nearest
-from .opened import OpenedProgram, error_buffer
+from .opened import OpenedProgram
 from .state import State
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ class LoadedProgram:
             map=map,
             threads=threads or 0,
         )
-        lib, handle, error = library.library(), ctypes.c_void_p(), error_buffer()
+        lib, handle = library.library(), ctypes.c_void_p()
+        error = ctypes.create_string_buffer(library.ERROR_SIZE)
         content = None if isinstance(source, (str, os.PathLike)) else _content(source)
         if content is not None:
             where = f"a program of {len(content)} bytes"
@@ -83,7 +84,7 @@ class LoadedProgram:
         if status == 6:
             raise InvalidInput(error.value.decode(errors="replace"), where="libraries")
         library.check(status, error, where)
-        self._opened = OpenedProgram(lib, handle.value, where)
+        self._opened = OpenedProgram(lib, handle.value, where, error)
         self.methods = self._opened.method_names()
         self.program_size = int(lib.pl_program_size(handle.value))
         self.state = State(self._opened)
