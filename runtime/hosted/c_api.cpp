@@ -234,11 +234,12 @@ pl_status pl_load_method(pl_module* module, const char* name, pl_method** method
   }
   if (!*method) {
     pl_method* made = make<pl_method>();
-    if (!made || !module->methods.push(made)) {
+    if (!made || !made->lent.find(module->module, *loaded) || !module->methods.push(made)) {
       destroy(made);
       return report(Status::OutOfMemory, "no memory for a handle", error, error_size);
     }
-    *made = {module, loaded, {}};
+    made->owner = module;
+    made->method = loaded;
     *method = made;
   }
   return report(Status::Ok, "", error, error_size);
@@ -263,13 +264,14 @@ pl_status pl_run(pl_call* call) {
                 method.input_count(), method.output_count(), call->input_count, call->output_count);
     return call->status = report(Status::InvalidArgument, message.c_str(), call->error, sizeof call->error);
   }
+  const penlight::hosted::LentInputs::Run lent(call->method->lent);
   for (size_t i = 0; i < method.input_count() && status == Status::Ok; ++i) {
     const pl_value& given = call->inputs[i];
     if (given.tag == static_cast<uint32_t>(Tag::Tensor)) {
       penlight::dim_t sizes[PL_MAX_DIM];
       const size_t dim = given.dim <= PL_MAX_DIM ? given.dim : size_t{PL_MAX_DIM};
       for (size_t d = 0; d < dim; ++d) sizes[d] = static_cast<penlight::dim_t>(given.sizes[d]);
-      status = method.set_input(
+      status = lent.set_input(
           i,
           penlight::InputTensor{given.data, sizes, given.dim, static_cast<penlight::ScalarType>(given.dtype)},
           &message);

@@ -5,6 +5,7 @@
 #include <penlight/value.h>
 
 #include "c_api.h"
+#include "lent_inputs.h"
 #include "linked_libraries.h"
 
 // Collects times of instructions, or hands their values to an observer.
@@ -21,6 +22,7 @@ struct pl_method {
   pl_module* owner;
   penlight::Method* method;
   pl_tracer tracer;
+  penlight::hosted::LentInputs lent;
 };
 
 struct pl_module {

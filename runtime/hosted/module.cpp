@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "heap.h"
+#include "lent_inputs.h"
 #include "linked_libraries.h"
 #include "nearest.h"
 #include "thread_pool.h"
@@ -78,6 +79,13 @@ bool inside(const void* address, const Region* region) {
   return region && byte >= region->data() && byte < region->data() + region->size();
 }
 
+bool overlap(const void* data, size_t size, const Region* region) {
+  const uintptr_t first = reinterpret_cast<uintptr_t>(data);
+  if (!region) return false;
+  const uintptr_t start = reinterpret_cast<uintptr_t>(region->data());
+  return first < start + region->size() && start < first + size;
+}
+
 }  // namespace
 
 struct Module::LoadedMethod {
@@ -88,6 +96,7 @@ struct Module::LoadedMethod {
   Array<Region*> own;  // by memory id; null where the region is shared
   Array<Region*> output_memory;
   Array<Value> outputs;
+  hosted::LentInputs lent;
   Method method;  // last, so that it goes before its memory
 
   ~LoadedMethod() {
@@ -405,6 +414,7 @@ Module::LoadedMethod* Module::prepare(const char* name) {
       status = Status::OutOfMemory;
     }
     if (status == Status::Ok) status = impl_->adopt_state(*loaded, &message_);
+    if (status == Status::Ok && !loaded->lent.find(*this, loaded->method)) status = Status::OutOfMemory;
     if (status == Status::Ok) return impl_->methods[index] = loaded;
     destroy(loaded);
     fail(status);
@@ -428,11 +438,12 @@ Outputs Module::run(const char* name, const Argument* arguments, size_t count, u
     return {status_, error(), nullptr, 0};
   }
   Status status = Status::Ok;
+  const hosted::LentInputs::Run lent(loaded->lent);
   for (size_t i = 0; i < count && status == Status::Ok; ++i) {
     const Argument& given = arguments[i];
     if (given.is_tensor) {
       const InputTensor tensor{given.tensor.data, given.tensor.sizes, given.tensor.dim, given.tensor.dtype};
-      status = method.set_input(i, tensor, &message_);
+      status = lent.set_input(i, tensor, &message_);
     } else {
       status = method.set_input(i, given.value, &message_);
     }
@@ -520,6 +531,26 @@ Status Module::set_tracer(const char* method, EventTracer* tracer) {
   if (!loaded) return status_;
   loaded->method.set_tracer(tracer);
   return Status::Ok;
+}
+
+bool Module::has_memory_in(const void* data, size_t size) const {
+  if (!impl_) return false;
+  for (const SharedRegion& shared : impl_->work) {
+    if (overlap(data, size, shared.region)) return true;
+  }
+  for (const SharedRegion& shared : impl_->state_regions) {
+    if (overlap(data, size, shared.region)) return true;
+  }
+  for (const LoadedMethod* loaded : impl_->methods) {
+    if (!loaded) continue;
+    for (const Region* region : loaded->own) {
+      if (overlap(data, size, region)) return true;
+    }
+    for (const Region* region : loaded->output_memory) {
+      if (overlap(data, size, region)) return true;
+    }
+  }
+  return false;
 }
 
 size_t Module::arena_bytes() const {

@@ -37,7 +37,7 @@ from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
 from penlight.ir.plan import PlanProgram
 from penlight.ir.tensors import Tensors
 from penlight.kernels.table import default_table
-from penlight.memory import Algorithm, elide_views, greedy
+from penlight.memory import Algorithm, elide_views, greedy, unshared_inputs
 from penlight.memory.planner import plan_memory as place_buffers
 from penlight.passes import recipes
 from penlight.passes.base import Pass, Report, count_nodes, remove_dead, run
@@ -159,6 +159,8 @@ def plan_memory(
     report.add("out variants", _count_steps(plan), 0, start)
     start = time.perf_counter()
     dropped = elide_views(plan, plan_inputs=plan_inputs, plan_outputs=plan_outputs)
+    for method in plan.plans:
+        method.unshared = unshared_inputs(method)
     report.add("elide views", _count_steps(plan), dropped, start)
     start = time.perf_counter()
     check_kernels(plan, default_table(), TARGETS[edge.target])

@@ -157,6 +157,9 @@ class Module {
   // Told of each instruction of a method; null to stop.
   Status set_tracer(const char* method, EventTracer* tracer);
 
+  // Does a run write to any of these bytes: those of planned regions and of outputs?
+  bool has_memory_in(const void* data, size_t size) const;
+
   // Bytes in use: planned regions, and what methods keep for themselves.
   size_t arena_bytes() const;
   size_t method_bytes() const;

@@ -29,6 +29,7 @@ DEBUG_KEY = "penlight.debug"
 LIMITS_KEY = "penlight.limits:"  # and the name of a method
 GUARDS_KEY = "penlight.guards:"  # the same
 WRITTEN_KEY = "penlight.written:"
+UNSHARED_KEY = "penlight.unshared:"
 
 
 def emit(
@@ -60,9 +61,10 @@ def emit(
             contents.named_data[LIMITS_KEY + plan.name] = Blob.of(b"".join(map(_limit_record, plan.limits)))
         if plan.guards:
             contents.named_data[GUARDS_KEY + plan.name] = Blob.of(b"".join(map(_guard_record, plan.guards)))
-        if plan.written:
-            numbers = struct.pack(f"<{len(plan.written)}q", *plan.written)
-            contents.named_data[WRITTEN_KEY + plan.name] = Blob.of(numbers)
+        for key, numbers in ((WRITTEN_KEY, plan.written), (UNSHARED_KEY, plan.unshared)):
+            if numbers:
+                packed = struct.pack(f"<{len(numbers)}q", *numbers)
+                contents.named_data[key + plan.name] = Blob.of(packed)
     if debug:
         contents.named_data[DEBUG_KEY] = Blob.of(
             debug_data(program, [emitter.sources for emitter in emitters])

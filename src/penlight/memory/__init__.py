@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from penlight.memory.place import Algorithm, Request, greedy, naive
 from penlight.memory.planner import MemoryReport, Region, plan_memory
+from penlight.memory.unshared import unshared_inputs
 from penlight.memory.views import elide_views
 
-__all__ = ["Algorithm", "MemoryReport", "Region", "Request", "elide_views", "greedy", "naive", "plan_memory"]
+__all__ = [
+    "Algorithm",
+    "MemoryReport",
+    "Region",
+    "Request",
+    "elide_views",
+    "greedy",
+    "naive",
+    "plan_memory",
+    "unshared_inputs",
+]
