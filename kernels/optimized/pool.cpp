@@ -1,5 +1,5 @@
-// Max pooling over channels-last images, without the places of the maxima, and average pooling over
-// these, over planes and over signals.
+// Max pooling, without the places of the maxima, and average pooling, over channels-last images and
+// over planes; the latter over signals too.
 #include "image.h"
 #include "isa.h"
 #include "packed.h"
@@ -18,14 +18,30 @@ int64_t pooled_size(int64_t size, const Window& w, size_t d, bool ceil_mode) {
   return out;
 }
 
+constexpr dim_t kLongestLine = 1 << 30;  // elements, so that their places are numbers of 32 bits
+
+// Elements of a row with its padding and all that windows read: they end in the padding, or with ceil_mode
+// behind it, and of planes vectors of them past the last pixel. 0 where there would be too many.
+dim_t line_size(const Geometry& g, dim_t pixel) {
+  const dim_t columns = pixel == 1 ? round_to_panel(g.out_width) : g.out_width;
+  const dim_t windows = (columns - 1) * g.stride_w + (g.taps_w - 1) * g.dilation_w + 1;
+  const dim_t padded = g.width + 2 * g.pad_w, length = windows > padded ? windows : padded;
+  return length > kLongestLine / pixel ? 0 : length * pixel + kPanel;
+}
+
+bool are_planes(const Tensor& input, const Tensor& out) {
+  return input.is_contiguous() && out.is_contiguous();
+}
+
 }  // namespace
 
 Tensor& max_pool2d_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> kernel_size,
                        ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
                        bool ceil_mode, Tensor& out) {
   if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float ||
-      input.dim() != 4 || !is_channels_last(input)) {
-    ctx.fail(Status::InvalidArgument, "max_pool2d takes a channels-last float32 image of 4 dimensions");
+      input.dim() != 4 || !(input.is_contiguous() || is_channels_last(input))) {
+    ctx.fail(Status::InvalidArgument,
+             "max_pool2d takes a float32 image of 4 dimensions, row-major or channels-last");
     return out;
   }
   Window w{};
@@ -43,25 +59,36 @@ Tensor& max_pool2d_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t
   const dim_t sizes[] = {input.size(0), input.size(1), static_cast<dim_t>(size[0]),
                          static_cast<dim_t>(size[1])};
   if (!ctx.resize(out, SizesRef(sizes, 4))) return out;
-  if (!is_channels_last(out)) {
-    ctx.fail(Status::InvalidArgument, "the result of max_pool2d is channels-last");
+  const bool planar = are_planes(input, out);
+  if (!planar && !(is_channels_last(input) && is_channels_last(out))) {
+    ctx.fail(Status::InvalidArgument, "the result of max_pool2d lies in the order of its input");
     return out;
   }
   if (out.numel() == 0) return out;
   MaxPool pool{};
   pool.input = input.const_data_ptr<float>();
   pool.output = out.mutable_data_ptr<float>();
-  pool.channels = input.size(1);
+  pool.pixel = planar ? 1 : input.size(1);
   pool.geometry = geometry_of(input, w, sizes[2], sizes[3]);
-  const dim_t rows = input.size(0) * sizes[2];
+  pool.line_size = planar ? line_size(pool.geometry, 1) : 0;
+  if (planar && pool.line_size == 0) {
+    ctx.fail(Status::InvalidArgument, "max_pool2d of {} columns, which are too many", input.size(3));
+    return out;
+  }
+  const dim_t rows = out.numel() / (sizes[3] * pool.pixel);
   const double operations = 4.0 * static_cast<double>(out.numel()) * static_cast<double>(w.taps[0]) *
                             static_cast<double>(w.taps[1]);
   const dim_t parts = parts_of(ctx, operations, rows);
+  PartMemory memory;
+  if (planar && !allocate_parts(ctx, parts, static_cast<size_t>(pool.line_size) * sizeof(float), memory)) {
+    return out;
+  }
   const auto part = [&](size_t index) {
     MaxPool mine = pool;
     const Range range = range_of(index, parts, rows);
     mine.first_row = range.first;
     mine.last_row = range.last;
+    if (planar) mine.line = static_cast<float*>(memory.of(index));
     routines().max_pool(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);
@@ -69,8 +96,6 @@ Tensor& max_pool2d_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t
 }
 
 namespace {
-
-constexpr dim_t kLongestLine = 1 << 30;  // elements, so that their places are numbers of 32 bits
 
 // How many columns each window has, with padding or without, for as many outputs as vectors compute.
 void count_columns(const Geometry& g, bool count_padding, bool is_given, dim_t count, float* sizes) {
@@ -92,17 +117,14 @@ bool average(KernelContext& ctx, const Tensor& input, const Window& w, bool ceil
     sizes[d + 2] = static_cast<dim_t>(size);
   }
   if (!ctx.resize(out, SizesRef(sizes, 4))) return true;
-  const bool planar = input.is_contiguous() && out.is_contiguous();
+  const bool planar = are_planes(input, out);
   if (!planar && !(is_channels_last(input) && is_channels_last(out))) return false;
   const Geometry g = geometry_of(input, w, sizes[2], sizes[3]);
   const dim_t columns = round_to_panel(g.out_width);
   pool.geometry = g;
   pool.pixel = planar ? 1 : input.size(1);
-  // Windows end in the padding, or with ceil_mode behind it; vectors read past the last pixel.
-  const dim_t windows = ((planar ? columns : g.out_width) - 1) * g.stride_w + g.taps_w;
-  const dim_t padded = g.width + 2 * g.pad_w, length = windows > padded ? windows : padded;
-  if (length > kLongestLine / pool.pixel) return false;
-  pool.line_size = length * pool.pixel + kPanel;
+  pool.line_size = line_size(g, pool.pixel);
+  if (pool.line_size == 0) return false;
   float* counts = ctx.allocate_scratch_array<float>(static_cast<size_t>(columns));
   if (!counts) return true;
   count_columns(g, pool.count_padding, pool.divisor != 0.0f, columns, counts);

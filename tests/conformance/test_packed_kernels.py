@@ -382,23 +382,31 @@ def test_expansion(isa: str, case: tuple[object, ...]) -> None:
         torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("sizes", [(1, 64, 12, 12), (2, 3, 5, 7), (1, 19, 1, 9), (0, 4, 8, 8)], ids=str)
+@pytest.mark.parametrize(
+    "sizes",
+    [(1, 64, 12, 12), (2, 3, 5, 7), (1, 19, 1, 9), (0, 4, 8, 8), (2, 3, 9, 77), (1, 2, 1, 300)],
+    ids=str,
+)
 @pytest.mark.parametrize(
     "window",
     [
         ([3, 3], [2, 2], [1, 1], [1, 1], False),
         ([1, 2], [], [0, 1], [1, 1], True),
         ([1, 3], [2, 3], [0, 0], [1, 2], True),
+        ([2, 5], [1, 1], [1, 2], [3, 1], True),
         ([1], [1], [0], [1], False),
     ],
     ids=str,
 )
-def test_max_pool(isa: str, sizes: tuple[int, ...], window: tuple[object, ...]) -> None:
+@pytest.mark.parametrize("planar", [False, True])
+def test_max_pool(isa: str, sizes: tuple[int, ...], window: tuple[object, ...], planar: bool) -> None:
     x = image(*sizes)
     if x.numel():
         flat = x.permute(0, 2, 3, 1).reshape(-1)
         flat[::7], flat[::11] = math.nan, -math.inf
         x = flat.reshape(sizes[0], *sizes[2:], sizes[1]).permute(0, 3, 1, 2)
+    if planar:
+        x = x.contiguous()
     op = overload_of("penlight::max_pool2d")
     try:
         want = op(x, *window)

@@ -197,38 +197,6 @@ def test_instance_norm_of_dynamic_channels() -> None:
         torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-4)
 
 
-def test_greatest_without_places() -> None:
-    def pooled(x: Tensor) -> tuple[Tensor, ...]:
-        return x.max(2)[0], x.min(1, keepdim=True)[0], x.max(0)[1]
-
-    x = torch.randn(3, 5, 70)
-    x[1, 2, 3] = torch.nan
-    assert sorted({"amax", "amin", "max", "min"} & set(operators(Calls(pooled), x))) == [
-        "amax",
-        "amin",
-        "max",
-    ]
-    check(Calls(pooled), x)
-
-
-@pytest.mark.parametrize(
-    "layer", [nn.AdaptiveMaxPool1d(1), nn.AdaptiveMaxPool2d((1, 1)), nn.AdaptiveMaxPool3d(1)]
-)
-def test_greatest_of_an_image(layer: nn.Module) -> None:
-    dims = int(type(layer).__name__[-2])
-    x = torch.randn(2, 5, *(7, 4, 3)[:dims])
-    x[1, 2].view(-1)[3] = torch.nan
-    for given in (x, x[0]):
-        assert operators(layer, given).count("amax") == 1
-        check(layer, given)
-    places = type(layer)(1, return_indices=True)
-    assert "amax" not in operators(places, x)
-    check(places, x)
-    several = type(layer)(2)
-    assert "amax" not in operators(several, x)
-    check(several, x)
-
-
 class Random(nn.Module):
     """Steps drawn at random: convolutions, what KINDS has, and earlier signals added or joined."""
 

@@ -1,5 +1,4 @@
-// Largest value of each window, channel by channel, over channels-last images; mean of each window,
-// over those and over planes.
+// Largest value and mean of each window, over channels-last images and over planes.
 #include "routines.h"
 #include "simd.h"
 
@@ -24,26 +23,25 @@ Taps taps_inside(ptrdiff_t begin, ptrdiff_t taps, ptrdiff_t dilation, ptrdiff_t 
 // A NaN is larger than everything, as in PyTorch.
 PENLIGHT_INLINE Floats larger(Floats most, Floats x) { return select((x > most) | (x != x), x, most); }
 
-}  // namespace
-
-void max_pool(const MaxPool& p) {
+// Channel by channel.
+void max_pixels(const MaxPool& p) {
   const Geometry& g = p.geometry;
   const Floats least = splat(-__builtin_inff());
   for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
-    const float* image = p.input + r / g.out_height * g.height * g.width * p.channels;
+    const float* image = p.input + r / g.out_height * g.height * g.width * p.pixel;
     const ptrdiff_t top = r % g.out_height * g.stride_h - g.pad_h;
     const Taps rows = taps_inside(top, g.taps_h, g.dilation_h, g.height);
     for (ptrdiff_t w = 0; w < g.out_width; ++w) {
       const ptrdiff_t left = w * g.stride_w - g.pad_w;
       const Taps columns = taps_inside(left, g.taps_w, g.dilation_w, g.width);
-      float* out = p.output + (r * g.out_width + w) * p.channels;
-      for (ptrdiff_t c = 0; c < p.channels; c += kLanes) {
-        const ptrdiff_t some = p.channels - c;
+      float* out = p.output + (r * g.out_width + w) * p.pixel;
+      for (ptrdiff_t c = 0; c < p.pixel; c += kLanes) {
+        const ptrdiff_t some = p.pixel - c;
         Floats most = least;
         for (ptrdiff_t th = rows.first; th < rows.last; ++th) {
-          const float* line = image + ((top + th * g.dilation_h) * g.width + left) * p.channels + c;
+          const float* line = image + ((top + th * g.dilation_h) * g.width + left) * p.pixel + c;
           for (ptrdiff_t tw = columns.first; tw < columns.last; ++tw) {
-            most = larger(most, load_part(line + tw * g.dilation_w * p.channels, some));
+            most = larger(most, load_part(line + tw * g.dilation_w * p.pixel, some));
           }
         }
         store_part(out + c, most, some);
@@ -52,37 +50,96 @@ void max_pool(const MaxPool& p) {
   }
 }
 
-namespace {
+struct Larger {
+  static constexpr float kStart = -__builtin_inff();
+  PENLIGHT_INLINE Floats of(Floats most, Floats x) { return larger(most, x); }
+};
 
-// The sums of `rows` rows, `pitch` elements apart.
-void sum_rows(const float* from, ptrdiff_t rows, ptrdiff_t pitch, ptrdiff_t count, float* to) {
+struct Sum {
+  static constexpr float kStart = 0.0f;
+  PENLIGHT_INLINE Floats of(Floats sum, Floats x) { return sum + x; }
+};
+
+// `rows` rows, `pitch` elements apart, added up or whatever else is done to them.
+template <class Operation>
+void fold_rows(const float* from, ptrdiff_t rows, ptrdiff_t pitch, ptrdiff_t count, float* to) {
+  const Floats start = splat(Operation::kStart);
   ptrdiff_t i = 0;
   for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
-    Floats sums[4] = {};
+    Floats found[4] = {start, start, start, start};
     for (ptrdiff_t y = 0; y < rows; ++y) {
-      repeat<4>([&](auto u)
-                    __attribute__((always_inline)) { sums[u] += load(from + y * pitch + i + u * kLanes); });
+      repeat<4>([&](auto u) __attribute__((always_inline)) {
+        found[u] = Operation::of(found[u], load(from + y * pitch + i + u * kLanes));
+      });
     }
-    repeat<4>([&](auto u) __attribute__((always_inline)) { store(to + i + u * kLanes, sums[u]); });
+    repeat<4>([&](auto u) __attribute__((always_inline)) { store(to + i + u * kLanes, found[u]); });
   }
   for (; i < count; i += kLanes) {
-    Floats sum = {};
-    for (ptrdiff_t y = 0; y < rows; ++y) sum += load_part(from + y * pitch + i, count - i);
-    store_part(to + i, sum, count - i);
+    Floats found = start;
+    for (ptrdiff_t y = 0; y < rows; ++y) {
+      found = Operation::of(found, load_part(from + y * pitch + i, count - i));
+    }
+    store_part(to + i, found, count - i);
+  }
+}
+
+// What is around the rows that fold_rows() puts into a line.
+void pad_line(float* line, ptrdiff_t size, ptrdiff_t before, ptrdiff_t count, float value) {
+  for (ptrdiff_t i = 0; i < before; ++i) line[i] = value;
+  for (ptrdiff_t i = before + count; i < size; ++i) line[i] = value;
+}
+
+struct Even {
+  static constexpr int of(int lane) { return 2 * lane; }
+};
+
+// Every `stride`th element.
+class Strided {
+ public:
+  explicit Strided(ptrdiff_t stride) : stride_(stride) {
+    int32_t steps[kLanes];
+    for (int32_t i = 0; i < kLanes; ++i) steps[i] = i * static_cast<int32_t>(stride);
+    places_ = load_ints(steps);
+  }
+  __attribute__((always_inline)) Floats load_from(const float* line) const {
+    if (stride_ == 1) return load(line);
+    if (stride_ == 2) return shuffle<Even>(load(line), load(line + kLanes));
+    return gather(line, places_);
+  }
+
+ private:
+  ptrdiff_t stride_;
+  Ints places_;
+};
+
+void max_planes(const MaxPool& p) {
+  const Geometry& g = p.geometry;
+  const Strided every(g.stride_w);
+  pad_line(p.line, p.line_size, g.pad_w, g.width, Larger::kStart);
+  for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
+    const float* plane = p.input + r / g.out_height * g.height * g.width;
+    const ptrdiff_t top = r % g.out_height * g.stride_h - g.pad_h;
+    const Taps rows = taps_inside(top, g.taps_h, g.dilation_h, g.height);
+    fold_rows<Larger>(plane + (top + rows.first * g.dilation_h) * g.width, rows.last - rows.first,
+                      g.dilation_h * g.width, g.width, p.line + g.pad_w);
+    float* out = p.output + r * g.out_width;
+    for (ptrdiff_t w = 0; w < g.out_width; w += kLanes) {
+      const float* line = p.line + w * g.stride_w;
+      Floats most = every.load_from(line);
+      for (ptrdiff_t t = 1; t < g.taps_w; ++t) most = larger(most, every.load_from(line + t * g.dilation_w));
+      store_part(out + w, most, g.out_width - w);
+    }
   }
 }
 
 // One row of a plane from the sums of its rows.
 void average_plane(const AveragePool& p, float size, float* out) {
   const Geometry& g = p.geometry;
-  int32_t steps[kLanes];
-  for (int32_t i = 0; i < kLanes; ++i) steps[i] = i * static_cast<int32_t>(g.stride_w);
-  const Ints places = load_ints(steps);
+  const Strided every(g.stride_w);
   for (ptrdiff_t w = 0; w < g.out_width; w += kLanes) {
     const float* line = p.line + w * g.stride_w;
     Floats sum = {};
-    for (ptrdiff_t t = 0; t < g.taps_w; ++t)
-      sum += g.stride_w == 1 ? load(line + t) : gather(line + t, places);
+    for (ptrdiff_t t = 0; t < g.taps_w; ++t) sum += every.load_from(line + t);
     store_part(out + w, sum / (splat(size) * load(p.sizes + w)), g.out_width - w);
   }
 }
@@ -102,17 +159,17 @@ void average_pixels(const AveragePool& p, float size, float* out) {
 
 }  // namespace
 
+void max_pool(const MaxPool& p) { return p.line ? max_planes(p) : max_pixels(p); }
+
 void average_pool(const AveragePool& p) {
   const Geometry& g = p.geometry;
   const ptrdiff_t row = g.width * p.pixel, before = g.pad_w * p.pixel;
-  for (ptrdiff_t i = 0; i < p.line_size; ++i) {
-    if (i < before || i >= before + row) p.line[i] = 0.0f;
-  }
+  pad_line(p.line, p.line_size, before, row, Sum::kStart);
   for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
     const float* image = p.input + r / g.out_height * g.height * row;
     const ptrdiff_t top = r % g.out_height * g.stride_h - g.pad_h;
     const ptrdiff_t first = max_of(top, 0), last = min_of(top + g.taps_h, g.height);
-    sum_rows(image + first * row, last - first, row, row, p.line + before);
+    fold_rows<Sum>(image + first * row, last - first, row, row, p.line + before);
     const ptrdiff_t rows = p.count_padding ? min_of(top + g.taps_h, g.height + g.pad_h) - top : last - first;
     const float size = p.divisor != 0.0f ? p.divisor : static_cast<float>(rows);
     float* out = p.output + r * g.out_width * p.pixel;

@@ -174,9 +174,11 @@ struct WinogradRoutines {
 struct MaxPool {
   const float* input;
   float* output;
-  ptrdiff_t channels;
-  ptrdiff_t first_row, last_row;  // of batch * out_height
+  ptrdiff_t pixel;                // elements side by side: all channels, or 1 of a plane
+  ptrdiff_t first_row, last_row;  // of images or planes * out_height
   Geometry geometry;
+  float* line;          // of planes: one row of maxima, with the least of all numbers around it
+  ptrdiff_t line_size;  // as of AveragePool
 };
 
 // The mean of each window.

@@ -228,7 +228,8 @@ def _video_convolution_shape(
 
 def _max_pool(x: Tensor, *args: Any) -> Tensor:
     pooled: Tensor = functional.max_pool2d(x, *args)
-    return pooled.contiguous(memory_format=torch.channels_last)
+    order = torch.contiguous_format if x.is_contiguous() else torch.channels_last
+    return pooled.contiguous(memory_format=order)
 
 
 def _expand_depthwise(

@@ -28,7 +28,6 @@ from penlight.passes.image_copies import (
     to_channels_last,
 )
 from penlight.passes.image_order import (
-    MAX_POOL,
     READERS,
     SEVERAL,
     channels_last_nodes,
@@ -37,6 +36,7 @@ from penlight.passes.image_order import (
 from penlight.passes.image_parts import moved, views_in_order
 from penlight.passes.image_views import channels_last_layout, image_of_pixels
 from penlight.passes.layouts import Layout, sizes_of
+from penlight.passes.unread_indices import MAX_POOL, window_of
 
 aten = torch.ops.aten
 
@@ -173,17 +173,12 @@ def _several(graph: Graph, node: Node) -> None:
     graph.erase_node(node)
 
 
-# stride, padding, dilation, ceil_mode
-_POOL_DEFAULTS: tuple[Any, ...] = ([], [0, 0], [1, 1], False)
-
-
 def _pool(graph: Graph, node: Node, op: OpOverload) -> None:
     """Pool the image itself, without indices."""
     users = list(node.users)
     image = _image(graph, node.args[0], node)
-    window = [*node.args[1:], *_POOL_DEFAULTS[len(node.args) - 2 :]]
     with graph.inserting_before(users[0]):
-        pooled = graph.call_function(op, (image, *window))
+        pooled = graph.call_function(op, (image, *window_of(node)))
         pooled.meta = {**users[0].meta, "val": channels_last_like(users[0])}
         back = from_channels_last(graph, pooled, users[0])
     for user in users:

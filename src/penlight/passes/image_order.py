@@ -21,6 +21,7 @@ from penlight.passes.image_copies import image_behind, is_to_channels_last
 from penlight.passes.image_parts import order_of_parts, views_in_order
 from penlight.passes.image_views import channels_last_layout, pixels_behind
 from penlight.passes.layouts import Layout, equal, same_sizes, sizes_of
+from penlight.passes.unread_indices import MAX_POOL, pools_values
 
 aten = torch.ops.aten
 
@@ -48,8 +49,6 @@ READERS = {
 
 _MORE_ELEMENTWISE = {aten._prelu_kernel.default, aten.hardswish.default, aten._to_copy.default}
 _NOT_ELEMENTWISE = {aten.clone.default, aten.frexp.Tensor}
-
-MAX_POOL = aten.max_pool2d_with_indices.default
 
 
 def is_elementwise(target: Any) -> bool:
@@ -162,12 +161,11 @@ def _cut(ends: dict[Node, End], wanted: dict[Node, set[End]], nodes: set[Node]) 
 def _is_free(node: Node) -> bool:
     if node.op != "call_function":
         return False
-    if node.target is MAX_POOL or node.target in SEVERAL:
+    if node.target is MAX_POOL:
+        return pools_values(node)
+    if node.target in SEVERAL:
         value, wanted = tensor_of(node.args[0]), [user.args[1:] for user in node.users]
-        pools = node.target is MAX_POOL
-        if value is None or value.dim() != 4 or not wanted or () in wanted:
-            return False
-        return not pools or (value.dtype is torch.float32 and all(one == (0,) for one in wanted))
+        return value is not None and value.dim() == 4 and bool(wanted) and () not in wanted
     value = tensor_of(node)
     if value is None or value.dim() != 4 or not (node.target in _IMAGES or is_elementwise(node.target)):
         return False

@@ -43,7 +43,7 @@ from penlight.passes.single_precision import compute_in_float32
 from penlight.passes.subexpressions import merge_subexpressions
 from penlight.passes.subpixels import split_into_pixels
 from penlight.passes.tune_convolutions import Measure, tune_convolutions
-from penlight.passes.unread_indices import drop_unread_indices
+from penlight.passes.unread_indices import drop_unread_indices, pool_values
 from penlight.passes.unread_taps import drop_unread_taps
 from penlight.passes.whole_rows import take_whole_rows
 from penlight.passes.written_activations import fuse_written_activations
@@ -135,6 +135,7 @@ def packed(
         signals_as_images,
         fold_constants,
         keep_channels_last(max_pool),
+        pool_values(max_pool),
         read_images_as_pixels,
         read_row_major(convolution),
         fuse_epilogues(linear, convolution, transposed, video),
@@ -180,6 +181,7 @@ OPTIONAL = frozenset(
             "pack_groups",
             "signals_as_images",
             "keep_channels_last",
+            "pool_values",
         ),
         *("read_images_as_pixels", "read_row_major"),
         *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),

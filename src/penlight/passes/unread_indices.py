@@ -1,7 +1,8 @@
 """Leave out the search for places that nothing reads.
 
-    max(x, dim)[0]                   ->   amax(x, [dim])
-    adaptive_max_pool2d(x, 1)[0]     ->   amax(x, [-2, -1], True)
+    max(x, dim)[0]                       ->   amax(x, [dim])
+    adaptive_max_pool2d(x, 1)[0]         ->   amax(x, [-2, -1], True)
+    max_pool2d_with_indices(x, ...)[0]   ->   an operator of values alone, where there is one
 
 Needs:  edge dialect.
 Keeps:  every output's shape, dtype and value.
@@ -9,13 +10,20 @@ Keeps:  every output's shape, dtype and value.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
+from penlight.passes.base import tensor_of
+
 aten = torch.ops.aten
+
+MAX_POOL = aten.max_pool2d_with_indices.default
+# stride, padding, dilation, ceil_mode
+_POOL_DEFAULTS: tuple[Any, ...] = ([], [0, 0], [1, 1], False)
 
 _VALUES = {aten.max.dim: aten.amax.default, aten.min.dim: aten.amin.default}
 # And over how many dimensions they go.
@@ -49,3 +57,33 @@ def _values_of(node: Node) -> tuple[OpOverload, tuple[Any, ...]] | None:
     if dims and node.args[1] == [1] * dims:
         return aten.amax.default, (node.args[0], list(range(-dims, 0)), True)
     return None
+
+
+def pools_values(node: Node) -> bool:
+    """Is `node` a max pool of float32 images whose indices nothing reads?"""
+    if node.target is not MAX_POOL:
+        return False
+    value, wanted = tensor_of(node.args[0]), [user.args[1:] for user in node.users]
+    fits = value is not None and value.dim() == 4 and value.dtype is torch.float32
+    return fits and bool(wanted) and all(one == (0,) for one in wanted)
+
+
+def window_of(pool: Node) -> list[Any]:
+    """All arguments of a max pool but its image."""
+    return [*pool.args[1:], *_POOL_DEFAULTS[len(pool.args) - 2 :]]
+
+
+def pool_values(max_pool: OpOverload) -> Callable[[Graph], int]:
+    """The pass that gives `max_pool` the images that are not channels-last."""
+
+    def pool_values(graph: Graph) -> int:
+        pools = [node for node in graph.find_nodes(op="call_function", target=MAX_POOL) if pools_values(node)]
+        for node in pools:
+            for user in list(node.users):
+                with graph.inserting_before(user):
+                    new = graph.call_function(max_pool, (node.args[0], *window_of(node)))
+                new.meta = dict(user.meta)
+                user.replace_all_uses_with(new)
+        return len(pools)
+
+    return pool_values
