@@ -19,6 +19,7 @@ from penlight.passes.contiguous import resolve_layouts
 from penlight.passes.convolve_frames import convolve_frames
 from penlight.passes.drop_expansions import drop_expansions
 from penlight.passes.empties import replace_empty_results
+from penlight.passes.even_pools import pool_evenly
 from penlight.passes.fold_affine import fold_affine
 from penlight.passes.fold_batch_norm import fold_batch_norm
 from penlight.passes.fold_constants import fold_constants
@@ -59,6 +60,7 @@ TO_EDGE: tuple[Pass, ...] = (remove_assertions, promote, resolve_layouts)
 _SIMPLER: tuple[Pass, ...] = (
     replace_empty_results,
     drop_unread_indices,
+    pool_evenly,
     remove_no_ops,
     simplify_views,
     merge_views,
