@@ -178,6 +178,12 @@ def test_recurrent_layer(kind: type[nn.Module]) -> None:
 
 def test_bilinear() -> None:
     check(nn.Bilinear(3, 4, 5), (torch.randn(2, 3), torch.randn(2, 4)))
+    batch = {0: Dim("n", max=9)}
+    for bias in (False, True):
+        layer = nn.Bilinear(6, 4, 3, bias=bias)
+        given, others = ((torch.randn(n, 7, 6), torch.randn(n, 7, 4)) for n in (2, 9))
+        check(layer, given, others, dynamic_shapes=(batch, batch))
+    check(nn.Bilinear(5, 1, 1), (torch.randn(5), torch.randn(1)))
 
 
 class Spread(nn.Module):

@@ -109,6 +109,11 @@ def _diagonal_scatter(x, source, offset=0, dim1=0, dim2=1):  # type: ignore[no-u
 
 
 def _trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):  # type: ignore[no-untyped-def]
+    if (expand1, expand2, expand3, sumdim) == ([1, 3], [0], [1, 2], [2, 3]):
+        # Of nn.Bilinear: most of it is a matrix product with the weights.
+        outputs, inputs, depth = b.shape
+        rows = torch.mm(c, b.reshape(outputs * inputs, depth).t())
+        return (rows.reshape(-1, outputs, inputs) * a.unsqueeze(1)).sum(2)
     factors = []
     for factor, places in ((a, expand1), (b, expand2), (c, expand3)):
         for place in places:
