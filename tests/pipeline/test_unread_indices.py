@@ -65,3 +65,12 @@ def test_pools_of_dynamic_planes() -> None:
     layer, x = nn.MaxPool2d(3, 2, 1), torch.randn(2, 3, 9, 11)
     sizes = {0: Dim("n", max=4), 2: Dim("h", min=3, max=20), 3: Dim("w", min=3, max=30)}
     check(layer, x, dynamic_shapes=(sizes,))
+
+
+def test_no_buffer_of_log_sigmoid() -> None:
+    loss = Calls(torch.nn.functional.binary_cross_entropy_with_logits)
+    x, y = torch.randn(5, 9) * 30, torch.rand(5, 9)
+    assert "log_sigmoid_forward" not in operators(loss, x, y)
+    check(loss, x, y)
+    both = Calls(lambda x: torch.ops.aten.log_sigmoid_forward(x))
+    assert "log_sigmoid_forward" in operators(both, x)

@@ -1,8 +1,9 @@
-"""Leave out the search for places that nothing reads.
+"""Leave out the search for places, and other second results, that nothing reads.
 
     max(x, dim)[0]                       ->   amax(x, [dim])
     adaptive_max_pool2d(x, 1)[0]         ->   amax(x, [-2, -1], True)
     max_pool2d_with_indices(x, ...)[0]   ->   an operator of values alone, where there is one
+    log_sigmoid_forward(x)[0]            ->   log_sigmoid(x)
 
 Needs:  edge dialect.
 Keeps:  every output's shape, dtype and value.
@@ -53,6 +54,8 @@ def _values_of(node: Node) -> tuple[OpOverload, tuple[Any, ...]] | None:
     if target in _VALUES:
         x, dim, *keepdim = node.args
         return _VALUES[target], (x, [dim], *keepdim)
+    if target is aten.log_sigmoid_forward.default:
+        return aten.log_sigmoid.default, (node.args[0],)
     dims = _ADAPTIVE.get(target, 0)
     if dims and node.args[1] == [1] * dims:
         return aten.amax.default, (node.args[0], list(range(-dims, 0)), True)
