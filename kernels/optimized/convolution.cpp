@@ -95,8 +95,34 @@ void run_few_channels(KernelContext& ctx, const Tensor& input, const Tensor& wei
   ctx.parallel(static_cast<size_t>(parts), part);
 }
 
-void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Convolution& c,
+// Has `product` read `images` side by side: runs of as many channels as all of them have a multiple of.
+bool read_parts(KernelContext& ctx, TensorList images, Product& product) {
+  dim_t run = 0, channels = 0;
+  for (const Tensor& image : images) {
+    channels += image.size(1);
+    for (dim_t rest = image.size(1); rest != 0;) {
+      const dim_t next = run % rest;
+      run = rest;
+      rest = next;
+    }
+  }
+  const dim_t count = channels / run;
+  InputPart* const parts = ctx.allocate_scratch_array<InputPart>(static_cast<size_t>(count));
+  if (!parts) return false;
+  InputPart* part = parts;
+  for (const Tensor& image : images) {
+    for (dim_t c = 0; c < image.size(1); c += run)
+      *part++ = {image.const_data_ptr<float>() + c, image.size(1)};
+  }
+  product.parts = parts;
+  product.part_count = count;
+  product.channels = run;
+  return true;
+}
+
+void run_groups(KernelContext& ctx, TensorList images, const Tensor& weight, const Convolution& c,
                 const Epilogue& epilogue, bool transformed, Tensor& out) {
+  const Tensor& input = images[0];
   const dim_t channels = input.size(1) / c.groups, outputs = c.outputs / c.groups;
   Product product{};
   product.output_pitch = c.outputs;
@@ -108,36 +134,66 @@ void run_groups(KernelContext& ctx, const Tensor& input, const Tensor& weight, c
   product.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
   product.pixel = input.size(1);
   product.last_group = c.groups;
-  product.by_channels = c.groups == 1 && is_by_channels(product.last_row, channels, outputs);
-  product.input = input.const_data_ptr<float>();
+  if (images.size() == 1) {
+    product.by_channels = c.groups == 1 && is_by_channels(product.last_row, channels, outputs);
+    product.input = input.const_data_ptr<float>();
+  } else if (!read_parts(ctx, images, product)) {
+    return;
+  }
   product.packed = weight.const_data_ptr();
   product.format = format_of(weight);
   product.output = out.mutable_data_ptr<float>();
   if (transformed && c.groups == 1 && run_winograd(ctx, product, input.size(0))) return;
   if (!ctx.ok()) return;
-  float* zeros = ctx.allocate_scratch_array<float>(static_cast<size_t>(product.pixel));
+  const dim_t longest = product.parts ? product.channels : product.pixel;
+  float* zeros = ctx.allocate_scratch_array<float>(static_cast<size_t>(longest));
   if (!zeros) return;
-  for (dim_t i = 0; i < product.pixel; ++i) zeros[i] = 0.0f;
+  for (dim_t i = 0; i < longest; ++i) zeros[i] = 0.0f;
   product.zeros = zeros;
   run_product(ctx, product);
 }
 
 }  // namespace
 
+namespace {
+
+// Are these images of one size, in the order that a convolution over several reads?
+bool lie_side_by_side(TensorList images) {
+  const Tensor& first = images[0];
+  for (const Tensor& image : images) {
+    if (image.scalar_type() != ScalarType::Float || image.dim() != 4 || !is_channels_last(image) ||
+        image.size(0) != first.size(0) || image.size(1) < 1 || image.size(2) != first.size(2) ||
+        image.size(3) != first.size(3)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
-  const Tensor &input = call.input, &weight = call.weight;
+  const Tensor &input = call.images[0], &weight = call.weight;
   if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float ||
       input.dim() != 4) {
     ctx.fail(Status::InvalidArgument, "conv2d_packed takes a float32 image of 4 dimensions");
     return ctx.ok();
   }
+  const bool several = call.images.size() > 1;
+  if (several && !lie_side_by_side(call.images)) {
+    ctx.fail(Status::InvalidArgument, "conv2d_parts_packed takes channels-last float32 images of one size");
+    return ctx.ok();
+  }
+  dim_t inputs = 0;
+  for (const Tensor& image : call.images) inputs += image.size(1);
   Convolution c{};
   if (!read_convolution(ctx, input, call.window, call.stride, call.padding, call.dilation, call.groups,
-                        input.size(1), c))
+                        inputs, c))
     return ctx.ok();
-  const dim_t channels = input.size(1) / c.groups, outputs = c.outputs / c.groups;
+  const dim_t channels = inputs / c.groups, outputs = c.outputs / c.groups;
   const bool depthwise = c.groups > 1 && channels == 1;
-  const bool few = c.groups == 1 && channels < kFewChannels && c.window.taps[0] * c.window.taps[1] > 1;
+  const bool few =
+      !several && c.groups == 1 && channels < kFewChannels && c.window.taps[0] * c.window.taps[1] > 1;
   if (!is_channels_last(input) && !(few && input.is_contiguous())) {
     ctx.fail(Status::InvalidArgument,
              "conv2d_packed takes channels-last images, or dense ones of fewer than {} channels",
@@ -169,7 +225,7 @@ bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
   } else if (few) {
     run_few_channels(ctx, input, weight, c, epilogue, out);
   } else {
-    run_groups(ctx, input, weight, c, epilogue, call.transformed, out);
+    run_groups(ctx, call.images, weight, c, epilogue, call.transformed, out);
   }
   return ctx.ok();
 }
@@ -178,8 +234,23 @@ Tensor& conv2d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
                           const Optional<Tensor>& residual, ArrayRef<int64_t> window,
                           ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
                           int64_t groups, int64_t activation, double low, double high, Tensor& out) {
-  convolve(ctx, {input, weight, residual, window, stride, padding, dilation, groups, activation, low, high},
+  convolve(ctx,
+           {{&input, 1}, weight, residual, window, stride, padding, dilation, groups, activation, low, high},
            out);
+  return out;
+}
+
+// As of their concatenation.
+Tensor& conv2d_parts_packed_out(KernelContext& ctx, TensorList inputs, const Tensor& weight,
+                                const Optional<Tensor>& residual, ArrayRef<int64_t> window,
+                                ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
+                                ArrayRef<int64_t> dilation, int64_t activation, double low, double high,
+                                Tensor& out) {
+  if (inputs.empty()) {
+    ctx.fail(Status::InvalidArgument, "conv2d_parts_packed takes at least one image");
+    return out;
+  }
+  convolve(ctx, {inputs, weight, residual, window, stride, padding, dilation, 1, activation, low, high}, out);
   return out;
 }
 
@@ -190,7 +261,18 @@ Tensor& conv2d_direct_packed_out(KernelContext& ctx, const Tensor& input, const 
                                  ArrayRef<int64_t> dilation, int64_t groups, int64_t activation, double low,
                                  double high, Tensor& out) {
   convolve(ctx,
-           {input, weight, residual, window, stride, padding, dilation, groups, activation, low, high, false},
+           {{&input, 1},
+            weight,
+            residual,
+            window,
+            stride,
+            padding,
+            dilation,
+            groups,
+            activation,
+            low,
+            high,
+            false},
            out);
   return out;
 }

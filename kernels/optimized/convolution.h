@@ -5,9 +5,11 @@
 
 namespace penlight::optimized {
 
-// The arguments of conv2d_packed.
+// The arguments of conv2d_packed, and of conv2d_parts_packed, which reads several images side by side in
+// channels.
 struct PackedConvolution {
-  const Tensor &input, &weight;
+  TensorList images;
+  const Tensor& weight;
   const Optional<Tensor>& residual;
   ArrayRef<int64_t> window, stride, padding, dilation;  // the window: outputs and taps
   int64_t groups, activation;

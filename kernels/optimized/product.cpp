@@ -17,8 +17,8 @@ bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept)
   Product product = given;
   const dim_t rows = product.rows = product.last_row, panels = product.last_panel;
   product.has_room = true;
-  const double depth =
-      static_cast<double>(product.geometry.taps_h * product.geometry.taps_w * product.channels);
+  const double depth = static_cast<double>(product.geometry.taps_h * product.geometry.taps_w *
+                                           product.channels * product.part_count);
   const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) * depth;
   // Parts of the rows each read all weights; parts of the outputs all of the input, and the next
   // kernel finds half of what it reads in the cache of another.

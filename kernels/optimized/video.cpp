@@ -185,7 +185,17 @@ Tensor& conv3d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
   Tensor result = to.tensor();
   const Tensor image = from.tensor();
   convolve(ctx,
-           {image, weight, more, {taps, 3}, {steps, 2}, {pads, 4}, {apart, 2}, groups, activation, low, high},
+           {{&image, 1},
+            weight,
+            more,
+            {taps, 3},
+            {steps, 2},
+            {pads, 4},
+            {apart, 2},
+            groups,
+            activation,
+            low,
+            high},
            result);
   return out;
 }

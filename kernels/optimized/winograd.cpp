@@ -13,8 +13,8 @@ constexpr dim_t kTiles = 64;  // most of a block
 bool is_plain_3x3(const Product& p) {
   const Geometry& g = p.geometry;
   return g.taps_h == 3 && g.taps_w == 3 && g.stride_h == 1 && g.stride_w == 1 && g.dilation_h == 1 &&
-         g.dilation_w == 1 && p.pixel == p.channels && p.output_pitch == p.outputs && p.channels >= 16 &&
-         p.outputs >= 16;
+         g.dilation_w == 1 && (p.parts || p.pixel == p.channels) && p.output_pitch == p.outputs &&
+         p.channels * p.part_count >= 16 && p.outputs >= 16;
 }
 
 // What a layer takes with tiles of one size, in products at the speed of a direct
@@ -116,12 +116,15 @@ bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w
 bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   if (!is_plain_3x3(product)) return false;
   Winograd w{};
-  w.input = product.input;
+  const InputPart whole = {product.input, product.pixel};
+  w.parts = product.parts ? product.parts : &whole;
+  w.part_channels = product.channels;
+  w.part_count = product.part_count;
   w.packed = product.packed;
   w.format = product.format;
   w.output = product.output;
   w.batch = batch;
-  w.channels = product.channels;
+  w.channels = product.channels * product.part_count;
   w.outputs = product.outputs;
   w.last_panel = product.last_panel;
   w.epilogue = product.epilogue;

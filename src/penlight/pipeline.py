@@ -258,7 +258,14 @@ def to_edge(
     packed = packed_ops(default_table(), TARGETS[target])
     if packed is not None:
         layers = packed.linear, packed.convolution, packed.transposed, packed.embedding, packed.pack
-        ops = *layers, packed.max_pool, packed.expand_depthwise, packed.video, packed.grouped
+        ops = (
+            *layers,
+            packed.max_pool,
+            packed.expand_depthwise,
+            packed.video,
+            packed.grouped,
+            packed.convolution_of_parts,
+        )
         shared = [read_otherwise(program, reads) for reads in (is_for_layer, is_for_product, is_for_groups)]
         run(program, chosen(recipes.packed(*ops, *shared)), report, verify)
         if tune:

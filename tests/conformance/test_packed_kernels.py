@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from penlight.dialects.packed_ops import packed_ops
 from penlight.dialects.penlight_ops import twins
+from penlight.errors import PenlightError
 from penlight.ir.tensors import Derived
 from penlight.kernels.table import default_table
 from penlight.passes.channels_last import FEW_CHANNELS
@@ -23,7 +24,7 @@ assert packed_ops(default_table(), LIBRARIES) and twins(default_table(), LIBRARI
 KERNELS = (
     *("penlight::linear_packed.out", "penlight::conv2d_packed.out", "penlight::max_pool2d.out"),
     *("penlight::expand_depthwise_packed.out", "penlight::conv2d_direct_packed.out"),
-    "penlight::embedding_packed.out",
+    *("penlight::embedding_packed.out", "penlight::conv2d_parts_packed.out"),
 )
 
 ACTIVATIONS = [
@@ -259,6 +260,62 @@ def test_convolution(isa: str, case: tuple[object, ...]) -> None:
             if groups == 1 and sizes[1] < FEW_CHANNELS and math.prod(window) > 1:
                 args[0] = x.contiguous()
                 close(run_op(op, args, {}, want.float(), "optimized")[0], want, math.prod(weight.shape[1:]))
+
+
+PARTS = [
+    ((1, 9, 10), (32, 32), 40, (1, 1), (1, 1), (0, 0), (1, 1)),
+    ((2, 7, 5), (64, 32, 96, 32), 17, (1, 1), (1, 1), (0, 0), (1, 1)),
+    ((1, 17, 19), (3, 5), 33, (1, 1), (1, 1), (0, 0), (1, 1)),
+    ((1, 4, 4), (768, 256), 50, (1, 1), (1, 1), (0, 0), (1, 1)),
+    ((3, 8, 9), (7, 21, 14), 8, (1, 1), (2, 2), (0, 0), (1, 1)),
+    ((1, 1, 1), (32, 64), 64, (1, 1), (1, 1), (0, 0), (1, 1)),
+    ((2, 12, 11), (16,) * 12, 24, (1, 1), (1, 1), (1, 0), (1, 1)),
+    ((1, 33, 30), (32, 64), 48, (3, 3), (1, 1), (1, 1), (1, 1)),
+    ((1, 14, 14), (128, 128), 64, (3, 3), (1, 1), (1, 1), (1, 1)),
+    ((2, 13, 12), (20, 10), 35, (3, 3), (1, 1), (1, 1), (1, 1)),
+    ((1, 15, 9), (48, 32), 20, (3, 3), (2, 2), (0, 0, 1, 1), (1, 1)),
+    ((2, 6, 7), (40, 40), 33, (3, 5), (1, 2), (4, 3), (3, 2)),
+    ((1, 9, 9), (8, 24), 300, (5, 5), (1, 1), (2, 2), (1, 1)),
+    ((1, 6, 6), (32,), 16, (1, 1), (1, 1), (0, 0), (1, 1)),
+    ((0, 6, 6), (32, 32), 16, (1, 1), (1, 1), (0, 0), (1, 1)),
+]
+
+
+@pytest.mark.parametrize("case", PARTS, ids=str)
+def test_convolution_of_parts(isa: str, case: tuple[object, ...]) -> None:
+    (count, *size), channels, outputs, window, stride, padding, dilation = case
+    op = overload_of("penlight::conv2d_parts_packed")
+    images = [image(count, channel, *size) for channel in channels]
+    whole = torch.cat(images, 1)
+    weight, bias = torch.randn(outputs, sum(channels), *window), torch.randn(outputs)
+    if count:
+        images[-1][0, 1, size[0] // 2, size[1] // 2] = whole[
+            0, 1 - channels[-1], size[0] // 2, size[1] // 2
+        ] = math.nan
+    exact = padded_conv2d(whole.double(), weight.double(), bias.double(), stride, padding, dilation, 1)
+    residual = image(*exact.shape)
+    numbers = [list(part) for part in ((outputs, *window), stride, padding, dilation)]
+    packed = pack_panels(Derived.of(weight), bias).tensor()
+    for activation, added in ((0, None), (2, residual), (9, residual)):
+        want = ACTIVATIONS[activation](exact if added is None else exact + added)
+        want = want.contiguous(memory_format=torch.channels_last)
+        args = [images, packed, added, *numbers, activation, -0.5, 0.75]
+        close(run_op(op, args, {}, want.float(), "optimized")[0], want, math.prod(weight.shape[1:]))
+
+
+def test_parts_that_do_not_fit(isa: str) -> None:
+    op = overload_of("penlight::conv2d_parts_packed")
+    packed = pack_panels(Derived.of(torch.randn(16, 64, 1, 1)), None).tensor()
+    numbers = [[16, 1, 1], [1, 1], [0, 0], [1, 1], 0, 0.0, 0.0]
+    want = image(1, 16, 4, 5)
+    for images, fault in (
+        ([image(1, 32, 4, 5), image(1, 32, 5, 4)], "of one size"),
+        ([image(1, 32, 4, 5), image(2, 32, 4, 5)], "of one size"),
+        ([image(1, 32, 4, 5), image(1, 32, 4, 5).contiguous()], "channels-last"),
+        ([image(1, 32, 4, 5), image(1, 16, 4, 5)], "weight"),
+    ):
+        with pytest.raises(PenlightError, match=fault):
+            run_op(op, [images, packed, None, *numbers], {}, want, "optimized")
 
 
 def test_groups_do_not_meet(isa: str) -> None:

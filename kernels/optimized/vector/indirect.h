@@ -16,13 +16,22 @@ constexpr ptrdiff_t kPointers = 4096;  // most row pointers of a block
 // Places of a window for which a tap that begins at pixel `first` is inside of the image.
 PENLIGHT_INLINE bool is_inside(ptrdiff_t first, ptrdiff_t size) { return first >= 0 && first < size; }
 
+// Of one row.
+PENLIGHT_INLINE ptrdiff_t runs_of(const Product& p) {
+  return p.geometry.taps_h * p.geometry.taps_w * p.part_count;
+}
+
 // Where the runs of a block of rows begin.
 class Rows {
  public:
   Rows(const Product& product, const float** pointers)
       : product_(product),
         pointers_(pointers),
-        positions_(product.geometry.out_height * product.geometry.out_width) {}
+        positions_(product.geometry.out_height * product.geometry.out_width),
+        whole_{product.input, product.pixel},
+        parts_(product.parts ? product.parts : &whole_) {}
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
 
   // Has the rows of a block that read the same taps follow each other, where many of a window's are
   // outside of the image to its left or right: tiles of such rows have nothing to multiply for those.
@@ -43,12 +52,15 @@ class Rows {
     const Product& p = product_;
     const Geometry& g = p.geometry;
     if (is_matrix(g)) {
-      for (ptrdiff_t r = 0; r < count; ++r) pointers_[r] = p.input + (first + r) * p.pixel;
-      for (ptrdiff_t r = count; r % kRows != 0; ++r) pointers_[r] = pointers_[r - 1];
+      for (ptrdiff_t i = 0; i < p.part_count; ++i) {
+        const InputPart& part = parts_[i];
+        for (ptrdiff_t r = 0; r < count; ++r) *at(r, i) = part.input + (first + r) * part.pixel;
+        for (ptrdiff_t r = count; r % kRows != 0; ++r) *at(r, i) = *at(r - 1, i);
+      }
       return;
     }
     if (is_sorted_) sort(first, count);
-    const ptrdiff_t taps = g.taps_h * g.taps_w;
+    const ptrdiff_t runs = runs_of(p);
     ptrdiff_t image = first / positions_, rest = first % positions_;
     ptrdiff_t oh = rest / g.out_width, ow = rest % g.out_width;
     for (ptrdiff_t r = 0; r < count; ++r) {
@@ -58,16 +70,18 @@ class Rows {
         oh = rest / g.out_width;
         ow = rest % g.out_width;
       }
-      const float** to = pointers_ + (r / kRows) * kRows * taps + r % kRows;
-      const float* base = p.input + image * g.height * g.width * p.pixel;
+      const float** to = at(r, 0);
       const ptrdiff_t left = ow * g.stride_w - g.pad_w;
       for (ptrdiff_t th = 0; th < g.taps_h; ++th) {
         const ptrdiff_t ih = oh * g.stride_h - g.pad_h + th * g.dilation_h;
-        const float* line = is_inside(ih, g.height) ? base + ih * g.width * p.pixel : nullptr;
+        const bool has_line = is_inside(ih, g.height);
+        const ptrdiff_t line = (image * g.height + ih) * g.width;
         for (ptrdiff_t tw = 0; tw < g.taps_w; ++tw) {
           const ptrdiff_t iw = left + tw * g.dilation_w;
-          *to = line && is_inside(iw, g.width) ? line + iw * p.pixel : p.zeros;
-          to += kRows;
+          const bool has_pixel = has_line && is_inside(iw, g.width);
+          for (ptrdiff_t i = 0; i < p.part_count; ++i, to += kRows) {
+            *to = has_pixel ? parts_[i].input + (line + iw) * parts_[i].pixel : p.zeros;
+          }
         }
       }
       if (++ow == g.out_width) {
@@ -79,10 +93,9 @@ class Rows {
       }
     }
     for (ptrdiff_t r = count; r % kRows != 0; ++r) {
-      const float** to = pointers_ + (r / kRows) * kRows * taps + r % kRows;
-      for (ptrdiff_t t = 0; t < taps; ++t) to[t * kRows] = to[t * kRows - 1];
+      for (ptrdiff_t run = 0; run < runs; ++run) *at(r, run) = *at(r - 1, run);
     }
-    leave_padding((count + kRows - 1) / kRows * taps);
+    leave_padding((count + kRows - 1) / kRows * runs);
   }
 
   // Puts the results of a block of `count` rows back where they belong.
@@ -107,6 +120,11 @@ class Rows {
  private:
   static constexpr ptrdiff_t kMostTaps = 16;  // in one direction
   static constexpr ptrdiff_t kPadded = 5;     // rows are sorted if more than one in so many taps is outside
+
+  // Of a row of the block, and one of its runs.
+  const float** at(ptrdiff_t row, ptrdiff_t run) const {
+    return pointers_ + (row / kRows * runs_of(product_) + run) * kRows + row % kRows;
+  }
 
   // Nothing is multiplied where all of a tile's rows have zeros, as most have of windows that are
   // dilated nearly as far as the image reaches: their first pointer is null.
@@ -164,13 +182,14 @@ class Rows {
   const Product& product_;
   const float** pointers_;
   const ptrdiff_t positions_;  // of an image
+  const InputPart whole_;
+  const InputPart* const parts_;
   bool is_sorted_ = false;
   uint16_t order_[kRowBlock];  // which row of a block is in the place of each
 };
 
 ptrdiff_t rows_of_block(const Product& p) {
-  const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w;
-  const ptrdiff_t most = min_of(kRowBlock, kPointers / taps / kRows * kRows);
+  const ptrdiff_t most = min_of(kRowBlock, kPointers / runs_of(p) / kRows * kRows);
   return most < kRows ? kRows : most;
 }
 

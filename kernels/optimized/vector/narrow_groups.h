@@ -17,7 +17,7 @@ namespace {
 inline bool has_narrow_groups(const Product& p) {
   const ptrdiff_t width = p.channels;
   return p.outputs == width && width > 1 && width < kLanes && width <= 8 && (width & (width - 1)) == 0 &&
-         p.pixel > p.channels;
+         p.pixel > p.channels && !p.parts;
 }
 
 // Vectors of one block of groups: the biases, then those of each tap and channel.

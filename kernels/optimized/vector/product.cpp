@@ -7,12 +7,12 @@ namespace PENLIGHT_ISA {
 void multiply_strip(const Strip& strip) { multiply_columns(strip); }
 
 size_t product_scratch(const Product& p) {
-  const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w, rows = rows_of_block(p);
+  const ptrdiff_t runs = runs_of(p), rows = rows_of_block(p);
   const ptrdiff_t elements = has_few_outputs(p)     ? p.outputs * size_of_output(p)
                              : has_narrow_groups(p) ? size_of_block(p)
                              : are_crowded(p)       ? spread_size(p)
                                                     : 0;
-  return static_cast<size_t>(round_up(rows * taps, kLine)) * sizeof(float*) +
+  return static_cast<size_t>(round_up(rows * runs, kLine)) * sizeof(float*) +
          static_cast<size_t>(elements) * sizeof(float);
 }
 

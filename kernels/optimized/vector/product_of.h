@@ -162,7 +162,7 @@ struct Steps {
 };
 
 Steps steps_of(const Product& p) {
-  const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w;
+  const ptrdiff_t taps = runs_of(p);  // each part of a tap is one
   // Weights that are read once are read in the order in which they lie.
   if (p.rows <= kRows) return {taps, max_of(p.channels, 1)};
   if (p.channels < kDepth) return {min_of(taps, kDepth / max_of(p.channels, 1)), max_of(p.channels, 1)};
@@ -174,7 +174,7 @@ Steps steps_of(const Product& p) {
 // step.
 inline ptrdiff_t spread_size(const Product& p) {
   const ptrdiff_t rows = min_of(rows_of_block(p), round_up(p.rows, kRows));
-  const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w;
+  const ptrdiff_t taps = runs_of(p);
   const Steps steps = steps_of(p);
   return min_of(
       rows * spread_pitch(taps, p.channels),
@@ -211,7 +211,7 @@ void multiply_all(const Product& p) {
   if (has_narrow_groups(p)) return multiply_narrow_groups<Weights>(p);
 #endif
   using Element = typename Weights::Element;
-  const ptrdiff_t taps = p.geometry.taps_h * p.geometry.taps_w;
+  const ptrdiff_t taps = runs_of(p);
   const ptrdiff_t panel_size = (1 + taps * p.channels) * kPanel;
   const ptrdiff_t most = rows_of_block(p);
   const float** pointers = static_cast<const float**>(p.scratch);

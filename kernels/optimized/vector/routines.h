@@ -56,6 +56,12 @@ struct Epilogue {
 
 enum class Format : uint8_t { Float32, Float16, BFloat16 };
 
+// Some channels of an image.
+struct InputPart {
+  const float* input;
+  ptrdiff_t pixel;  // elements from one column to the next
+};
+
 // Sums of products of runs of the input with panels of weights, for the outputs
 // [first_panel, last_panel) * kPanel and rows [first_row, last_row):
 //
@@ -66,7 +72,7 @@ enum class Format : uint8_t { Float32, Float16, BFloat16 };
 // row for each output position and a tap for each position of its window. Groups lie one
 // after the other, in pixels, in packed weights and in rows of the output.
 struct Product {
-  const float* input;
+  const float* input;               // unless it has parts
   const void* packed;               // panel by panel: kPanel biases, then [tap][channel][kPanel]
   Format format = Format::Float32;  // of the weights
   float* output;
@@ -83,6 +89,9 @@ struct Product {
   ptrdiff_t pixel;     // elements from one column of the input to the next
   const float* zeros;  // a run of zeros for all groups; a matrix needs none
   void* scratch;       // product_scratch() bytes
+  // Of a convolution over several images, side by side in channels: each tap is so many runs.
+  const InputPart* parts = nullptr;
+  ptrdiff_t part_count = 1;
 };
 
 // A convolution of one group over images of few channels.
@@ -145,7 +154,8 @@ struct FewRows {
 // A 3x3 convolution with stride 1, through transformed weights and tiles: the outputs of
 // panels [first_panel, last_panel) for a block of tiles.
 struct Winograd {
-  const float* input;
+  const InputPart* parts;  // of part_channels each
+  ptrdiff_t part_channels, part_count;
   const void* packed;  // panels of nine taps, as of Product
   Format format;
   float* output;

@@ -21,8 +21,8 @@ inline bool crowds(ptrdiff_t distance) {
 
 // Are those of a product, and will they be read often enough to be worth a copy?
 inline bool are_crowded(const Product& p) {
-  return p.has_room && crowds(p.geometry.stride_w * p.pixel) && p.pixel == p.channels && p.rows > kTileRows &&
-         p.outputs >= 4 * kStripColumns;
+  return p.has_room && crowds(p.geometry.stride_w * p.pixel) && p.pixel == p.channels && !p.parts &&
+         p.rows > kTileRows && p.outputs >= 4 * kStripColumns;
 }
 
 // Of rows of so many runs, each of whole lines: an odd number of lines, so that those that follow each other

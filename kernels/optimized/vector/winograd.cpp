@@ -127,14 +127,14 @@ struct Tiles {
     return panels * (1 + channels) * kPanel;
   }
 
-  // A tile's pixels of some channels; zeros beyond the image.
-  PENLIGHT_INLINE void load_tile(const Winograd& w, const float* image, ptrdiff_t top, ptrdiff_t left,
-                                 ptrdiff_t channel, Floats (&d)[kIn][kIn]) {
-    const ptrdiff_t some = w.channels - channel, height = w.geometry.height, width = w.geometry.width;
+  // A tile's pixels of some channels, `some` of them left; zeros beyond the image.
+  PENLIGHT_INLINE void load_tile(const Winograd& w, const float* image, ptrdiff_t pixel, ptrdiff_t top,
+                                 ptrdiff_t left, ptrdiff_t some, Floats (&d)[kIn][kIn]) {
+    const ptrdiff_t height = w.geometry.height, width = w.geometry.width;
     if (some >= kLanes && top >= 0 && left >= 0 && top + kIn <= height && left + kIn <= width) {
-      const float* corner = image + (top * width + left) * w.channels + channel;
+      const float* corner = image + (top * width + left) * pixel;
       for (int i = 0; i < kIn; ++i) {
-        for (int j = 0; j < kIn; ++j) d[i][j] = load(corner + (i * width + j) * w.channels);
+        for (int j = 0; j < kIn; ++j) d[i][j] = load(corner + (i * width + j) * pixel);
       }
       return;
     }
@@ -142,7 +142,7 @@ struct Tiles {
       for (int j = 0; j < kIn; ++j) {
         const ptrdiff_t h = top + i, x = left + j;
         const bool inside = h >= 0 && h < height && x >= 0 && x < width;
-        d[i][j] = inside ? load_part(image + (h * width + x) * w.channels + channel, some) : Floats{};
+        d[i][j] = inside ? load_part(image + (h * width + x) * pixel, some) : Floats{};
       }
     }
   }
@@ -263,25 +263,29 @@ struct Tiles {
     transform_panels(w, {w.first_panel, w.last_panel}, {0, w.channels}, to, plane);
   }
 
-  static void input(const Winograd& w, ptrdiff_t begin, ptrdiff_t end) {
+  static void input_part(const Winograd& w, const InputPart& part, const Place& place, float* to) {
     const Geometry& g = w.geometry;
-    const ptrdiff_t plane = input_plane(w);
+    const ptrdiff_t plane = input_plane(w), channels = w.part_channels;
+    const float* image = part.input + place.image * g.height * g.width * part.pixel;
+    for (ptrdiff_t c = 0; c < channels; c += kLanes) {
+      Floats d[kIn][kIn], rows[kIn][kIn];
+      load_tile(w, image + c, part.pixel, place.top - g.pad_h, place.left - g.pad_w, channels - c, d);
+      for (int i = 0; i < kIn; ++i) transform_input(d[i], rows[i]);
+      for (int j = 0; j < kIn; ++j) {
+        Floats column[kIn], v[kIn];
+        for (int i = 0; i < kIn; ++i) column[i] = rows[i][j];
+        transform_input(column, v);
+        for (int i = 0; i < kIn; ++i) store_part(to + (i * kIn + j) * plane + c, v[i], channels - c);
+      }
+    }
+  }
+
+  static void input(const Winograd& w, ptrdiff_t begin, ptrdiff_t end) {
     for (ptrdiff_t t = begin; t < end; ++t) {
       const Place place = place_of(w, t);
-      const float* image = w.input + place.image * g.height * g.width * w.channels;
       float* to = w.tiles + (t - w.first) * input_pitch(w);
-      for (ptrdiff_t c = 0; c < w.channels; c += kLanes) {
-        Floats d[kIn][kIn], rows[kIn][kIn];
-        load_tile(w, image, place.top - g.pad_h, place.left - g.pad_w, c, d);
-        for (int i = 0; i < kIn; ++i) transform_input(d[i], rows[i]);
-        for (int j = 0; j < kIn; ++j) {
-          Floats column[kIn], v[kIn];
-          for (int i = 0; i < kIn; ++i) column[i] = rows[i][j];
-          transform_input(column, v);
-          for (int i = 0; i < kIn; ++i) {
-            store_part(to + (i * kIn + j) * plane + c, v[i], w.channels - c);
-          }
-        }
+      for (ptrdiff_t p = 0; p < w.part_count; ++p, to += w.part_channels) {
+        input_part(w, w.parts[p], place, to);
       }
     }
   }

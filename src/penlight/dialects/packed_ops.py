@@ -46,6 +46,7 @@ class PackedOps:
     pack: OpOverload
     video: OpOverload
     grouped: OpOverload
+    convolution_of_parts: OpOverload
 
 
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
@@ -188,6 +189,24 @@ def _convolution_shape(
     return _image(x, window[0], _places(x.shape[2:], window[1:], stride, padding, dilation))
 
 
+def _convolution_of_parts(
+    images: Sequence[Tensor],
+    weight: Tensor,
+    residual: Tensor | None,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    *activation: Any,
+) -> Tensor:
+    x = torch.cat(list(images), 1)
+    return _convolution(x, weight, residual, window, stride, padding, dilation, 1, *activation)
+
+
+def _convolution_of_parts_shape(images: Sequence[Tensor], *args: Any) -> Tensor:
+    return _convolution_shape(images[0], *args)
+
+
 def _video_convolution(
     x: Tensor,
     weight: Tensor,
@@ -308,4 +327,5 @@ _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "pack_convolution": (_packed, _packed_shape),
     "conv3d_packed": (_video_convolution, _video_convolution_shape),
     "grouped_linear_packed": (_grouped, _grouped_shape),
+    "conv2d_parts_packed": (_convolution_of_parts, _convolution_of_parts_shape),
 }

@@ -17,6 +17,7 @@ from penlight.passes.channels_last import keep_channels_last, read_row_major
 from penlight.passes.constant_products import constant_products
 from penlight.passes.contiguous import resolve_layouts
 from penlight.passes.convolve_frames import convolve_frames
+from penlight.passes.convolve_parts import convolve_parts
 from penlight.passes.drop_expansions import drop_expansions
 from penlight.passes.empties import replace_empty_results
 from penlight.passes.even_pools import pool_evenly
@@ -117,6 +118,7 @@ def packed(
     expand_depthwise: OpOverload,
     video: OpOverload,
     grouped: OpOverload,
+    convolution_of_parts: OpOverload,
     beside_layers: Collection[str],
     beside_products: Collection[str],
     beside_groups: Collection[str],
@@ -142,6 +144,7 @@ def packed(
         read_row_major(convolution),
         fuse_epilogues(linear, convolution, transposed, video),
         fuse_expansions(convolution, expand_depthwise),
+        convolve_parts(convolution, convolution_of_parts),
         merge_subexpressions,
     )
 
@@ -186,6 +189,6 @@ OPTIONAL = frozenset(
             "pool_values",
         ),
         *("read_images_as_pixels", "read_row_major"),
-        *("fuse_epilogues", "fuse_expansions", "fuse_elementwise"),
+        *("fuse_epilogues", "fuse_expansions", "convolve_parts", "fuse_elementwise"),
     )
 )
