@@ -34,6 +34,7 @@ from penlight.passes.merge_views import merge_views
 from penlight.passes.no_ops import remove_no_ops
 from penlight.passes.pack_groups import pack_groups
 from penlight.passes.pack_weights import pack_weights
+from penlight.passes.pixel_shuffles import shuffle_by_views
 from penlight.passes.reductions import simplify_reductions
 from penlight.passes.rms_norm import fuse_rms_norm
 from penlight.passes.rotary import fuse_rotary
@@ -138,6 +139,7 @@ def packed(
         pack_groups(grouped, beside_groups),
         signals_as_images,
         fold_constants,
+        shuffle_by_views,
         keep_channels_last(max_pool),
         pool_values(max_pool),
         read_images_as_pixels,
@@ -185,6 +187,7 @@ OPTIONAL = frozenset(
             "pack_weights",
             "pack_groups",
             "signals_as_images",
+            "shuffle_by_views",
             "keep_channels_last",
             "pool_values",
         ),
