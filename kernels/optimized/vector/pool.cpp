@@ -21,12 +21,80 @@ Taps taps_inside(ptrdiff_t begin, ptrdiff_t taps, ptrdiff_t dilation, ptrdiff_t 
 }
 
 // A NaN is larger than everything, as in PyTorch.
-PENLIGHT_INLINE Floats larger(Floats most, Floats x) { return select((x > most) | (x != x), x, most); }
+struct Larger {
+  static constexpr float kStart = -__builtin_inff();
+  PENLIGHT_INLINE Floats of(Floats most, Floats x) { return select((x > most) | (x != x), x, most); }
+};
+
+// Where there is none, which is a quarter of the work.
+struct LargerNumber {
+  static constexpr float kStart = -__builtin_inff();
+  PENLIGHT_INLINE Floats of(Floats most, Floats x) { return at_least(x, most); }
+};
+
+struct Sum {
+  static constexpr float kStart = 0.0f;
+  PENLIGHT_INLINE Floats of(Floats sum, Floats x) { return sum + x; }
+};
+
+// Is everything that the windows of these rows reach finite?
+bool are_finite(const MaxPool& p) {
+  const Geometry& g = p.geometry;
+  const ptrdiff_t line = g.width * p.pixel, last = p.last_row - 1;
+  const ptrdiff_t top = p.first_row % g.out_height * g.stride_h - g.pad_h;
+  const ptrdiff_t bottom = last % g.out_height * g.stride_h - g.pad_h + (g.taps_h - 1) * g.dilation_h + 1;
+  const ptrdiff_t begin = p.first_row / g.out_height * g.height + min_of(max_of(top, 0), g.height);
+  const ptrdiff_t end = last / g.out_height * g.height + max_of(min_of(bottom, g.height), 0);
+  const float* const x = p.input + begin * line;
+  const ptrdiff_t count = (end - begin) * line;
+  Floats zeros[4] = {};  // or NaN
+  for (ptrdiff_t i = 0; i < count; i += 4 * kLanes) {
+    repeat<4>([&](auto u) __attribute__((always_inline)) {
+      const ptrdiff_t left = count - i - u * kLanes;
+      zeros[u] += load_part(x + i + u * kLanes, max_of(left, 0)) * Floats{};
+    });
+  }
+  return sum_lanes(zeros[0] + zeros[1] + zeros[2] + zeros[3]) == 0.0f;
+}
+
+// The taps of a window that are inside of the image, of some vectors of channels.
+struct Pixels {
+  const float* first;
+  ptrdiff_t rows, columns, row_step, column_step;
+};
+
+template <class Operation, int vectors>
+PENLIGHT_INLINE void max_of_pixels(const Pixels& x, ptrdiff_t channel, float* out) {
+  Floats most[vectors];
+  repeat<vectors>([&](auto v) __attribute__((always_inline)) { most[v] = splat(Operation::kStart); });
+  const float* row = x.first + channel;
+  for (ptrdiff_t th = 0; th < x.rows; ++th, row += x.row_step) {
+    const float* from = row;
+    for (ptrdiff_t tw = 0; tw < x.columns; ++tw, from += x.column_step) {
+      repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+        most[v] = Operation::of(most[v], load(from + v * kLanes));
+      });
+    }
+  }
+  repeat<vectors>([&](auto v) __attribute__((always_inline)) { store(out + channel + v * kLanes, most[v]); });
+}
+
+template <class Operation>
+PENLIGHT_INLINE void max_of_some(const Pixels& x, ptrdiff_t channel, ptrdiff_t some, float* out) {
+  Floats most = splat(Operation::kStart);
+  for (ptrdiff_t th = 0; th < x.rows; ++th) {
+    const float* row = x.first + th * x.row_step + channel;
+    for (ptrdiff_t tw = 0; tw < x.columns; ++tw) {
+      most = Operation::of(most, load_some(row + tw * x.column_step, some));
+    }
+  }
+  store_some(out + channel, most, some);
+}
 
 // Channel by channel.
+template <class Operation>
 void max_pixels(const MaxPool& p) {
   const Geometry& g = p.geometry;
-  const Floats least = splat(-__builtin_inff());
   for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
     const float* image = p.input + r / g.out_height * g.height * g.width * p.pixel;
     const ptrdiff_t top = r % g.out_height * g.stride_h - g.pad_h;
@@ -35,30 +103,18 @@ void max_pixels(const MaxPool& p) {
       const ptrdiff_t left = w * g.stride_w - g.pad_w;
       const Taps columns = taps_inside(left, g.taps_w, g.dilation_w, g.width);
       float* out = p.output + (r * g.out_width + w) * p.pixel;
-      for (ptrdiff_t c = 0; c < p.pixel; c += kLanes) {
-        const ptrdiff_t some = p.pixel - c;
-        Floats most = least;
-        for (ptrdiff_t th = rows.first; th < rows.last; ++th) {
-          const float* line = image + ((top + th * g.dilation_h) * g.width + left) * p.pixel + c;
-          for (ptrdiff_t tw = columns.first; tw < columns.last; ++tw) {
-            most = larger(most, load_part(line + tw * g.dilation_w * p.pixel, some));
-          }
-        }
-        store_part(out + c, most, some);
-      }
+      const Pixels window = {
+          image +
+              ((top + rows.first * g.dilation_h) * g.width + left + columns.first * g.dilation_w) * p.pixel,
+          rows.last - rows.first, columns.last - columns.first, g.dilation_h * g.width * p.pixel,
+          g.dilation_w * p.pixel};
+      ptrdiff_t c = 0;
+      for (; c + 4 * kLanes <= p.pixel; c += 4 * kLanes) max_of_pixels<Operation, 4>(window, c, out);
+      for (; c + kLanes <= p.pixel; c += kLanes) max_of_pixels<Operation, 1>(window, c, out);
+      if (c < p.pixel) max_of_some<Operation>(window, c, p.pixel - c, out);
     }
   }
 }
-
-struct Larger {
-  static constexpr float kStart = -__builtin_inff();
-  PENLIGHT_INLINE Floats of(Floats most, Floats x) { return larger(most, x); }
-};
-
-struct Sum {
-  static constexpr float kStart = 0.0f;
-  PENLIGHT_INLINE Floats of(Floats sum, Floats x) { return sum + x; }
-};
 
 // `rows` rows, `pitch` elements apart, added up or whatever else is done to them.
 template <class Operation>
@@ -112,21 +168,24 @@ class Strided {
   Ints places_;
 };
 
+template <class Operation>
 void max_planes(const MaxPool& p) {
   const Geometry& g = p.geometry;
   const Strided every(g.stride_w);
-  pad_line(p.line, p.line_size, g.pad_w, g.width, Larger::kStart);
+  pad_line(p.line, p.line_size, g.pad_w, g.width, Operation::kStart);
   for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
     const float* plane = p.input + r / g.out_height * g.height * g.width;
     const ptrdiff_t top = r % g.out_height * g.stride_h - g.pad_h;
     const Taps rows = taps_inside(top, g.taps_h, g.dilation_h, g.height);
-    fold_rows<Larger>(plane + (top + rows.first * g.dilation_h) * g.width, rows.last - rows.first,
-                      g.dilation_h * g.width, g.width, p.line + g.pad_w);
+    fold_rows<Operation>(plane + (top + rows.first * g.dilation_h) * g.width, rows.last - rows.first,
+                         g.dilation_h * g.width, g.width, p.line + g.pad_w);
     float* out = p.output + r * g.out_width;
     for (ptrdiff_t w = 0; w < g.out_width; w += kLanes) {
       const float* line = p.line + w * g.stride_w;
       Floats most = every.load_from(line);
-      for (ptrdiff_t t = 1; t < g.taps_w; ++t) most = larger(most, every.load_from(line + t * g.dilation_w));
+      for (ptrdiff_t t = 1; t < g.taps_w; ++t) {
+        most = Operation::of(most, every.load_from(line + t * g.dilation_w));
+      }
       store_part(out + w, most, g.out_width - w);
     }
   }
@@ -159,7 +218,10 @@ void average_pixels(const AveragePool& p, float size, float* out) {
 
 }  // namespace
 
-void max_pool(const MaxPool& p) { return p.line ? max_planes(p) : max_pixels(p); }
+void max_pool(const MaxPool& p) {
+  if (are_finite(p)) return p.line ? max_planes<LargerNumber>(p) : max_pixels<LargerNumber>(p);
+  return p.line ? max_planes<Larger>(p) : max_pixels<Larger>(p);
+}
 
 void average_pool(const AveragePool& p) {
   const Geometry& g = p.geometry;
