@@ -37,17 +37,6 @@ inline bool split_alike(const View& from, const View& to, View& from_split, View
   }
 }
 
-// The address of the next element in row-major order.
-inline char* next_element(const View& view, dim_t* at, char* data) {
-  for (int d = view.dim; d-- > 0;) {
-    data += view.strides[d];
-    if (++at[d] < view.sizes[d]) break;
-    data -= view.strides[d] * view.sizes[d];
-    at[d] = 0;
-  }
-  return data;
-}
-
 }  // namespace detail
 
 // Both have the same number of elements.

@@ -53,6 +53,21 @@ inline View view_of(const Tensor& tensor) {
   return view;
 }
 
+namespace detail {
+
+// The address of the next element in row-major order; after the last comes the first.
+inline char* next_element(const View& view, dim_t* at, char* data) {
+  for (int d = view.dim; d-- > 0;) {
+    data += view.strides[d];
+    if (++at[d] < view.sizes[d]) break;
+    data -= view.strides[d] * view.sizes[d];
+    at[d] = 0;
+  }
+  return data;
+}
+
+}  // namespace detail
+
 // For views of the same sizes; the stride of a dimension of size 1 is not used.
 inline bool same_strides(const View& a, const View& b) {
   for (int d = 0; d < a.dim; ++d) {

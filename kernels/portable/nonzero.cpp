@@ -97,9 +97,8 @@ Tensor& masked_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor&
   if (!expand_view(ctx, from, SizesRef(shape)) || !expand_view(ctx, chosen, SizesRef(shape))) return out;
   const View to = view_of(out), values = view_of(source);
   move_view(out.element_size(), from, to);
-  dim_t at[kMaxDim] = {}, value_at[kMaxViewDim] = {};
-  char *target = to.data, *flag = chosen.data;
-  const char* value = values.data;
+  dim_t at[kMaxDim] = {}, flag_at[kMaxDim] = {}, value_at[kMaxDim] = {};
+  char *target = to.data, *flag = chosen.data, *value = values.data;
   dim_t left_values = source.numel();
   for (dim_t left = shape.numel(); left > 0; --left) {
     if (*flag) {
@@ -109,21 +108,10 @@ Tensor& masked_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor&
         return out;
       }
       memmove(target, value, out.element_size());
-      for (int d = values.dim - 1; d >= 0; --d) {
-        value += values.strides[d];
-        if (++value_at[d] < values.sizes[d]) break;
-        value -= values.strides[d] * values.sizes[d];
-        value_at[d] = 0;
-      }
+      value = detail::next_element(values, value_at, value);
     }
-    for (int d = shape.dim - 1; d >= 0; --d) {
-      target += to.strides[d];
-      flag += chosen.strides[d];
-      if (++at[d] < shape[d]) break;
-      target -= to.strides[d] * shape[d];
-      flag -= chosen.strides[d] * shape[d];
-      at[d] = 0;
-    }
+    target = detail::next_element(to, at, target);
+    flag = detail::next_element(chosen, flag_at, flag);
   }
   return out;
 }

@@ -37,7 +37,7 @@ static bool check_sorter(KernelContext& ctx, const Tensor& sequence, const Tenso
   const View view = view_of(sorter);
   const dim_t length = view.dim == 0 ? 1 : view.sizes[view.dim - 1];
   dim_t at[kMaxDim] = {};
-  const char* data = view.data;
+  char* data = view.data;
   for (dim_t left = sorter.numel(); left > 0; --left) {
     int64_t place;
     memcpy(&place, data, sizeof place);
@@ -47,12 +47,7 @@ static bool check_sorter(KernelContext& ctx, const Tensor& sequence, const Tenso
                view.dim - 1, length);
       return false;
     }
-    for (int d = view.dim - 1; d >= 0; --d) {
-      data += view.strides[d];
-      if (++at[d] < view.sizes[d]) break;
-      data -= view.strides[d] * view.sizes[d];
-      at[d] = 0;
-    }
+    data = detail::next_element(view, at, data);
   }
   return true;
 }
@@ -173,15 +168,10 @@ template <class C, class Body>
 static void for_each_element(const Tensor& self, Body&& body) {
   const View view = view_of(self);
   dim_t at[kMaxDim] = {};
-  const char* data = view.data;
+  char* data = view.data;
   for (dim_t left = self.numel(); left > 0; --left) {
     body(load_element<C>(self.scalar_type(), data));
-    for (int d = view.dim - 1; d >= 0; --d) {
-      data += view.strides[d];
-      if (++at[d] < view.sizes[d]) break;
-      data -= view.strides[d] * view.sizes[d];
-      at[d] = 0;
-    }
+    data = detail::next_element(view, at, data);
   }
 }
 
