@@ -7,19 +7,29 @@
 
 namespace penlight {
 
-enum class Combine : uint8_t { Add, Multiply, Min, Max, Replace };
+enum class Combine : uint8_t { Add, Multiply, Min, Max };
 
-// Where the elements of a row lie, in bytes: at given offsets, or at a stride, which may be 0.
+// Where the elements of a row lie, in bytes: `step` apart, and `along` times an index further where there
+// are such, int64 one behind the other.
 struct Places {
-  const dim_t* offsets;
-  dim_t stride;
+  dim_t step;
+  const char* index;
+  dim_t along;
+  uint64_t size;  // indices are below it
 
-  Places(dim_t bytes) : offsets(nullptr), stride(bytes) {}
-  Places(const dim_t* given) : offsets(given), stride(0) {}
+  Places(dim_t bytes, const void* indices = nullptr, dim_t bytes_along = 0, int64_t count = 0)
+      : step(bytes),
+        index(static_cast<const char*>(indices)),
+        along(bytes_along),
+        size(static_cast<uint64_t>(count)) {}
+
+  uint64_t index_at(dim_t i) const {
+    return detail::load_item<uint64_t>(index + i * static_cast<dim_t>(sizeof(uint64_t)));
+  }
 };
 
-// to[i] = to[i] (op) from[i], in order.
-using CombineRow = void (*)(Combine op, char* to, Places places, const char* from, dim_t from_stride,
+// to[i] = to[i] (op) from[i], in order; false at an index that is out of range.
+using CombineRow = bool (*)(Combine op, char* to, Places places, const char* from, dim_t from_stride,
                             dim_t count);
 
 namespace detail {
@@ -65,23 +75,34 @@ dim_t combine_neighbours(char* __restrict to, const char* __restrict from, dim_t
 }
 
 template <class T, class Function>
-void combine_each(char* to, Places places, const char* from, dim_t from_stride, dim_t count,
+bool combine_each(char* to, Places places, const char* from, dim_t from_stride, dim_t count,
                   Function function) {
   constexpr dim_t kSize = sizeof(T);
-  if (places.offsets) {
+  if (places.index) {
     for (dim_t i = 0; i < count; ++i) {
-      combine_one<T>(to + places.offsets[i], from + i * from_stride, function);
+      const uint64_t index = places.index_at(i);
+      if (index >= places.size) return false;
+      combine_one<T>(to + i * places.step + static_cast<dim_t>(index) * places.along, from + i * from_stride,
+                     function);
     }
-    return;
+    return true;
   }
-  const bool dense = places.stride == kSize && from_stride == kSize;
+  const bool dense = places.step == kSize && from_stride == kSize;
   for (dim_t i = dense ? combine_neighbours<T>(to, from, count, function) : 0; i < count; ++i) {
-    combine_one<T>(to + i * places.stride, from + i * from_stride, function);
+    combine_one<T>(to + i * places.step, from + i * from_stride, function);
   }
+  return true;
+}
+
+// Without a branch, which nobody could predict.
+template <class C>
+inline C either(bool second, C a, C b) {
+  const C both[] = {a, b};
+  return both[second];
 }
 
 template <class T>
-void combine_row(Combine op, char* to, Places places, const char* from, dim_t from_stride, dim_t count) {
+bool combine_row(Combine op, char* to, Places places, const char* from, dim_t from_stride, dim_t count) {
   using C = Compute<T>;
   using Wide = typename WideOf<C>::type;  // unsigned for integers: they wrap
   switch (op) {
@@ -95,13 +116,12 @@ void combine_row(Combine op, char* to, Places places, const char* from, dim_t fr
       });
     case Combine::Min:
       return combine_each<T>(to, places, from, from_stride, count,
-                             [](C a, C b) { return (b < a || b != b) ? b : a; });
+                             [](C a, C b) { return either((b < a) | (b != b), a, b); });
     case Combine::Max:
       return combine_each<T>(to, places, from, from_stride, count,
-                             [](C a, C b) { return (b > a || b != b) ? b : a; });
-    case Combine::Replace:
-      return combine_each<T>(to, places, from, from_stride, count, [](C, C b) { return b; });
+                             [](C a, C b) { return either((b > a) | (b != b), a, b); });
   }
+  return true;
 }
 
 }  // namespace detail
@@ -135,7 +155,8 @@ inline void join_views(View& a, View& b) {
 
 // The same for two views of equal sizes.
 inline void combine_views(CombineRow row, Combine op, const View& to, const View& from) {
-  if (to.dim == 1) return row(op, to.data, to.strides[0], from.data, from.strides[0], to.sizes[0]);
+  if (to.dim == 1)
+    return static_cast<void>(row(op, to.data, to.strides[0], from.data, from.strides[0], to.sizes[0]));
   if (to.numel() == 0) return;
   const int last = to.dim - 1;
   dim_t at[kMaxViewDim] = {};

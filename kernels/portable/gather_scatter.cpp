@@ -13,13 +13,49 @@ static View at_least_1d(const Tensor& tensor) {
   return view;
 }
 
-// Visits the elements of `index`. body(offsets, other_start, other_step, count)
-// gets, for a block in a row, the byte offsets of the named elements of `whole`
-// and where the elements at the index's own position lie in `other`.
+enum class Way { Any, Gathers, Scatters };
+
+// False at an index that is out of range. Only Any asks how far apart the items lie.
+template <class Item, Way way>
+static bool move_each(char* dst, Places to, const char* src, Places from, dim_t count) {
+  constexpr dim_t kSize = sizeof(Item);
+  if (way == Way::Gathers) to.step = from.along = kSize, to.along = from.step = 0;
+  if (way == Way::Scatters) to.along = from.step = kSize, to.step = from.along = 0;
+  for (dim_t i = 0; i < count; ++i) {
+    const uint64_t index = from.index_at(i);
+    if (index >= from.size) return false;
+    const dim_t at = static_cast<dim_t>(index);
+    detail::store_item(dst + i * to.step + at * to.along,
+                       detail::load_item<Item>(src + i * from.step + at * from.along));
+  }
+  return true;
+}
+
+// Items from places to places, with the same indices.
+template <class Item>
+static bool move_row(char* dst, Places to, const char* src, Places from, dim_t count) {
+  constexpr dim_t kSize = sizeof(Item);
+  if (!kSmallCode && to.step == kSize && from.along == kSize && from.step == 0)
+    return move_each<Item, Way::Gathers>(dst, to, src, from, count);
+  if (!kSmallCode && to.along == kSize && from.step == kSize && to.step == 0)
+    return move_each<Item, Way::Scatters>(dst, to, src, from, count);
+  return move_each<Item, Way::Any>(dst, to, src, from, count);
+}
+
+static bool move_row(size_t item, char* dst, Places to, const char* src, Places from, dim_t count) {
+  if (item == 1) return move_row<uint8_t>(dst, to, src, from, count);
+  if (item == 2) return move_row<uint16_t>(dst, to, src, from, count);
+  if (item == 4) return move_row<uint32_t>(dst, to, src, from, count);
+  if (item == 8) return move_row<uint64_t>(dst, to, src, from, count);
+  return move_row<detail::Bytes16>(dst, to, src, from, count);
+}
+
+// Visits the elements of `index`, those it names in `whole` and those at its own position in `other`.
 struct Scatter {
   View index, whole, other;
   ScalarType type;
   int dim;
+  IndexedDim to;
 
   // `other` may be null: then it is not looked at.
   bool prepare(KernelContext& ctx, const Tensor& named, int64_t along, const Tensor& index_tensor,
@@ -41,37 +77,67 @@ struct Scatter {
                index.sizes[d], d, whole.sizes[d], other.sizes[d]);
       return false;
     }
+    to = {dim, whole.sizes[dim], whole.strides[dim], false};
+    // A last dimension of size 1 would make rows of single elements.
+    for (int d = index.dim - 1; d > 0 && index.sizes[index.dim - 1] == 1; --d) {
+      last_to_front(index);
+      last_to_front(whole);
+      last_to_front(other);
+      dim = (dim + 1) % index.dim;
+    }
     return true;
   }
 
+  static void last_to_front(View& view) {
+    const dim_t size = view.sizes[view.dim - 1], stride = view.strides[view.dim - 1];
+    view.remove_dim(view.dim - 1);
+    view.insert_dim(0, size, stride);
+  }
+
+  // From one element of `whole` to the next in a row, beside what an index adds.
+  dim_t step() const { return index.dim - 1 == dim ? 0 : whole.strides[index.dim - 1]; }
+  dim_t beside_step() const { return other.strides[index.dim - 1]; }
+
+  // Calls body(named, places, beside, count) for blocks in a row: where a block begins in `whole`, how its
+  // elements lie from there, and where it begins in `other`. It returns false at an index out of range.
   template <class Body>
   bool for_each_block(KernelContext& ctx, Body&& body) const {
-    if (index.numel() == 0) return true;
     const int last = index.dim - 1;
-    const dim_t step = last == dim ? 0 : whole.strides[last];
-    const IndexedDim to = {dim, whole.sizes[dim], whole.strides[dim], false};
+    const dim_t stride = index.strides[last];
+    const bool dense = type == ScalarType::Long && stride == sizeof(int64_t);
     dim_t at[kMaxDim] = {};
+    if (index.numel() == 0) return true;
     for (;;) {
-      dim_t index_start = 0, whole_start = 0, other_start = 0;
+      const char* from = index.data;
+      char *named = whole.data, *beside = other.data;
       for (int d = 0; d < last; ++d) {
-        index_start += at[d] * index.strides[d];
-        other_start += at[d] * other.strides[d];
-        if (d != dim) whole_start += at[d] * whole.strides[d];
+        from += at[d] * index.strides[d];
+        beside += at[d] * other.strides[d];
+        if (d != dim) named += at[d] * whole.strides[d];
       }
       for (dim_t first = 0; first < index.sizes[last]; first += kIndexBlock) {
-        const dim_t left = index.sizes[last] - first;
-        const int count = static_cast<int>(left < kIndexBlock ? left : kIndexBlock);
-        dim_t offsets[kIndexBlock];
-        for (int i = 0; i < count; ++i) offsets[i] = whole_start + (first + i) * step;
-        const char* from = index.data + index_start + first * index.strides[last];
-        if (!add_offsets(ctx, to, type, from, index.strides[last], count, offsets)) return false;
-        body(static_cast<const dim_t*>(offsets), other_start + first * other.strides[last],
-             other.strides[last], count);
+        const dim_t left = index.sizes[last] - first, count = left < kIndexBlock ? left : kIndexBlock;
+        const char* const indices = from + first * stride;
+        int64_t block[kIndexBlock];
+        if (!dense) load_block(block, type, indices, stride / static_cast<dim_t>(element_size(type)), count);
+        const Places places(step(), dense ? indices : reinterpret_cast<char*>(block), to.stride, to.size);
+        if (!body(named + first * step(), places, beside + first * beside_step(), count)) {
+          dim_t offsets[kIndexBlock] = {};  // says which it is
+          return add_offsets(ctx, to, type, indices, stride, static_cast<int>(count), offsets);
+        }
       }
       int d = last - 1;
       while (d >= 0 && ++at[d] == index.sizes[d]) at[d--] = 0;
       if (d < 0) return true;
     }
+  }
+
+  // Moves what is at the index's own position, or `item` each time, to the named places.
+  bool replace(KernelContext& ctx, size_t size, const char* item) const {
+    return for_each_block(ctx, [&](char* named, const Places& places, const char* beside, dim_t count) {
+      const Places from(item ? 0 : beside_step(), places.index, 0, to.size);
+      return move_row(size, named, places, item ? item : beside, from, count);
+    });
   }
 };
 
@@ -82,11 +148,8 @@ Tensor& gather_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Te
       !scatter.prepare(ctx, self, dim, index, &out)) {
     return out;
   }
-  const size_t item = out.element_size();
-  scatter.for_each_block(ctx, [&](const dim_t* offsets, dim_t start, dim_t step, int count) {
-    dim_t out_offsets[kIndexBlock];
-    for (int i = 0; i < count; ++i) out_offsets[i] = start + i * step;
-    move_items(item, scatter.whole.data, offsets, scatter.other.data, out_offsets, count);
+  scatter.for_each_block(ctx, [&](const char* named, const Places& places, char* beside, dim_t count) {
+    return move_row(out.element_size(), beside, scatter.beside_step(), named, places, count);
   });
   return out;
 }
@@ -98,12 +161,7 @@ static Tensor& replace(KernelContext& ctx, const Tensor& self, int64_t dim, cons
   if (!check_same_dtype(ctx, self, out) || (src && !check_same_dtype(ctx, *src, out))) return out;
   if (!ctx.resize(out, self.sizes()) || !scatter.prepare(ctx, out, dim, index, src)) return out;
   move_view(out.element_size(), view_of(self), view_of(out));
-  const char* from = src ? scatter.other.data : item;
-  scatter.for_each_block(ctx, [&](const dim_t* offsets, dim_t start, dim_t step, int count) {
-    dim_t from_offsets[kIndexBlock] = {};
-    for (int i = 0; src && i < count; ++i) from_offsets[i] = start + i * step;
-    move_items(out.element_size(), from, from_offsets, scatter.whole.data, offsets, count);
-  });
+  scatter.replace(ctx, out.element_size(), item);
   return out;
 }
 
@@ -133,6 +191,25 @@ static bool identity_item(KernelContext& ctx, Combine op, ScalarType type, char*
   return scalar_item(ctx, Scalar(min ? ~lowest : lowest), type, item);
 }
 
+// Sums by how many went in.
+template <class C>
+static void divide(ScalarType type, char* sums, const int64_t* counts, dim_t count) {
+  const dim_t item = static_cast<dim_t>(element_size(type));
+  for (dim_t first = 0; first < count; first += kIndexBlock) {
+    const dim_t some = count - first < kIndexBlock ? count - first : kIndexBlock;
+    C block[kIndexBlock];
+    load_block(block, type, sums + first * item, 1, some);
+    for (dim_t i = 0; i < some; ++i) {
+      const C many = static_cast<C>(counts[first + i] > 1 ? counts[first + i] : 1);
+      C quotient = block[i] / many;
+      // Integer means round down.
+      if constexpr (same_type<C, int64_t>) quotient -= block[i] % many < 0 ? 1 : 0;
+      block[i] = quotient;
+    }
+    store_block(type, sums + first * item, 1, block, some);
+  }
+}
+
 // Combines src (or `item`) with what is at the named places. With `mean` the sums
 // are divided by how many went in. With `rounds_once` 16-bit floats are combined in
 // float, and rounded at the end.
@@ -146,66 +223,49 @@ static Tensor& reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const
   const bool wide = rounds_once && (type == ScalarType::Half || type == ScalarType::BFloat16);
   const CombineRow row = combine_row_for(ctx, wide ? ScalarType::Float : type);
   if (!row) return out;
-  const dim_t element_size = static_cast<dim_t>(out.element_size());
   move_view(out.element_size(), view_of(self), view_of(out));
-  char* to = scatter.whole.data;
   if (!include_self) {
     char identity[16];
-    if (!identity_item(ctx, op, out.scalar_type(), identity)) return out;
-    const bool done = scatter.for_each_block(ctx, [&](const dim_t* offsets, dim_t, dim_t, int count) {
-      const dim_t still[kIndexBlock] = {};
-      move_items(out.element_size(), identity, still, to, offsets, count);
-    });
-    if (!done) return out;
+    if (!identity_item(ctx, op, type, identity) || !scatter.replace(ctx, out.element_size(), identity))
+      return out;
   }
-  // By byte offset: `out` may lie in memory in any order, but without overlap.
+  // By place in memory: `out` may lie there in any order, but without overlap.
+  char* const to = static_cast<char*>(out.mutable_data_ptr());
+  const int shift = __builtin_ctz(static_cast<unsigned>(out.element_size()));
+  dim_t span = out.numel() > 0 ? 1 : 0;
+  for (int d = 0; span > 0 && d < out.dim(); ++d) span += (out.size(d) - 1) * out.stride(d);
   int64_t* counts = nullptr;
   float* sums = nullptr;
-  dim_t span = 1;
-  for (int d = 0; d < scatter.whole.dim; ++d) {
-    span += (scatter.whole.sizes[d] - 1) * scatter.whole.strides[d] / element_size;
-  }
-  if (span < 0) span = 0;
   if (mean) counts = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(span) + 1);
   if (wide) sums = ctx.allocate_scratch_array<float>(static_cast<size_t>(span) + 1);
   if (!ctx.ok()) return out;
-  for (dim_t i = 0; i < span; ++i) {
-    if (mean) counts[i] = include_self ? 1 : 0;
-    if (wide) sums[i] = load_element<float>(type, to + i * element_size);
-  }
-  const bool done =
-      scatter.for_each_block(ctx, [&](const dim_t* offsets, dim_t start, dim_t step, int count) {
-        const char* from = src ? scatter.other.data + start : item;
-        const dim_t from_step = src ? step : 0;
-        for (int i = 0; mean && i < count; ++i) ++counts[offsets[i] / element_size];
-        if (!wide) return row(op, to, offsets, from, from_step, count);
-        float values[kIndexBlock];
-        dim_t places[kIndexBlock];
-        constexpr dim_t kFloat = sizeof(float);
-        load_block(values, type, from, from_step / element_size, count);
-        for (int i = 0; i < count; ++i) places[i] = offsets[i] / element_size * kFloat;
-        row(op, reinterpret_cast<char*>(sums), places, reinterpret_cast<const char*>(values), kFloat, count);
-      });
-  for (dim_t i = 0; done && wide && i < span; ++i) store_element(type, to + i * element_size, sums[i]);
-  if (!done || !mean) return out;
-  for (dim_t i = 0; i < span; ++i) {
-    if (counts[i] <= 1) continue;
-    char* element = to + i * element_size;
-    if (type == ScalarType::Double || !is_floating(type)) {
-      // Integer means round down.
-      if (is_floating(type)) {
-        const double sum = load_element<double>(type, element);
-        store_element(type, element, sum / static_cast<double>(counts[i]));
-      } else {
-        const int64_t sum = load_element<int64_t>(type, element);
-        const int64_t quotient = sum / counts[i];
-        store_element(type, element, quotient - (sum % counts[i] < 0 ? 1 : 0));
-      }
-    } else {
-      const float sum = load_element<float>(type, element);
-      store_element(type, element, sum / static_cast<float>(counts[i]));
+  for (dim_t i = 0; mean && i < span; ++i) counts[i] = include_self ? 1 : 0;
+  if (wide) load_block(sums, type, to, 1, span);
+  const auto combine = [&](char* named, const Places& places, const char* beside, dim_t count) {
+    // In `counts` and `sums`, whose elements have other sizes, everything lies as in `out`.
+    const dim_t start = (named - to) >> shift, from_step = src ? scatter.beside_step() : 0;
+    const auto scaled = [&](dim_t item) {
+      return Places((places.step >> shift) * item, places.index, (places.along >> shift) * item,
+                    scatter.to.size);
+    };
+    const int64_t one = 1;
+    if (mean &&
+        !detail::combine_row<int64_t>(Combine::Add, reinterpret_cast<char*>(counts + start),
+                                      scaled(sizeof one), reinterpret_cast<const char*>(&one), 0, count)) {
+      return false;
     }
-  }
+    const char* const from = src ? beside : item;
+    if (!wide) return row(op, named, places, from, from_step, count);
+    float values[kIndexBlock];
+    load_block(values, type, from, from_step >> shift, count);
+    return row(op, reinterpret_cast<char*>(sums + start), scaled(sizeof(float)),
+               reinterpret_cast<const char*>(values), sizeof(float), count);
+  };
+  const bool done = scatter.for_each_block(ctx, combine);
+  if (done && wide) store_block(type, to, 1, sums, span);
+  if (!done || !mean) return out;
+  dispatch<RealBool>(
+      ctx, type, [&](auto tag) { divide<Compute<typename decltype(tag)::type>>(type, to, counts, span); });
   return out;
 }
 

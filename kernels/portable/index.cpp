@@ -27,19 +27,14 @@ static dim_t count_true(const Tensor& mask, int64_t* places, dim_t capacity) {
   // Row k of `places` is the position in dimension k.
   const View view = view_of(mask);
   dim_t at[kMaxDim] = {};
-  const char* data = view.data;
+  char* data = view.data;
   dim_t found = 0;
   for (dim_t left = mask.numel(); left > 0; --left) {
     if (*data) {
       for (int d = 0; places && d < view.dim; ++d) places[d * capacity + found] = at[d];
       ++found;
     }
-    for (int d = view.dim - 1; d >= 0; --d) {
-      data += view.strides[d];
-      if (++at[d] < view.sizes[d]) break;
-      data -= view.strides[d] * view.sizes[d];
-      at[d] = 0;
-    }
+    data = detail::next_element(view, at, data);
   }
   return found;
 }
@@ -235,7 +230,12 @@ Tensor& index_put_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<
   const bool single = rest.numel() == 1;
   indexing.for_each_block(ctx, given, [&](const dim_t* offsets, const dim_t* given_offsets, int count) {
     const dim_t step = count > 1 ? given_offsets[1] - given_offsets[0] : 0;
-    if (single) return row(Combine::Add, whole.data, offsets, given.data + given_offsets[0], step, count);
+    if (single) {
+      int64_t places[kIndexBlock];
+      for (int i = 0; i < count; ++i) places[i] = offsets[i];
+      row(Combine::Add, whole.data, {0, places, 1, INT64_MAX}, given.data + given_offsets[0], step, count);
+      return;
+    }
     for (int i = 0; i < count; ++i) {
       rest.data = whole.data + offsets[i];
       given_rest.data = given.data + given_offsets[i];
@@ -258,9 +258,8 @@ Tensor& masked_select_out(KernelContext& ctx, const Tensor& self, const Tensor& 
   // Counted first: the result's size depends on the data.
   dim_t found = 0;
   for (int pass = 0; pass < 2; ++pass) {
-    dim_t at[kMaxDim] = {};
-    const char* source = from.data;
-    const char* flag = chosen.data;
+    dim_t at[kMaxDim] = {}, flag_at[kMaxDim] = {};
+    char *source = from.data, *flag = chosen.data;
     char* to = static_cast<char*>(out.data_ptr());
     const dim_t step =
         pass == 0 || out.numel() == 0 ? 0 : out.stride(0) * static_cast<dim_t>(out.element_size());
@@ -273,14 +272,8 @@ Tensor& masked_select_out(KernelContext& ctx, const Tensor& self, const Tensor& 
           to += step;
         }
       }
-      for (int d = shape.dim - 1; d >= 0; --d) {
-        source += from.strides[d];
-        flag += chosen.strides[d];
-        if (++at[d] < shape[d]) break;
-        source -= from.strides[d] * shape[d];
-        flag -= chosen.strides[d] * shape[d];
-        at[d] = 0;
-      }
+      source = detail::next_element(from, at, source);
+      flag = detail::next_element(chosen, flag_at, flag);
     }
     if (pass == 0 && !ctx.resize(out, SizesRef(&found, 1))) return out;
   }

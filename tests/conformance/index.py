@@ -233,6 +233,10 @@ GATHERS: list[tuple[Any, ...]] = [
     (MAT, -1, places((4, 200), 5)),
     (CUBE, 1, places((2, 6, 3), 3)),
     (IMAGE, 1, places((2, 2, 5, 7), 3)),
+    (LONG_MAT, 0, places((300, 90), 70, torch.int32)),
+    (LONG_MAT, 1, places((70, 300), 90)),
+    (LONG_MAT, 1, places((40, 1), 90)),  # rows of one element
+    ((9, 200, 1), 1, places((9, 150, 1), 200, torch.int32)),
     (VEC, 0, places((0,), 7)),
     (SCALAR, 0, places((), 1)),
 ]
@@ -241,6 +245,9 @@ SCATTERS: list[tuple[Any, ...]] = [
     (MAT, 0, places((3, 5), 4), (3, 5)),
     (MAT, 1, places((4, 30), 5), (5, 31)),
     (CUBE, -1, places((1, 3, 5), 5), (2, 3, 5)),
+    (LONG_MAT, 1, places((70, 180), 90, torch.int32), (70, 190)),
+    (LONG_MAT, 0, places((140, 90), 70), (140, 90)),
+    (LONG_MAT, 1, places((40, 1), 90), (50, 1)),
     (VEC, 0, places((0,), 7), VEC),
     (SCALAR, 0, places((), 1), SCALAR),
 ]
