@@ -13,19 +13,25 @@ constexpr dim_t kBlock = 256;
 // Walks the lanes of `self` along a dimension. A step is called as
 //   scan(C* x, int lanes, dim_t count, int64_t* place)
 // where x[i * lanes + k] is element i of lane k, to be replaced with the running
-// result; state is kept by the caller and begins anew when start(lanes) is called.
-// Lanes go side by side where they are closer in memory than their elements.
+// result; state is kept by the caller and begins anew when start() is called.
+// Lanes go side by side where they are closer in memory than their elements. Short ones that follow each
+// other in memory are read and written together.
 template <class C, class Scan>
 static void scan_lanes(const Tensor& self, int dim, Scan& scan, Tensor& out, Tensor* places) {
   if (self.numel() == 0) return;
   const int rank = static_cast<int>(self.dim());
   const dim_t length = rank == 0 ? 1 : self.size(dim), step = rank == 0 ? 1 : self.stride(dim);
-  int beside = -1;
+  const auto follows = [&](const Tensor& t, int d) { return t.stride(d) == length * t.stride(dim); };
+  int beside = -1, behind = -1;
   for (int d = 0; d < rank; ++d) {
-    if (d == dim || self.size(d) < 4 || self.stride(d) >= step) continue;
-    if (beside < 0 || self.stride(d) < self.stride(beside)) beside = d;
+    if (d == dim || self.size(d) < 4) continue;
+    if (self.stride(d) < step && (beside < 0 || self.stride(d) < self.stride(beside))) beside = d;
+    if (2 * length <= kBlock && follows(self, d) && follows(out, d) && (!places || follows(*places, d)))
+      behind = d;
   }
-  const dim_t width = beside < 0 ? 1 : self.size(beside);
+  const int across = beside < 0 ? behind : beside;
+  const dim_t width = across < 0 ? 1 : self.size(across);
+  const dim_t most = beside < 0 && behind >= 0 ? kBlock / length : kLanes;
   const auto stride_of = [&](const Tensor& t, int d) { return d < 0 || rank == 0 ? dim_t{0} : t.stride(d); };
   const auto address = [](const Tensor& t, dim_t offset) {
     return static_cast<char*>(t.data_ptr()) + offset * static_cast<dim_t>(t.element_size());
@@ -34,37 +40,47 @@ static void scan_lanes(const Tensor& self, int dim, Scan& scan, Tensor& out, Ten
   for (;;) {
     dim_t from = 0, to = 0, place_to = 0;
     for (int d = 0; d < rank; ++d) {
-      if (d == dim || d == beside) continue;
+      if (d == dim || d == across) continue;
       from += at[d] * self.stride(d);
       to += at[d] * out.stride(d);
       if (places) place_to += at[d] * places->stride(d);
     }
-    for (dim_t first = 0; first < width; first += kLanes) {
-      const int lanes = static_cast<int>(width - first < kLanes ? width - first : kLanes);
-      // Side by side: one step of all lanes at a time. Alone: many steps of one.
+    for (dim_t first = 0; first < width; first += most) {
+      const int lanes = static_cast<int>(width - first < most ? width - first : most);
+      // Side by side: one step of all lanes at a time. Else many steps of one, or all of several.
       const dim_t per_block = beside < 0 ? kBlock : 1;
-      scan.start(lanes);
+      scan.start();
       for (dim_t i = 0; i < length; i += per_block) {
         const dim_t count = length - i < per_block ? length - i : per_block;
-        const dim_t elements = beside < 0 ? count : lanes;
+        const dim_t elements = count * lanes;
         const auto locate = [&](const Tensor& t, dim_t base) {
-          return address(t, base + first * stride_of(t, beside) + i * (rank == 0 ? 1 : t.stride(dim)));
+          return address(t, base + first * stride_of(t, across) + i * (rank == 0 ? 1 : t.stride(dim)));
         };
         const auto stride = [&](const Tensor& t) {
           return beside >= 0 ? t.stride(beside) : rank == 0 ? dim_t{1} : t.stride(dim);
         };
-        C x[kBlock];
-        int64_t place[kBlock];
+        // What is int64 already is computed where it goes.
+        const auto direct = [&](const Tensor& t) {
+          return t.scalar_type() == ScalarType::Long && stride(t) == 1;
+        };
+        C block[kBlock];
+        int64_t place_block[kBlock], *place = place_block;
+        C* x = same_type<C, int64_t> && direct(out) ? reinterpret_cast<C*>(locate(out, to)) : block;
+        if (places && direct(*places)) place = reinterpret_cast<int64_t*>(locate(*places, place_to));
         load_block(x, self.scalar_type(), locate(self, from), stride(self), elements);
-        scan.run(x, lanes, count, place);
-        store_block(out.scalar_type(), locate(out, to), stride(out), x, elements);
-        if (places)
+        if (beside >= 0) scan.run(x, lanes, count, place);
+        for (int k = 0; beside < 0 && k < lanes; ++k) {
+          if (k > 0) scan.start();
+          scan.run(x + k * count, 1, count, place + k * count);
+        }
+        if (x == block) store_block(out.scalar_type(), locate(out, to), stride(out), x, elements);
+        if (places && place == place_block)
           store_block(places->scalar_type(), locate(*places, place_to), stride(*places), place, elements);
       }
     }
     int d = rank - 1;
     for (; d >= 0; --d) {
-      if (d == dim || d == beside) continue;
+      if (d == dim || d == across) continue;
       if (++at[d] < self.size(d)) break;
       at[d] = 0;
     }
@@ -78,17 +94,16 @@ struct Running {
   bool begun;
   C result[kLanes];
 
-  void start(int) { begun = false; }
+  void start() { begun = false; }
 
   void run(C* x, int lanes, dim_t count, int64_t*) {
-    dim_t i = 0;
-    for (; !begun && i < count; ++i, begun = true) {
-      for (int k = 0; k < lanes; ++k, ++x) result[k] = *x;
-    }
+    for (int k = 0; !begun && k < lanes; ++k, ++x) result[k] = *x;
+    if (!begun) --count;
+    begun = true;
     C last = result[0];  // a lane alone stays in a register
-    for (; lanes == 1 && i < count; ++i, ++x) *x = last = Function::apply(last, *x);
-    result[0] = last;
-    for (; i < count; ++i) {
+    for (dim_t i = 0; lanes == 1 && i < count; ++i) x[i] = last = Function::apply(last, x[i]);
+    if (lanes == 1) result[0] = last;
+    for (dim_t i = 0; lanes > 1 && i < count; ++i) {
       for (int k = 0; k < lanes; ++k, ++x) *x = result[k] = Function::apply(result[k], *x);
     }
   }
@@ -173,20 +188,25 @@ struct RunningBest {
   C best[kLanes];
   int64_t place[kLanes];
 
-  void start(int) { seen = 0; }
+  void start() { seen = 0; }
 
+  // A step has one lane, or one element of each.
   void run(C* x, int lanes, dim_t count, int64_t* places) {
-    for (dim_t i = 0; i < count; ++i, ++seen) {
-      for (int k = 0; k < lanes; ++k, ++x, ++places) {
-        const bool wins = greatest ? *x >= best[k] : *x <= best[k];
-        if (seen == 0 || *x != *x || (best[k] == best[k] && wins)) {
-          best[k] = *x;
-          place[k] = seen;
+    for (int k = 0; k < lanes; ++k, x += count, places += count) {
+      C top = seen == 0 ? *x : best[k];
+      int64_t at = seen == 0 ? 0 : place[k];
+      for (dim_t i = 0; i < count; ++i) {
+        if (x[i] != x[i] || (greatest ? x[i] >= top : x[i] <= top)) {
+          top = x[i];
+          at = seen + i;
         }
-        *x = best[k];
-        *places = place[k];
+        x[i] = top;
+        places[i] = at;
       }
+      best[k] = top;
+      place[k] = at;
     }
+    seen += count;
   }
 };
 
@@ -195,7 +215,10 @@ static void running_best(KernelContext& ctx, const Tensor& self, int64_t dim, Te
                          Tensor& indices) {
   if (!check_same_dtype(ctx, self, values) || !normalize_dim(ctx, dim, self.dim())) return;
   if (!ctx.resize(values, self.sizes()) || !ctx.resize(indices, self.sizes())) return;
-  if (is_floating(self.scalar_type())) {
+  if (is_floating(self.scalar_type()) && self.scalar_type() != ScalarType::Double) {
+    RunningBest<float, greatest> scan;
+    scan_lanes<float>(self, static_cast<int>(dim), scan, values, &indices);
+  } else if (self.scalar_type() == ScalarType::Double) {
     RunningBest<double, greatest> scan;
     scan_lanes<double>(self, static_cast<int>(dim), scan, values, &indices);
   } else {

@@ -160,8 +160,22 @@ SPREAD = [
     Op("aten::logsumexp", [(CUBE, Raw([1]))], (torch.int64, torch.uint8), special=False),
 ]
 
+SHORT_SCAN: list[tuple[Any, ...]] = [
+    ((90, 20), 1),
+    ((3, 70, 1), 2),
+    ((7, 90, 3), 1),
+    ((5, 4, 3, 6), -1),
+    ((4, 300), 1),
+]
+
 SCANS = [
     Op("aten::cumsum", SCAN, (*FLOATS, *INTS, torch.bool), tol=1e-3),
+    # Short rows are read together, long ones in blocks.
+    Op("aten::cumsum", SHORT_SCAN, (*FLOATS, *INTS, torch.bool), tol=1e-2),
+    Op("aten::cumprod", SHORT_SCAN[:1], (torch.float32,), tol=1e-4),
+    Op("aten::logcumsumexp", SHORT_SCAN[:2], (torch.float32,), tol=1e-5),
+    Op("aten::cummax", SHORT_SCAN, ALL, exact=True),
+    Op("aten::cummin", SHORT_SCAN, ALL, exact=True),
     Op("aten::cumsum", [(CUBE, 1)], ALL, kwargs={"dtype": torch.float32}),
     Op("aten::cumprod", [(VEC, 0), (CUBE, 1), (IMAGE, 1), (SCALAR, 0)], (*WIDE, *INTS), tol=1e-4),
     Op("aten::logcumsumexp", SCAN, WIDE, tol=1e-5),
