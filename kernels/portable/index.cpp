@@ -7,6 +7,7 @@
 #include "kernels/common/broadcast.h"
 #include "kernels/common/combine.h"
 #include "kernels/common/indexing.h"
+#include "nonzero.h"
 
 namespace penlight::portable {
 
@@ -21,22 +22,6 @@ struct IndexTensor {
 
 static bool is_mask(const Tensor& index) {
   return index.scalar_type() == ScalarType::Bool || index.scalar_type() == ScalarType::Byte;
-}
-
-static dim_t count_true(const Tensor& mask, int64_t* places, dim_t capacity) {
-  // Row k of `places` is the position in dimension k.
-  const View view = view_of(mask);
-  dim_t at[kMaxDim] = {};
-  char* data = view.data;
-  dim_t found = 0;
-  for (dim_t left = mask.numel(); left > 0; --left) {
-    if (*data) {
-      for (int d = 0; places && d < view.dim; ++d) places[d * capacity + found] = at[d];
-      ++found;
-    }
-    data = detail::next_element(view, at, data);
-  }
-  return found;
 }
 
 class Indexing {
@@ -161,10 +146,16 @@ class Indexing {
       return false;
     }
     if (mask.dim() == 0) return true;
-    const dim_t found = count_true(mask, nullptr, 0);
+    dim_t found = 0;
+    for_each_nonzero(mask, [&](const Found& some) { found += some.count; });
     int64_t* places = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(found * mask.dim()) + 1);
     if (!places) return false;
-    count_true(mask, places, found);
+    // Row k of `places` is the position in dimension k.
+    int64_t* to = places;
+    for_each_nonzero(mask, [&](const Found& some) {
+      some.write(mask.dim(), to, 1, found);
+      to += some.count;
+    });
     for (int k = 0; k < mask.dim(); ++k) {
       IndexTensor& added = index_[count_++];
       added.to = {d + k, whole.sizes[d + k], whole.strides[d + k], false};

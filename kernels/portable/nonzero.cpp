@@ -1,48 +1,10 @@
 // Places of elements that are not zero, and filling places that a mask names.
+#include "nonzero.h"
+
 #include "kernels/common/broadcast.h"
-#include "kernels/common/convert.h"
 #include "kernels/common/view.h"
 
 namespace penlight::portable {
-
-constexpr int kBlock = 128;
-
-// Calls body(position) for each element that is not zero, in row-major order.
-// NaN is not zero; nor is a double too small for a float.
-template <class Body>
-static void for_each_nonzero(const Tensor& self, Body&& body) {
-  const dim_t rank = self.dim(), last = rank - 1;
-  const dim_t row = rank == 0 ? 1 : self.size(last), step = rank == 0 ? 0 : self.stride(last);
-  const char* data = static_cast<const char*>(self.const_data_ptr());
-  const dim_t item = static_cast<dim_t>(self.element_size());
-  const bool floating = is_floating(self.scalar_type());
-  if (self.numel() == 0) return;
-  dim_t at[kMaxDim] = {};
-  for (;;) {
-    dim_t offset = 0;
-    for (dim_t d = 0; d < last; ++d) offset += at[d] * self.stride(d);
-    for (dim_t first = 0; first < row; first += kBlock) {
-      const dim_t count = row - first < kBlock ? row - first : kBlock;
-      const char* from = data + (offset + first * step) * item;
-      double reals[kBlock];
-      int64_t integers[kBlock];
-      if (floating) {
-        load_block(reals, self.scalar_type(), from, step, count);
-      } else {
-        load_block(integers, self.scalar_type(), from, step, count);
-      }
-      for (dim_t i = 0; i < count; ++i) {
-        if (floating ? reals[i] != 0 : integers[i] != 0) {
-          if (rank > 0) at[last] = first + i;
-          body(static_cast<const dim_t*>(at));
-        }
-      }
-    }
-    dim_t d = last - 1;
-    while (d >= 0 && ++at[d] == self.size(d)) at[d--] = 0;
-    if (d < 0) return;
-  }
-}
 
 Tensor& nonzero_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (out.scalar_type() != ScalarType::Long) {
@@ -50,13 +12,12 @@ Tensor& nonzero_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
     return out;
   }
   dim_t sizes[] = {0, self.dim()};
-  for_each_nonzero(self, [&](const dim_t*) { ++sizes[0]; });
+  for_each_nonzero(self, [&](const Found& found) { sizes[0] += found.count; });
   if (!ctx.resize(out, sizes)) return out;
-  const dim_t rank = self.dim();
   int64_t* to = out.data_ptr<int64_t>();
-  for_each_nonzero(self, [&](const dim_t* at) {
-    for (dim_t d = 0; d < rank; ++d) to[d * out.stride(1)] = at[d];
-    to += out.stride(0);
+  for_each_nonzero(self, [&](const Found& found) {
+    found.write(self.dim(), to, out.stride(0), out.stride(1));
+    to += found.count * out.stride(0);
   });
   return out;
 }
@@ -72,15 +33,16 @@ Tensor& nonzero_static_out(KernelContext& ctx, const Tensor& self, int64_t size,
   const dim_t sizes[] = {static_cast<dim_t>(size), rank};
   if (!ctx.resize(out, sizes)) return out;
   int64_t* to = out.data_ptr<int64_t>();
-  int64_t written = 0;
-  const auto write = [&](const dim_t* at) {
-    if (written == size) return;
-    for (dim_t d = 0; d < rank; ++d) to[d * out.stride(1)] = at ? at[d] : fill_value;
-    to += out.stride(0);
-    ++written;
-  };
-  for_each_nonzero(self, write);
-  while (written < size) write(nullptr);
+  dim_t left = sizes[0];
+  for_each_nonzero(self, [&](Found found) {
+    if (found.count > left) found.count = left;
+    found.write(rank, to, out.stride(0), out.stride(1));
+    to += found.count * out.stride(0);
+    left -= found.count;
+  });
+  for (; left > 0; --left, to += out.stride(0)) {
+    for (dim_t d = 0; d < rank; ++d) to[d * out.stride(1)] = fill_value;
+  }
   return out;
 }
 

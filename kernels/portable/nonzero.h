@@ -1,0 +1,62 @@
+// Places of elements that are not zero, in row-major order.
+#pragma once
+
+#include "kernels/common/convert.h"
+
+namespace penlight::portable {
+
+constexpr int kFoundBlock = 128;
+
+// Some in one row: they lie at `at`, but for the last dimension, where they lie `last[i]`.
+struct Found {
+  const dim_t* at;
+  const dim_t* last;
+  dim_t count;
+
+  // The place of each in a row of `to`; strides in elements.
+  void write(dim_t rank, int64_t* to, dim_t row, dim_t column) const {
+    for (dim_t d = 0; d < rank; ++d) {
+      for (dim_t i = 0; i < count; ++i) to[i * row + d * column] = d < rank - 1 ? at[d] : last[i];
+    }
+  }
+};
+
+// Calls body(Found). NaN is not zero; nor is a double too small for a float.
+template <class Body>
+void for_each_nonzero(const Tensor& self, Body&& body) {
+  const dim_t rank = self.dim(), last = rank - 1;
+  const dim_t row = rank == 0 ? 1 : self.size(last), step = rank == 0 ? 0 : self.stride(last);
+  const char* data = static_cast<const char*>(self.const_data_ptr());
+  const dim_t item = static_cast<dim_t>(self.element_size());
+  const bool floating = is_floating(self.scalar_type());
+  if (self.numel() == 0) return;
+  dim_t at[kMaxDim] = {};
+  for (;;) {
+    dim_t offset = 0;
+    for (dim_t d = 0; d < last; ++d) offset += at[d] * self.stride(d);
+    for (dim_t first = 0; first < row; first += kFoundBlock) {
+      const dim_t count = row - first < kFoundBlock ? row - first : kFoundBlock;
+      const char* from = data + (offset + first * step) * item;
+      double reals[kFoundBlock];
+      int64_t integers[kFoundBlock];
+      if (floating) {
+        load_block(reals, self.scalar_type(), from, step, count);
+        for (dim_t i = 0; i < count; ++i) integers[i] = reals[i] != 0;
+      } else {
+        load_block(integers, self.scalar_type(), from, step, count);
+      }
+      // Each is written, and kept or not: nobody could predict a branch.
+      dim_t places[kFoundBlock], found = 0;
+      for (dim_t i = 0; i < count; ++i) {
+        places[found] = first + i;
+        found += integers[i] != 0;
+      }
+      body(Found{at, places, found});
+    }
+    dim_t d = last - 1;
+    while (d >= 0 && ++at[d] == self.size(d)) at[d--] = 0;
+    if (d < 0) return;
+  }
+}
+
+}  // namespace penlight::portable
