@@ -1,29 +1,27 @@
 // Searching sorted sequences, and histograms.
+#include "kernels/common/combine.h"
 #include "kernels/common/elementwise.h"
 #include "kernels/common/view.h"
 
 namespace penlight::portable {
 
+constexpr dim_t kBlock = 128;
+
 // The first place in the sequence that is not less than x, or with `right` the
 // first that is greater. Comparisons with NaN are false, so NaN goes to the end.
-template <class C>
-static int64_t search_one(ScalarType type, const char* sequence, dim_t stride, dim_t length,
-                          const char* sorter, dim_t sorter_stride, C x, bool right) {
-  dim_t low = 0, high = length;
-  while (low < high) {
-    const dim_t middle = low + (high - low) / 2;
-    dim_t at = middle;
-    if (sorter) {
-      int64_t named;
-      memcpy(&named, sorter + middle * sorter_stride, sizeof named);
-      at = static_cast<dim_t>(named);
-    }
-    const C value = load_element<C>(type, sequence + at * stride);
-    if (right ? value > x : value >= x) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
+// Halves what is left without a branch, which nobody could predict.
+template <class C, class T>
+static int64_t search_one(const char* sequence, dim_t stride, dim_t length, const char* sorter,
+                          dim_t sorter_stride, C x, bool right) {
+  dim_t low = 0;
+  for (dim_t left = length; left > 0;) {
+    const dim_t half = left / 2;
+    dim_t at = low + half;
+    if (sorter) at = static_cast<dim_t>(detail::load_item<int64_t>(sorter + at * sorter_stride));
+    const C value = detail::load_as<C, T>(sequence + at * stride);
+    const dim_t before = right ? !(value > x) : !(value >= x);
+    low += -before & (half + 1);
+    left = half - (before & ~left & 1);
   }
   return low;
 }
@@ -52,6 +50,46 @@ static bool check_sorter(KernelContext& ctx, const Tensor& sequence, const Tenso
   return true;
 }
 
+template <class C>
+static void search_as(KernelContext& ctx, const Tensor& sequence, const View& values, ScalarType value_type,
+                      const Tensor* sorter, bool right, Tensor& out) {
+  int64_t (*search)(const char*, dim_t, dim_t, const char*, dim_t, C, bool) = nullptr;
+  dispatch<RealBool>(ctx, sequence.scalar_type(),
+                     [&](auto tag) { search = search_one<C, typename decltype(tag)::type>; });
+  if (!search || values.numel() == 0) return;
+  const View rows = view_of(sequence), to = view_of(out), sorter_rows = sorter ? view_of(*sorter) : rows;
+  const int last = rows.dim - 1, inner = values.dim - 1;
+  const dim_t length = last < 0 ? 1 : rows.sizes[last], stride = last < 0 ? 0 : rows.strides[last];
+  const dim_t sorter_stride = last < 0 ? 0 : sorter_rows.strides[last];
+  const dim_t count = inner < 0 ? 1 : values.sizes[inner],
+              item = static_cast<dim_t>(element_size(value_type));
+  const dim_t value_step = inner < 0 ? 0 : values.strides[inner], to_step = inner < 0 ? 0 : to.strides[inner];
+  const dim_t place = static_cast<dim_t>(out.element_size());
+  dim_t at[kMaxDim] = {};
+  for (;;) {
+    const char *value = values.data, *row = rows.data, *sorter_row = sorter ? sorter_rows.data : nullptr;
+    char* place_to = to.data;
+    for (int d = 0; d < inner; ++d) {
+      value += at[d] * values.strides[d];
+      place_to += at[d] * to.strides[d];
+      if (d < last) row += at[d] * rows.strides[d];
+      if (d < last && sorter) sorter_row += at[d] * sorter_rows.strides[d];
+    }
+    for (dim_t first = 0; first < count; first += kBlock) {
+      const dim_t some = count - first < kBlock ? count - first : kBlock;
+      C x[kBlock];
+      int64_t places[kBlock];
+      load_block(x, value_type, value + first * value_step, value_step / item, some);
+      for (dim_t i = 0; i < some; ++i)
+        places[i] = search(row, stride, length, sorter_row, sorter_stride, x[i], right);
+      store_block(out.scalar_type(), place_to + first * to_step, to_step / place, places, some);
+    }
+    int d = inner - 1;
+    while (d >= 0 && ++at[d] == values.sizes[d]) at[d--] = 0;
+    if (d < 0) return;
+  }
+}
+
 // `values` and `out` have the same sizes. A sequence of one dimension serves all
 // values; one of more has a row for each row of values.
 static void search_all(KernelContext& ctx, const Tensor& sequence, const View& values, ScalarType value_type,
@@ -61,36 +99,9 @@ static void search_all(KernelContext& ctx, const Tensor& sequence, const View& v
     return;
   }
   if (sorter && !check_sorter(ctx, sequence, *sorter)) return;
-  const View rows = view_of(sequence), to = view_of(out);
-  const int last = rows.dim - 1;
-  const dim_t length = last < 0 ? 1 : rows.sizes[last], stride = last < 0 ? 0 : rows.strides[last];
-  const View sorter_rows = sorter ? view_of(*sorter) : rows;
-  const dim_t sorter_stride = last < 0 ? 0 : sorter_rows.strides[last];
-  const bool real = is_floating(value_type) || is_floating(sequence.scalar_type());
-  dim_t at[kMaxDim] = {};
-  for (dim_t left = values.numel(); left > 0; --left) {
-    const char* value = values.data;
-    const char* row = rows.data;
-    const char* sorter_row = sorter_rows.data;
-    char* place_to = to.data;
-    for (int d = 0; d < values.dim; ++d) {
-      value += at[d] * values.strides[d];
-      place_to += at[d] * to.strides[d];
-      if (rows.dim > 1 && d < last) {
-        row += at[d] * rows.strides[d];
-        sorter_row += at[d] * sorter_rows.strides[d];
-      }
-    }
-    if (!sorter) sorter_row = nullptr;
-    const ScalarType type = sequence.scalar_type();
-    const int64_t place = real ? search_one(type, row, stride, length, sorter_row, sorter_stride,
-                                            load_element<double>(value_type, value), right)
-                               : search_one(type, row, stride, length, sorter_row, sorter_stride,
-                                            load_element<int64_t>(value_type, value), right);
-    store_element(out.scalar_type(), place_to, place);
-    int d = values.dim - 1;
-    while (d >= 0 && ++at[d] == values.sizes[d]) at[d--] = 0;
-  }
+  if (is_floating(value_type) || is_floating(sequence.scalar_type()))
+    return search_as<double>(ctx, sequence, values, value_type, sorter, right, out);
+  search_as<int64_t>(ctx, sequence, values, value_type, sorter, right, out);
 }
 
 // A number as a tensor without dimensions, of the dtype that it and the sequence promote to.

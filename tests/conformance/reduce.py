@@ -235,6 +235,19 @@ SORTS = [
         special=False,
     ),
     Op("aten::searchsorted.Tensor", [(SORTED, CUBE), (STEPS, (3, 4)), (SORTED, SCALAR)], REAL, special=False),
+    # Of one element, of a power of two, of one less and one more; more values than a block has.
+    *[
+        Op(
+            "aten::bucketize.Tensor",
+            [((2, 150), In((n,), values=tuple(range(-(n // 2), n - n // 2)))), ((0, 3), SORTED)],
+            (torch.float32, torch.int64),
+            kwargs={"right": right},
+            special=False,
+        )
+        for n in (1, 7, 8, 9)
+        for right in (False, True)
+    ],
+    Op("aten::bucketize.Tensor", [(CUBE, In((0,)))], special=False),
     Op(
         "aten::searchsorted.Tensor",
         [(STEPS, (3, 4))],
