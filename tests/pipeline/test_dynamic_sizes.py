@@ -135,6 +135,42 @@ def test_halves_at_their_bound(target: str, most: int) -> None:
             torch.testing.assert_close(got, want, rtol=1e-6, atol=1e-6)
 
 
+def blocks(x: Tensor) -> Tensor:
+    batch, length, width = x.shape
+    padded = F.pad(x, (0, 0, 0, (8 - length % 8) % 8))
+    rows = padded.reshape(batch, padded.shape[1] // 8, 8, width).cumsum(2)
+    return rows.reshape(batch, padded.shape[1], width)[:, :length]
+
+
+# Of a batch of sequences, both sizes dynamic, with blocks of 8.
+BLOCKS: dict[str, Callable[[Tensor], Tensor]] = {
+    "the rest of Python": lambda x: F.pad(x, (0, 0, 0, -x.shape[1] % 8)).unflatten(1, (-1, 8)).cumsum(2),
+    "there and back": blocks,
+    "one more": lambda x: F.pad(x, (0, 0, 0, 8 - x.shape[1] % 8)).unflatten(1, (-1, 8)).cumsum(2),
+    "cut off": lambda x: x[:, : x.shape[1] - x.shape[1] % 8].reshape(x.shape[0], -1, 8, 4).cumsum(2),
+    "by its count": lambda x: F.pad(x, (0, 0, 0, -(-x.shape[1] // 8) * 8 - x.shape[1])).unflatten(1, (-1, 8)),
+}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_of_a_sequence(name: str) -> None:
+    """Their size is a quotient of what was padded, in which a remainder is.
+
+    Of a part that is cut off torch decides on views, with other conditions where it has one block.
+    """
+    model, shapes = Calls(BLOCKS[name]), (({0: Dim.AUTO(max=5), 1: Dim.AUTO(max=40)},),)
+    program = penlight.load(penlight.compile(model, (torch.randn(3, 29, 4),), dynamic_shapes=shapes))
+    for batch, length in (
+        (3, 29),
+        (1, 17),
+        (2, 16),
+        (5, 40),
+        *(() if name == "cut off" else ((4, 3), (1, 8))),
+    ):
+        x = torch.randn(batch, length, 4)
+        torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("target", ["cpu", "portable"])
 def test_adaptive_max_pooling(target: str) -> None:
     """torch writes it as windows of the sizes that the example has."""

@@ -12,8 +12,11 @@ from torch.fx import Graph
 from torch.utils._sympy.functions import Mod, PythonMod
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
+from penlight.ir.sizes import without_exact_quotients, without_remainders
+
 _TORCH, _OURS = str(Path(torch.__file__).parent), str(Path(__file__).parents[1])
-_LAYOUT = re.compile("contiguous|strides|channels_last|reshape_view|non_overlapping")
+_DISPATCH = str(Path(_TORCH, "_ops.py"))  # operators in C++ are called here
+_LAYOUT = re.compile("contiguous|strides|channels_last|reshape_view|non_overlapping|should_swap|^ge$")
 
 
 def guards_of(graph: Graph) -> list[sympy.Basic]:
@@ -31,6 +34,8 @@ def guards_of(graph: Graph) -> list[sympy.Basic]:
 def _is_about_layout(guard: Any) -> bool:
     """Did torch ask for what changes no result: strides, or whether a size is 0 or 1 where any would do?
 
+    An operator that finds two sizes or strides unlike goes on with what holds for like ones too: a copy
+    instead of a view.
     Passes of our own write what holds for all sizes.
     """
     place = getattr(getattr(guard, "sloc", None), "framework_loc", None)
@@ -39,6 +44,9 @@ def _is_about_layout(guard: Any) -> bool:
     if _LAYOUT.search(place.name) or str(place.filename).startswith(_OURS):
         return True
     expr = guard.expr
+    is_unlike = isinstance(expr, sympy.Ne) and all(side.free_symbols for side in expr.args)
+    if is_unlike and str(place.filename) == _DISPATCH:
+        return True
     is_not_small = isinstance(expr, sympy.Ne | sympy.Gt | sympy.Ge) and expr.args[1] in (0, 1, 2)
     return is_not_small and not expr.has(Mod, PythonMod)
 
@@ -51,6 +59,10 @@ def _numbers(value: object) -> list[torch.SymInt]:
 
 
 def _follows(guard: sympy.Basic, ranges: dict[sympy.Symbol, ValueRanges[Any]]) -> bool:
+    return any(_holds(form, ranges) for form in (guard, without_exact_quotients(without_remainders(guard))))
+
+
+def _holds(guard: sympy.Basic, ranges: dict[sympy.Symbol, ValueRanges[Any]]) -> bool:
     if guard == sympy.true:
         return True
     try:

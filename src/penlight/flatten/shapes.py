@@ -18,6 +18,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from penlight.errors import UnboundedShape
 from penlight.ir.dtypes import DType
+from penlight.ir.sizes import without_exact_quotients, without_remainders
 
 _LARGEST = 1 << 40  # anything beyond is "no bound": torch's default ranges end at 2**63 - 1
 
@@ -25,17 +26,6 @@ _LARGEST = 1 << 40  # anything beyond is "no bound": torch's default ranges end 
 def expression(size: Any) -> Any:
     """The sympy expression of a SymInt, an int as it is."""
     return size.node.expr if isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) else size
-
-
-def _without_exact_quotients(expr: sympy.Expr) -> sympy.Expr:
-    """s instead of s*s // s, whose interval would be far too wide, or none where s may be 0."""
-
-    def divide(numerator: sympy.Expr, denominator: sympy.Expr) -> sympy.Expr:
-        quotient = sympy.cancel(numerator / denominator)
-        exact = sympy.fraction(sympy.together(quotient))[1] == 1
-        return quotient if exact else FloorDiv(numerator, denominator)
-
-    return expr.replace(FloorDiv, divide)
 
 
 def _without_floors(expr: sympy.Expr) -> sympy.Expr:
@@ -97,8 +87,9 @@ class Bounds:
     def _upper(self, expr: Any) -> int | None:
         if not all(symbol in self.ranges for symbol in expr.free_symbols):
             return None
-        exact = _without_exact_quotients(expr)
-        upper = min(bound_sympy(form, self.ranges).upper for form in (exact, _without_floors(exact)))
+        exact = [without_exact_quotients(form) for form in (expr, without_remainders(expr))]
+        forms = {*exact, *map(_without_floors, exact)}
+        upper = min(bound_sympy(form, self.ranges).upper for form in forms)
         if upper in (int_oo, sympy.oo) or upper > _LARGEST:
             return None
         return max(int(upper), 0)
