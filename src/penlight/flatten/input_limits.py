@@ -13,8 +13,9 @@ from typing import Any
 import sympy
 import torch
 
-from penlight.flatten.shapes import Bounds, expression
+from penlight.flatten.shapes import Bounds
 from penlight.ir.plan import Limit
+from penlight.ir.sizes import expression
 
 # torch counts sizes of 0 and 1 as static, whether or not anything depends on it: where nobody gave a least,
 # it is 0 or 2.

@@ -20,7 +20,7 @@ from penlight.flatten.arguments import bind, to_value
 from penlight.flatten.delegates import delegate_call
 from penlight.flatten.input_guards import input_guards
 from penlight.flatten.input_limits import input_limits
-from penlight.flatten.shapes import Bounds, dim_order_of, dtype_of, expression, strides_of
+from penlight.flatten.shapes import Bounds, dim_order_of, dtype_of, strides_of
 from penlight.flatten.structure import structure_json
 from penlight.flatten.written import written_call
 from penlight.ir.dtypes import DType
@@ -42,6 +42,7 @@ from penlight.ir.plan import (
     Value,
     View,
 )
+from penlight.ir.sizes import expression
 from penlight.ir.source import Source, describe, source_of
 from penlight.ir.tensors import Tensors
 from penlight.kernels.out_variants import (

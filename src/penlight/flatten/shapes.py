@@ -18,14 +18,9 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from penlight.errors import UnboundedShape
 from penlight.ir.dtypes import DType
-from penlight.ir.sizes import without_exact_quotients, without_remainders
+from penlight.ir.sizes import expression, without_exact_quotients, without_remainders
 
 _LARGEST = 1 << 40  # anything beyond is "no bound": torch's default ranges end at 2**63 - 1
-
-
-def expression(size: Any) -> Any:
-    """The sympy expression of a SymInt, an int as it is."""
-    return size.node.expr if isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) else size
 
 
 def _without_floors(expr: sympy.Expr) -> sympy.Expr:

@@ -1,9 +1,17 @@
-"""Other forms of sizes of which less is computed, with the same value."""
+"""Sizes as expressions of sympy's, and other forms of those, of the same value, whose intervals are known."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import sympy
+import torch
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+
+
+def expression(number: Any) -> Any:
+    """Of a SymInt and its kin; a number as it is. Comparing expressions decides nothing about the model."""
+    return number.node.expr if isinstance(number, torch.SymInt | torch.SymFloat | torch.SymBool) else number
 
 
 def without_exact_quotients(expr: sympy.Expr) -> sympy.Expr:

@@ -20,6 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
+from penlight.ir.sizes import expression
+
 aten = torch.ops.aten
 
 _DROPPED = ("device", "layout", "pin_memory", "memory_format", "non_blocking")
@@ -103,7 +105,7 @@ def is_contiguous(value: torch.Tensor) -> bool:
     for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
         if isinstance(size, int) and size == 1:
             continue
-        if _expr(stride) != _expr(expected):
+        if expression(stride) != expression(expected):
             return False
         expected = expected * size
     return True
@@ -116,8 +118,6 @@ def _channels_last_strides(value: torch.Tensor) -> tuple[Any, ...]:
 
 def _strides_equal(value: torch.Tensor, strides: tuple[Any, ...]) -> bool:
     pairs = zip(value.shape, value.stride(), strides, strict=True)
-    return all(_expr(a) == _expr(b) for size, a, b in pairs if not (isinstance(size, int) and size == 1))
-
-
-def _expr(size: Any) -> Any:
-    return size.node.expr if isinstance(size, torch.SymInt) else size
+    return all(
+        expression(a) == expression(b) for size, a, b in pairs if not (isinstance(size, int) and size == 1)
+    )

@@ -29,6 +29,7 @@ from penlight.passes.base import Leave, tensor_of
 from penlight.passes.constants import Constants
 from penlight.passes.element_windows import Parts, bytes_of, slice_pieces
 from penlight.passes.elementwise import ONLY_CHAINED, Step, steps_of
+from penlight.passes.layouts import sizes_of
 
 # Elements that a chain takes longer for than its operators do.
 FEW = 16
@@ -166,9 +167,8 @@ def _keeps_memory(
 
 
 def _sizes(node: Node) -> tuple[Any, ...]:
-    """Sizes, the symbolic ones as expressions: comparing those decides nothing about the model."""
     value: Any = tensor_of(node)
-    return tuple(size.node.expr if isinstance(size, torch.SymInt) else size for size in value.shape)
+    return sizes_of(value)
 
 
 # --- as a program -----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import sympy
 import torch
 from torch.fx import Node
 
+from penlight.ir.sizes import expression
 from penlight.passes.base import tensor_of
 from penlight.passes.contiguous import is_contiguous
 from penlight.passes.merge_views import RESHAPES
@@ -30,7 +31,7 @@ Size = Any  # an int, or an expression of sympy's
 
 def expressions(numbers: Iterable[Any]) -> tuple[Size, ...]:
     """Symbolic numbers as expressions: comparing those decides nothing about the model."""
-    return tuple(number.node.expr if isinstance(number, torch.SymInt) else number for number in numbers)
+    return tuple(map(expression, numbers))
 
 
 def sizes_of(value: torch.Tensor) -> tuple[Size, ...]:

@@ -21,7 +21,7 @@ from torch.fx import Graph, Node
 
 from penlight.passes.attention_rows import heads_in_place
 from penlight.passes.base import Leave, add_node, tensor_of
-from penlight.passes.layouts import Layout, equal, same_sizes, sizes_of, step_of
+from penlight.passes.layouts import Layout, equal, expressions, same_sizes, sizes_of, step_of
 
 aten = torch.ops.aten
 
@@ -137,7 +137,7 @@ def _view_of(x: Node, shape: Sequence[Any]) -> list[Any] | None:
     """`shape` as an argument: numbers, or what a view of that shape before x was given."""
     if all(isinstance(size, int) for size in shape):
         return list(shape)
-    wanted = [size.node.expr if isinstance(size, torch.SymInt) else size for size in shape]
+    wanted = list(expressions(shape))
     step = step_of(x)
     while step is not None:
         x = step[0]
