@@ -22,8 +22,9 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from penlight.dialects.bounds import bound_counts, bounds_of, check_bounds
+from penlight.dialects.bounds import bounds_of, check_bounds
 from penlight.dialects.capture import WITHOUT_DERIVATIVES
+from penlight.dialects.counts import bound_counts
 from penlight.dialects.flex import refused, split_flex_attention
 from penlight.dialects.given import check_tensor
 from penlight.dialects.known_sizes import bound_by_constants

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import sympy
@@ -13,21 +11,18 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.utils import _pytree as pytree
-from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from penlight.errors import UnboundedShape
 from penlight.ir.edge import EdgeMethod, InputKind
 from penlight.ir.source import describe
 
-aten = torch.ops.aten
-
 # Sizes are int32 in programs; a larger bound is as good as none.
-_MAX_SIZE = 2**31 - 1
+MAX_SIZE = 2**31 - 1
 
 
 def bounds_of(exported: ExportedProgram) -> dict[sympy.Symbol, tuple[int, int]]:
     ranges = {
-        symbol: (_finite(limits.lower, 0), _finite(limits.upper, _MAX_SIZE))
+        symbol: (finite(limits.lower, 0), finite(limits.upper, MAX_SIZE))
         for symbol, limits in exported.range_constraints.items()
         if isinstance(symbol, sympy.Symbol)
     }
@@ -37,70 +32,17 @@ def bounds_of(exported: ExportedProgram) -> dict[sympy.Symbol, tuple[int, int]]:
             (symbol,) = size.free_symbols
             low, high = ranges.get(symbol, (0, 0))
             if low == 2:
-                allowed = (s for s in (0, 1, 2) if size.subs(symbol, s) >= _finite(limits.lower, 0))
+                allowed = (s for s in (0, 1, 2) if size.subs(symbol, s) >= finite(limits.lower, 0))
                 ranges[symbol] = (next(allowed, low), high)
     return ranges
 
 
-def _finite(limit: Any, otherwise: int) -> int:
+def finite(limit: Any, otherwise: int) -> int:
+    """A limit of an interval as a size; `otherwise` where it is none."""
     try:
-        return max(0, min(int(limit), _MAX_SIZE))
+        return max(0, min(int(limit), MAX_SIZE))
     except (TypeError, ValueError, OverflowError, AttributeError):
         return otherwise
-
-
-# Operators whose results have a part for each element that is chosen, or is like no other, and where they
-# have their argument `dim`.
-_CHOOSE: dict[Any, int | None] = {
-    **dict.fromkeys((aten.nonzero.default, aten.nonzero_numpy.default, aten.argwhere.default)),
-    **dict.fromkeys((aten.where.default, aten.masked_select.default, aten.index.Tensor)),
-    **dict.fromkeys((aten._unique.default, aten._unique2.default)),
-    **dict.fromkeys((aten.unique_dim.default, aten.unique_dim_consecutive.default), 1),
-    aten.unique_consecutive.default: 3,
-}
-
-
-def bound_counts(method: EdgeMethod) -> None:
-    """Bound how many elements a mask chooses, or how many differ, by how many there can be.
-
-    torch.export does where that is a number, not where it depends on dynamic dimensions.
-    """
-    for node in method.graph.nodes:
-        if node.op != "call_function" or node.target not in _CHOOSE:
-            continue
-        known = {symbol for source in node.all_input_nodes for symbol in _symbols(source)}
-        for symbol in _symbols(node) - known:
-            low, high = method.bounds.get(symbol, (0, _MAX_SIZE))
-            method.bounds[symbol] = (low, min(high, _most_chosen(node, method.bounds)))
-
-
-def _symbols(node: Node) -> set[sympy.Symbol]:
-    """Of sizes."""
-    leaves = [leaf for leaf in pytree.tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
-    return {symbol for leaf in leaves for size in leaf.shape for symbol in _expression(size).free_symbols}
-
-
-def _expression(size: Any) -> Any:
-    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
-
-
-def _most_chosen(node: Node, bounds: Mapping[sympy.Symbol, tuple[int, int]]) -> int:
-    ranges = {symbol: ValueRanges(*limits) for symbol, limits in bounds.items()}
-
-    def sizes(tensor: Any) -> list[int]:
-        shape = tensor.meta["val"].shape
-        return [_finite(bound_sympy(_expression(size), ranges).upper, _MAX_SIZE) for size in shape]
-
-    given: Sequence[Any] = node.args
-    if node.target is aten.index.Tensor:
-        masks = [i for i in given[1] if i is not None and i.meta["val"].dtype in (torch.bool, torch.uint8)]
-        return min((math.prod(sizes(mask)) for mask in masks), default=_MAX_SIZE)
-    if node.target is aten.masked_select.default:
-        backwards = (reversed(sizes(tensor)) for tensor in given)
-        return math.prod(max(pair) for pair in zip_longest(*backwards, fillvalue=1))
-    place = _CHOOSE[node.target]
-    dim: Any = given[place] if place is not None and len(given) > place else node.kwargs.get("dim")
-    return math.prod(sizes(given[0])) if dim is None else sizes(given[0])[dim]
 
 
 def check_bounds(method: EdgeMethod) -> None:
@@ -114,7 +56,7 @@ def check_bounds(method: EdgeMethod) -> None:
         (node, dim, symbol, size)
         for node, dim, size in _symbolic_sizes(method)
         for symbol in sorted(size.node.expr.free_symbols, key=str)
-        if method.bounds.get(symbol, (0, _MAX_SIZE))[1] >= _MAX_SIZE
+        if method.bounds.get(symbol, (0, MAX_SIZE))[1] >= MAX_SIZE
     ]
     inputs = _inputs(method)
     asked = dict.fromkeys((inputs[node.name], dim) for node, dim, _, _ in found if node.op == "placeholder")
