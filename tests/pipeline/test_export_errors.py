@@ -127,6 +127,25 @@ def test_dynamic_shapes_that_do_not_fit(shapes: Any, advice: str) -> None:
     assert advice in (raised.value.do or "")
 
 
+@pytest.mark.parametrize("hint", [Dim.AUTO(min=1, max=2), Dim.DYNAMIC(min=4), Dim.AUTO(max=2)])
+def test_example_outside_the_range_of_a_hint(hint: Any) -> None:
+    """torch takes it, and the program would refuse its own example."""
+    with pytest.raises(
+        InvalidInput, match=r"dimension 0 of x a range that its example, 3, is not in"
+    ) as raised:
+        pipeline.compile(Pair(), (torch.randn(3, 4), {"y": torch.randn(5)}), dynamic_shapes=({0: hint}, None))
+    assert "lie within the ranges" in (raised.value.do or "")
+
+
+def test_number_outside_the_range_of_a_hint() -> None:
+    class Repeats(nn.Module):
+        def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+            return x.expand(n, 4)
+
+    with pytest.raises(InvalidInput, match=r"gives n a range that its example, 5, is not in"):
+        pipeline.compile(Repeats(), (torch.randn(4), 5), dynamic_shapes=(None, Dim.AUTO(max=4)))
+
+
 def test_operator_without_kernel_names_the_line() -> None:
     class Model(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -288,7 +288,7 @@ def _numbers_are_hints(asked: Any, forward: Any, args: tuple[Any, ...], kwargs: 
 
 
 def _check_places(asked: Any, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Every dimension that `asked` speaks of must be there, and have the size that it is given, if any.
+    """Every dimension that `asked` speaks of must be there, and have a size that it is given, if any.
 
     torch's own messages are about its lists and guards.
     """
@@ -298,10 +298,11 @@ def _check_places(asked: Any, forward: Any, args: tuple[Any, ...], kwargs: dict[
         return
     asked = _by_parameter(asked, bound)
     for path, leaf in pytree.tree_flatten_with_path(bound)[0]:
-        if not isinstance(leaf, torch.Tensor):
-            continue
         request = _lookup(asked, path)
         name = pytree.keystr(path).removeprefix("['").replace("']", "", 1)
+        if not isinstance(leaf, torch.Tensor):
+            _check_range(name, leaf, request)
+            continue
         missing = [dim for dim, _ in _dims(request) if not 0 <= dim < leaf.dim()]
         if missing:
             raise InvalidInput(
@@ -317,6 +318,20 @@ def _check_places(asked: Any, forward: Any, args: tuple[Any, ...], kwargs: dict[
                     f"its example has {leaf.shape[dim]}",
                     do="leave it out: what is not named has the example's size",
                 )
+            _check_range(f"dimension {dim} of {name}", leaf.shape[dim], what)
+
+
+def _check_range(what: str, size: Any, request: Any) -> None:
+    """torch compares examples with a named Dim, but not with a hint."""
+    if not _is_hint(request) or type(size) is not int:
+        return
+    low, high = request.min, request.max
+    if (low is not None and size < low) or (high is not None and size > high):
+        raise InvalidInput(
+            f"dynamic_shapes gives {what} a range that its example, {size}, is not in",
+            got=f"at least {low or 0}" + (f" and at most {high}" if high is not None else ""),
+            do="give an example whose sizes lie within the ranges of dynamic_shapes, or widen these",
+        )
 
 
 def _check_dynamic(
@@ -384,9 +399,13 @@ def _dims(request: Any) -> Iterator[tuple[int, Any]]:
 def _is_dynamic(request: Any) -> bool:
     if request is None or isinstance(request, int):
         return False
-    return getattr(getattr(request, "type", None), "name", "") != "STATIC"
+    return not _is_hint(request) or request.type.name != "STATIC"
+
+
+def _is_hint(request: Any) -> bool:
+    """Dim.AUTO and its kin, whose class torch does not give out."""
+    return hasattr(getattr(request, "type", None), "name")
 
 
 def _spell(request: Any) -> str:
-    kind = getattr(request, "type", None)
-    return f"Dim.{kind.name}" if kind is not None and hasattr(kind, "name") else repr(request)
+    return f"Dim.{request.type.name}" if _is_hint(request) else repr(request)
