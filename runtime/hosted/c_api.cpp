@@ -264,7 +264,10 @@ pl_status pl_run(pl_call* call) {
                 method.input_count(), method.output_count(), call->input_count, call->output_count);
     return call->status = report(Status::InvalidArgument, message.c_str(), call->error, sizeof call->error);
   }
-  const penlight::hosted::LentInputs::Run lent(call->method->lent);
+  const penlight::hosted::LentTensors::Run lent(call->method->lent);
+  for (size_t i = 0; call->lent && i < method.output_count(); ++i) {
+    if (call->lent[i] && lent.lend_output(i, call->lent[i])) call->outputs[i].data = call->lent[i];
+  }
   for (size_t i = 0; i < method.input_count() && status == Status::Ok; ++i) {
     const pl_value& given = call->inputs[i];
     if (given.tag == static_cast<uint32_t>(Tag::Tensor)) {

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-enum { PL_MAX_DIM = 16, PL_ERROR_SIZE = 512, PL_ABI = 1 };
+enum { PL_MAX_DIM = 16, PL_ERROR_SIZE = 512, PL_ABI = 2 };
 #define PL_UNKNOWN_DIM 0xffffffffu
 
 typedef int32_t pl_status;
@@ -78,11 +78,14 @@ typedef struct pl_options {
 } pl_options;
 
 /* One call, prepared once and used again. The caller fills inputs; pl_run() fills
- * outputs, whose data stays valid until the module's next call. */
+ * outputs, whose data stays valid until the module's next call. An output that the
+ * program lists as unshared is written to `lent` memory, if there is some for it: of
+ * pl_info's size, aligned to 16 bytes. Its data says where it is. */
 typedef struct pl_call {
   pl_method* method;
   pl_value* inputs;
   pl_value* outputs;
+  void* const* lent; /* an address, or null, for each output; null when there are none */
   uint64_t input_count;
   uint64_t output_count;
   uint64_t max_jumps;

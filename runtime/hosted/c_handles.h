@@ -5,7 +5,7 @@
 #include <penlight/value.h>
 
 #include "c_api.h"
-#include "lent_inputs.h"
+#include "lent_tensors.h"
 #include "linked_libraries.h"
 
 // Collects times of instructions, or hands their values to an observer.
@@ -22,7 +22,7 @@ struct pl_method {
   pl_module* owner;
   penlight::Method* method;
   pl_tracer tracer;
-  penlight::hosted::LentInputs lent;
+  penlight::hosted::LentTensors lent;
 };
 
 struct pl_module {

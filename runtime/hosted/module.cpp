@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "heap.h"
-#include "lent_inputs.h"
+#include "lent_tensors.h"
 #include "linked_libraries.h"
 #include "nearest.h"
 #include "thread_pool.h"
@@ -96,7 +96,7 @@ struct Module::LoadedMethod {
   Array<Region*> own;  // by memory id; null where the region is shared
   Array<Region*> output_memory;
   Array<Value> outputs;
-  hosted::LentInputs lent;
+  hosted::LentTensors lent;
   Method method;  // last, so that it goes before its memory
 
   ~LoadedMethod() {
@@ -438,7 +438,7 @@ Outputs Module::run(const char* name, const Argument* arguments, size_t count, u
     return {status_, error(), nullptr, 0};
   }
   Status status = Status::Ok;
-  const hosted::LentInputs::Run lent(loaded->lent);
+  const hosted::LentTensors::Run lent(loaded->lent);
   for (size_t i = 0; i < count && status == Status::Ok; ++i) {
     const Argument& given = arguments[i];
     if (given.is_tensor) {

@@ -37,7 +37,7 @@ from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, OutputKind
 from penlight.ir.plan import PlanProgram
 from penlight.ir.tensors import Tensors
 from penlight.kernels.table import default_table
-from penlight.memory import Algorithm, elide_views, greedy, unshared_inputs
+from penlight.memory import Algorithm, elide_views, find_unshared, greedy
 from penlight.memory.planner import plan_memory as place_buffers
 from penlight.passes import recipes
 from penlight.passes.base import Pass, Report, count_nodes, remove_dead, run
@@ -160,7 +160,7 @@ def plan_memory(
     start = time.perf_counter()
     dropped = elide_views(plan, plan_inputs=plan_inputs, plan_outputs=plan_outputs)
     for method in plan.plans:
-        method.unshared = unshared_inputs(method)
+        find_unshared(method)
     report.add("elide views", _count_steps(plan), dropped, start)
     start = time.perf_counter()
     check_kernels(plan, default_table(), TARGETS[edge.target])

@@ -70,6 +70,8 @@ class Method {
   size_t input_count() const { return input_count_; }
   size_t output_count() const { return output_count_; }
   const Value& input(size_t index) const { return values_[inputs_[index]]; }
+  // As it lies there, written or not.
+  const Value& output(size_t index) const { return values_[outputs_[index]]; }
 
   // Copies the data when the input is planned, else keeps the address until the
   // run is over.

@@ -30,6 +30,7 @@ LIMITS_KEY = "penlight.limits:"  # and the name of a method
 GUARDS_KEY = "penlight.guards:"  # the same
 WRITTEN_KEY = "penlight.written:"
 UNSHARED_KEY = "penlight.unshared:"
+UNSHARED_OUTPUTS_KEY = "penlight.unshared-outputs:"
 
 
 def emit(
@@ -61,7 +62,11 @@ def emit(
             contents.named_data[LIMITS_KEY + plan.name] = Blob.of(b"".join(map(_limit_record, plan.limits)))
         if plan.guards:
             contents.named_data[GUARDS_KEY + plan.name] = Blob.of(b"".join(map(_guard_record, plan.guards)))
-        for key, numbers in ((WRITTEN_KEY, plan.written), (UNSHARED_KEY, plan.unshared)):
+        for key, numbers in (
+            (WRITTEN_KEY, plan.written),
+            (UNSHARED_KEY, plan.unshared_inputs),
+            (UNSHARED_OUTPUTS_KEY, plan.unshared_outputs),
+        ):
             if numbers:
                 packed = struct.pack(f"<{len(numbers)}q", *numbers)
                 contents.named_data[key + plan.name] = Blob.of(packed)

@@ -361,7 +361,8 @@ class Plan:
     limits: list[Limit] = field(default_factory=list, kw_only=True)
     guards: list[Guard] = field(default_factory=list, kw_only=True)
     written: list[int] = field(default_factory=list, kw_only=True)  # inputs whose values a run changes
-    unshared: list[int] = field(default_factory=list, kw_only=True)  # inputs that need not be copied
+    unshared_inputs: list[int] = field(default_factory=list, kw_only=True)  # that need not be copied
+    unshared_outputs: list[int] = field(default_factory=list, kw_only=True)  # the same
     texts: dict[int, str] = field(
         default_factory=dict, kw_only=True
     )  # inputs that are strings: null in the file

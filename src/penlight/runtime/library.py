@@ -33,7 +33,7 @@ from penlight.errors import (
     RuntimeFailure,
 )
 
-ABI = 1
+ABI = 2
 MAX_DIM = 16
 UNKNOWN_DIM = 0xFFFFFFFF  # of a result that a kernel is yet to give its sizes
 ERROR_SIZE = 512
@@ -130,6 +130,7 @@ class Call(Structure):
         ("method", c_void_p),
         ("inputs", POINTER(Value)),
         ("outputs", POINTER(Value)),
+        ("lent", POINTER(c_void_p)),
         ("input_count", c_uint64),
         ("output_count", c_uint64),
         ("max_jumps", c_uint64),

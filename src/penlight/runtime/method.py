@@ -10,15 +10,13 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from penlight.errors import InvalidInput
 
-from . import dtypes, library
+from . import library
 from .arguments import NumberArgument, TensorArgument, TensorSpec
-from .library import BOOL, DOUBLE, INT, NONE, TENSOR, Value
-from .memory import Copies, view
+from .library import BOOL, DOUBLE, INT, TENSOR, Value
 from .opened import OpenedProgram
+from .results import Result
 from .structure import Structure, parse, parse_arguments
 
 _UNLIMITED = 2**64 - 1
@@ -49,9 +47,9 @@ class LoadedMethod:
         self._named = False
         self.outputs: list[TensorSpec | str] = []
         self.traced_values: list[Any] = []
-        self._output_tags: list[int] = []
         found = library.Info()
         tags = []
+        rooms = dict.fromkeys(_numbers(opened, "penlight.unshared-outputs:" + name), 0)
         for index in range(info.input_count):
             library.check_quietly(lib.pl_describe_input(handle, encoded, index, found), where)
             tags.append(found.tag)
@@ -60,11 +58,13 @@ class LoadedMethod:
             self._specs.append(TensorSpec(found, names[index]) if tensor else library.TAG_NAMES[found.tag])
         for index in range(info.output_count):
             library.check_quietly(lib.pl_describe_output(handle, encoded, index, found), where)
-            self._output_tags.append(found.tag)
-            tensor = found.tag == TENSOR
-            self.outputs.append(
-                TensorSpec(found, f"output {index}") if tensor else library.TAG_NAMES[found.tag]
-            )
+            if found.tag != TENSOR:
+                self.outputs.append(library.TAG_NAMES[found.tag])
+                continue
+            output = TensorSpec(found, f"output {index}")
+            self.outputs.append(output)
+            if index in rooms and output.dim_order is None:
+                rooms[index] = int(found.size)
         self.instruction_count = int(info.instruction_count)
         self.method_bytes = int(info.method_bytes)
         self.arena_sizes = opened.arena_sizes(name, info.arena_count)
@@ -81,8 +81,8 @@ class LoadedMethod:
                 self._arguments.append(NumberArgument(tags[index], value, names[index], method, index))
         self._written = [
             argument
-            for index in _written(opened, name, len(self._arguments))
-            if isinstance(argument := self._arguments[index], TensorArgument)
+            for index in _numbers(opened, "penlight.written:" + name)
+            if index < len(self._arguments) and isinstance(argument := self._arguments[index], TensorArgument)
         ]
         for argument in self._written:
             argument.is_written = True
@@ -105,8 +105,15 @@ class LoadedMethod:
         )
         self._call_address = ctypes.addressof(self._call)
         self._run = lib.pl_run
-        self._views: list[np.ndarray[Any, Any] | None] = []
-        self._copies = [Copies() for _ in range(info.output_count)] if copies else None
+        self._results = [
+            Result(index, self._output_values[index], opened.memory, copies=copies, room=rooms.get(index, 0))
+            for index in range(info.output_count)
+        ]
+        self._is_known = False  # what the results are like
+        self._lenders = [(index, result) for index, result in enumerate(self._results) if result.is_lendable]
+        self._lent = (ctypes.c_void_p * max(1, info.output_count))()
+        if self._lenders:
+            self._call.lent = self._lent
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the method. Inputs and outputs have the containers the model was exported with."""
@@ -153,8 +160,12 @@ class LoadedMethod:
                 argument.not_yet = None  # of a run that failed
             # As many as there are leaves; strict=True would cost as much as the rest of the line.
             keep = [set_leaf(leaf) for set_leaf, leaf in zip(self._setters, leaves)]  # noqa: B905
+            for index, result in self._lenders:
+                self._lent[index] = result.lend()
             if self._run(self._call_address):
-                self._views = []
+                self._is_known = False
+                for result in self._results:
+                    result.forget()
                 self._fail()
             del keep
             for argument in self._written:
@@ -303,63 +314,22 @@ class LoadedMethod:
         return re.sub(r"\binput (\d+)\b", name, text)
 
     def _read_outputs(self, leaves: Sequence[Any]) -> list[Any]:
-        if self._call.changed or not self._views:
-            self._view_outputs()
+        if self._call.changed or not self._is_known:
+            for result in self._results:
+                result.look()
+            self._is_known = True
         torch = sys.modules.get("torch")
         if torch is not None:
             for leaf in leaves:
                 if isinstance(leaf, torch.Tensor):
-                    return [self._torch_output(index, torch) for index in range(len(self._output_tags))]
-        copies = self._copies
-        outputs: list[Any] = []
-        for index, known in enumerate(self._views):
-            if known is None:
-                outputs.append(self._number(index))
-            else:
-                outputs.append(known if copies is None else copies[index].of(known))
-        return outputs
-
-    def _view_outputs(self) -> None:
-        """Arrays over the memory where the runtime left the outputs."""
-        self._views = [
-            view(value, self._opened.memory) if value.tag == TENSOR else None
-            for value in self._output_values[: len(self._output_tags)]
-        ]
-
-    def _number(self, index: int) -> Any:
-        value = self._output_values[index]
-        tag = value.tag
-        if tag == INT:
-            return value.integer
-        if tag == DOUBLE:
-            return value.real
-        if tag == BOOL:
-            return bool(value.integer)
-        if tag == library.STRING:
-            return ctypes.string_at(value.data, value.size).decode(errors="replace")
-        if tag == NONE:
-            return None
-        raise library.failure(5, f"output {index} is a {library.TAG_NAMES[tag]}", f"method {self.name}")
-
-    def _torch_output(self, index: int, torch: Any) -> Any:
-        known = self._views[index]
-        if known is None:
-            return self._number(index)
-        number = self._output_values[index].dtype
-        raw = dtypes.raw_dtype(number)
-        if raw is None:
-            return torch.from_numpy(known if self._copies is None else self._copies[index].of(known))
-        signed = {1: np.uint8, 2: np.int16, 4: np.int32}[raw.itemsize]
-        copied = known.copy() if self._copies is None else self._copies[index].of(known)
-        return torch.from_numpy(copied.view(signed)).view(dtypes.torch_dtype(number))
+                    return [result.read_torch(torch) for result in self._results]
+        return [result.read() for result in self._results]
 
 
-def _written(opened: OpenedProgram, name: str, count: int) -> list[int]:
-    """Numbers of the inputs that a run writes to."""
-    data = opened.named_data("penlight.written:" + name) or b""
-    return [
-        number for (number,) in struct.iter_unpack("<q", data[: len(data) // 8 * 8]) if 0 <= number < count
-    ]
+def _numbers(opened: OpenedProgram, key: str) -> list[int]:
+    """A list of inputs or outputs that the file keeps under a name."""
+    data = opened.named_data(key) or b""
+    return [number for (number,) in struct.iter_unpack("<q", data[: len(data) // 8 * 8]) if number >= 0]
 
 
 def _number_of(info: library.Info) -> Any:
