@@ -59,10 +59,38 @@ def test_becomes_a_layer(name: str, rows: int) -> None:
     check(model, x)
 
 
-STAYS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+ADDED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "alpha": lambda x, w, b: torch.addmm(b, x, w, alpha=0.5),
     "beta": lambda x, w, b: torch.addmm(b, x, w, beta=2),
-    "a number added": lambda x, w, b: torch.addmm(b[0], x, w),
+    "nothing": lambda x, w, b: torch.addmm(b * torch.nan, x, w, beta=0),
+    "a number": lambda x, w, b: torch.addmm(b[0], x, w),
+    "a matrix": lambda x, w, b: torch.addmm(x[:, :1] * b, x, w),
+    "a computed row": lambda x, w, b: torch.addmm(x[0, 0] * b, x, w, alpha=3, beta=-1.5),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_what_is_added_comes_after_the_layer(name: str) -> None:
+    model, x = Calls(ADDED[name]), torch.randn(7, 12)
+    found = operators(model, x)
+    assert "linear_packed" in found and not {"mm", "addmm"} & set(found)
+    check(model, x)
+
+
+def test_a_residual_is_added_by_the_layer() -> None:
+    model, x = Calls(lambda x, w, b: torch.addmm(x.repeat(1, 2)[:, :20], x, w)), torch.randn(7, 12)
+    assert "add" not in operators(model, x)
+    check(model, x)
+
+
+def test_a_sum_of_computed_matrices_is_split() -> None:
+    model, x = Calls(lambda x, w, b: torch.addmm(b, x, w * x[0, 0], beta=0.5)), torch.randn(7, 12)
+    found = operators(model, x)
+    assert "mm" in found and "addmm" not in found
+    check(model, x)
+
+
+STAYS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "read elsewhere": lambda x, w, b: x @ w + (w * x[0, 0]).sum(0),
     "a weight of inputs": lambda x, w, b: x @ (w * x[0, 0]),
     "several batches": lambda x, w, b: torch.bmm(x.expand(2, -1, -1), w.view(12, 2, 10).transpose(0, 1)),

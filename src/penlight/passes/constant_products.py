@@ -3,6 +3,7 @@
     addmm(bias, x, weight)   ->   linear(x, permute(weight), bias)
     mm(x, weight)            ->   linear(x, permute(weight))
     bmm(x, weight)           ->   linear(x, permute(weight[0]))         batches of one, as of einsum
+    addmm(y, a, b)           ->   add(mm(a, b), y)                      any other: y may be a residual
 
 as models have them that keep their weights transposed, and cells of recurrent
 networks that were taken apart. The permutation is of a constant, and is folded next.
@@ -37,6 +38,9 @@ def constant_products(kept: Collection[str]) -> Callable[[Graph, Constants, Leav
         changed = 0
         turned: dict[Node, Node] = {}
         for node in list(graph.nodes):
+            if _is_sum(node) and _obstacle(node, turned, constants, kept) is not None:
+                node = _split(graph, node)
+                changed += 1
             parts = _parts(node)
             if parts is None or parts[1] not in constants.names:
                 continue
@@ -73,12 +77,38 @@ def _parts(node: Node) -> tuple[Node, Node, Node | None] | None:
     return (args[1], args[2], args[0]) if node.target is aten.addmm.default else None
 
 
+def _is_sum(node: Node) -> bool:
+    result = tensor_of(node)
+    return node.target is aten.addmm.default and result is not None and result.dtype is torch.float32
+
+
+def _split(graph: Graph, node: Node) -> Node:
+    """Add what `node` adds after the product, which is returned."""
+    added, a, b = node.args
+    shape = node.meta["val"].shape
+    with graph.inserting_before(node):
+        product = add_node(graph, aten.mm.default, (a, b), shape, node)
+        result = _times(graph, product, node.kwargs.get("alpha", 1))
+        beta = node.kwargs.get("beta", 1)
+        if beta != 0:  # then it may be NaN
+            result = add_node(graph, aten.add.Tensor, (result, _times(graph, added, beta)), shape, node)
+    node.replace_all_uses_with(result)
+    graph.erase_node(node)
+    return product
+
+
+def _times(graph: Graph, x: Any, factor: Any) -> Node:
+    return x if factor == 1 else add_node(graph, aten.mul.Scalar, (x, factor), x.meta["val"].shape, x)
+
+
 def _obstacle(
     node: Node, turned: Mapping[Node, Node], constants: Constants, kept: Collection[str]
 ) -> str | None:
     parts = _parts(node)
     assert parts is not None
     _, weight, bias = parts
+    if weight not in constants.names:
+        return "its matrices are computed"
     value = tensor_of(weight)
     if value is None or value.dtype is not torch.float32 or not constants.can_add():
         return "it is not of float32"
