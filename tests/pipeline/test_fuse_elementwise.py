@@ -171,6 +171,13 @@ ALONE: dict[str, Callable[[Tensor], Tensor]] = {
     "mish": functional.mish,
     "log of sigmoid": functional.logsigmoid,
     "threshold": lambda x: functional.threshold(x, 0.5, -3.0),
+    "softshrink": functional.softshrink,
+    "softshrink of more": lambda x: functional.softshrink(x, 2.25),
+    "hardshrink": functional.hardshrink,
+    "hardshrink of less": lambda x: functional.hardshrink(x, -1.0),
+    "logit": torch.logit,
+    "logit inside": lambda x: torch.logit(x, eps=1e-3),
+    "fraction": torch.frac,
 }
 
 
@@ -208,6 +215,9 @@ CONDITIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "both masks": lambda x, y: (x > 0) & B.gt(0),
     "filled": lambda x, y: x.masked_fill(B > 0, -1.0),
     "as numbers": lambda x, y: (B > 0).to(torch.float32) + 0 * x,
+    "one of two": lambda x, y: (x > 0) ^ (B > 0),
+    "one of two, by name": lambda x, y: torch.logical_xor(x > 0, B > 0),
+    "not a number": lambda x, y: torch.isnan((x * B).sqrt()),
 }
 
 

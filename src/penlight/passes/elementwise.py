@@ -324,6 +324,46 @@ def _divide(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
     return Step(Op.TRUNC, (quotient,)) if mode == "trunc" else quotient if mode is None else None
 
 
+def _soft_shrink(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    x, numbers = args[0], _numbers(args, kwargs, lambd=0.5)
+    if numbers is None:
+        return None
+    limit = numbers[0]
+    above, below = Step(Op.LESS, (limit, x)), Step(Op.LESS, (x, -limit))
+    rest = Step(Op.WHERE, (below, Step(Op.ADD, (x, limit)), Step(Op.MUL, (x, 0.0))))
+    return Step(Op.WHERE, (above, Step(Op.SUB, (x, limit)), rest))
+
+
+def _hard_shrink(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    x, numbers = args[0], _numbers(args, kwargs, lambd=0.5)
+    if numbers is None:
+        return None
+    inside = (Step(Op.LESS_EQUAL, (-numbers[0], x)), Step(Op.LESS_EQUAL, (x, numbers[0])))
+    return Step(Op.WHERE, (Step(Op.AND, inside), 0.0, x))
+
+
+def _logit(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    x: Source = args[0]
+    eps = args[1] if len(args) > 1 else kwargs.get("eps")
+    if eps is not None:
+        least, most = eps, 1 - eps
+        x = Step(Op.WHERE, (Step(Op.LESS, (most, x)), most, x))
+        x = Step(Op.WHERE, (Step(Op.LESS, (args[0], least)), least, x))
+    return Step(Op.LOG, (Step(Op.DIV, (x, Step(Op.SUB, (1.0, x)))),))
+
+
+def _either(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    """One of two conditions, not both."""
+    first, second = args
+    return Step(
+        Op.OR,
+        (
+            Step(Op.AND, (first, Step(Op.NOT, (second,)))),
+            Step(Op.AND, (second, Step(Op.NOT, (first,)))),
+        ),
+    )
+
+
 def _threshold(args: list[Any], kwargs: dict[str, Any]) -> Step:
     x, limit, value = args
     return Step(Op.WHERE, (Step(Op.LESS_EQUAL, (x, limit)), value, x))
@@ -370,6 +410,13 @@ _ONLY_CHAINED: dict[Any, Any] = {
     aten.lerp.Scalar: _lerp,
     aten.lerp.Tensor: _lerp,
     aten.nan_to_num.default: _nan_to_num,
+    aten.softshrink.default: _soft_shrink,
+    aten.hardshrink.default: _hard_shrink,
+    aten.logit.default: _logit,
+    aten.frac.default: lambda args, kwargs: Step(Op.SUB, (args[0], Step(Op.TRUNC, (args[0],)))),
+    aten.isnan.default: lambda args, kwargs: Step(Op.NOT_EQUAL, (args[0], args[0])),
+    aten.logical_xor.default: _either,
+    aten.bitwise_xor.Tensor: _either,
     aten._to_copy.default: _convert,
     aten.masked_fill.Scalar: _masked_fill,
     aten.masked_fill.Tensor: _masked_fill,
