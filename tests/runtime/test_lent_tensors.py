@@ -285,11 +285,13 @@ def test_results_of_other_sizes() -> None:
     for got, want in kept:
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-7)
     rooms = []
-    for count in (400, 3, 3, 3):
+    for count in (400, 400, 3, 3, 3):
         y = model(aligned((count, 64)))
         rooms.append(len(y.base) if isinstance(y.base, ctypes.Array) else y.nbytes)
-    assert rooms[0] == 400 * 64 * 4
-    assert rooms[2:] == [3 * 64 * 4] * 2
+    assert rooms[1] == 400 * 64 * 4
+    assert rooms[3:] == [3 * 64 * 4] * 2
+    fresh = penlight.load(program)(aligned((3, 64)))
+    assert not isinstance(fresh.base, ctypes.Array), "nothing is known of its size"
 
 
 def test_a_run_that_fails_leaves_results_alone() -> None:

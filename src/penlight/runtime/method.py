@@ -106,8 +106,15 @@ class LoadedMethod:
         self._call_address = ctypes.addressof(self._call)
         self._run = lib.pl_run
         self._results = [
-            Result(index, self._output_values[index], opened.memory, copies=copies, room=rooms.get(index, 0))
-            for index in range(info.output_count)
+            Result(
+                index,
+                self._output_values[index],
+                opened.memory,
+                copies=copies,
+                room=rooms.get(index, 0),
+                is_dynamic=isinstance(output, TensorSpec) and output.dynamic,
+            )
+            for index, output in enumerate(self.outputs)
         ]
         self._is_known = False  # what the results are like
         self._lenders = [(index, result) for index, result in enumerate(self._results) if result.is_lendable]

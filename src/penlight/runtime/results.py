@@ -26,6 +26,7 @@ class Result:
         "_array",
         "_dtype",
         "_index",
+        "_is_dynamic",
         "_lent",
         "_memory",
         "_owner",
@@ -35,17 +36,20 @@ class Result:
         "_value",
     )
 
-    def __init__(self, index: int, value: Value, owner: object, *, copies: bool, room: int) -> None:
+    def __init__(
+        self, index: int, value: Value, owner: object, *, copies: bool, room: int, is_dynamic: bool
+    ) -> None:
         """Of output number `index`, which the runtime describes in `value`.
 
         Args:
             owner: what arrays over the program's memory keep alive.
             copies: whether the caller gets results that no later call changes.
             room: bytes that an output needs which can be written to memory of the caller, else 0.
+            is_dynamic: whether that is the bound of it.
         """
         self._index, self._value, self._owner = index, value, owner
         self._memory = ResultMemory() if copies else None
-        self._size = room if copies else 0
+        self._size, self._is_dynamic = room if copies else 0, is_dynamic
         self._lent: Any = None  # the memory that this call was given
         self._array: np.ndarray[Any, Any] | None = None  # over the program's memory
         self._shape: tuple[int, ...] | None = None  # of the last result, if it was a tensor
@@ -60,9 +64,10 @@ class Result:
     def lend(self) -> int | None:
         """Provide memory for the next call and return its address.
 
-        None where most of it would be left empty: the last result had less than half of the bound's bytes.
+        None where most of it may be left empty: the last result, if there was one, had less than half of the
+        bound's bytes.
         """
-        if self._value.tag == TENSOR and 2 * self._value.size < self._size:
+        if self._is_dynamic and 2 * self._value.size < self._size:
             return None
         assert self._memory is not None
         self._lent = self._memory.take(self._size)
