@@ -19,6 +19,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -319,7 +320,8 @@ class _Decomposer(TorchDispatchMode):
         return results
 
     def emit(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
-        result = _SHAPES.get(op, op)(*args, **kwargs)
+        with enable_python_dispatcher():  # symbolic sizes are for Python to work out
+            result = _SHAPES.get(op, op)(*args, **kwargs)
         if isinstance(result, bool | int | float) or result is None:
             return result
         new_args, new_kwargs = pytree.tree_map(self.argument, (args, kwargs))
