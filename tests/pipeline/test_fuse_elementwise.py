@@ -202,6 +202,7 @@ def test_an_activation_of_several_steps_alone(name: str) -> None:
         lambda x, a: functional.softplus(x * 1.0, beta=a.item() + 1),
         lambda x, a: functional.celu(x, alpha=a.item() + 0.5) * 2,
         lambda x, a: functional.softplus(x, beta=x.shape[0]),
+        lambda x, a: functional.hardshrink(x * 2, lambd=a.item()),
     ],
 )
 def test_numbers_that_are_known_when_it_runs(function: Callable[..., Tensor]) -> None:
