@@ -99,6 +99,19 @@ def test_dynamic_images() -> None:
         check(model, x, tolerance=1e-4, dynamic_shapes=sizes)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_parts_without_channels(dynamic: bool) -> None:
+    """As encoders of segmentation_models_pytorch give them, of the sizes that features would have."""
+
+    def without_channels(layer: nn.Module, parts: list[Tensor], y: Tensor) -> Tensor:
+        return layer(torch.cat([parts[0], parts[0].new_empty(y.shape[0], 0, *y.shape[2:]), parts[1]], 1))
+
+    model, x = Joined((32, 64), nn.Conv2d(96, 32, 1), without_channels), torch.randn(2, 3, 8, 12)
+    assert "conv2d_parts_packed" in operators(model, x)
+    sizes = ({0: Dim("n", max=3), 2: Dim("h", min=2, max=20)},)
+    check(model, x, tolerance=1e-4, **({"dynamic_shapes": sizes} if dynamic else {}))
+
+
 def test_threads() -> None:
     for layer in (nn.Conv2d(160, 96, 1), nn.Conv2d(160, 96, 3, padding=1), nn.Conv2d(160, 96, (3, 1), 2)):
         model, x = Joined((96, 64), layer).eval(), torch.randn(1, 3, 40, 36)

@@ -43,6 +43,11 @@ def _is_empty(value: torch.Tensor) -> bool:
     return all(isinstance(size, int) for size in value.shape) and 0 in value.shape
 
 
+def _has_no_elements(value: torch.Tensor) -> bool:
+    """Whatever its sizes are that are not known."""
+    return any(isinstance(size, int) and size == 0 for size in value.shape)
+
+
 def _replace(graph: Graph, node: Node, value: torch.Tensor) -> None:
     with graph.inserting_before(node):
         zero: Any = 0.0 if value.is_floating_point() else value.dtype is not torch.bool and 0
@@ -53,8 +58,8 @@ def _replace(graph: Graph, node: Node, value: torch.Tensor) -> None:
 
 def _drop_empty_parts(node: Node) -> int:
     parts: Any = node.args[0]
-    kept = [part for part in parts if not _is_empty(part.meta["val"])]
-    if len(kept) == len(parts):
+    kept = [part for part in parts if not _has_no_elements(part.meta["val"])]
+    if not kept or len(kept) == len(parts):
         return 0
     if len(kept) == 1:
         node.target, node.args, node.kwargs = aten.clone.default, (kept[0],), {}
