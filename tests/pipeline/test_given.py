@@ -28,6 +28,14 @@ class Holder(nn.Module):
         return self.use(x, self.held)
 
 
+def test_what_an_earlier_trace_left() -> None:
+    with torch._subclasses.FakeTensorMode():
+        left = torch.zeros(4)
+    with pytest.raises(InvalidInput, match="'held' was left in the model by an earlier trace") as caught:
+        penlight.compile(Holder(left), (X,))
+    assert "create the model anew" in str(caught.value)
+
+
 def test_method_names_that_cannot_be() -> None:
     with pytest.raises(InvalidInput, match="there is no method to compile"):
         pipeline.compile({})

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
@@ -44,6 +45,11 @@ def check_tensor(name: str, tensor: torch.Tensor) -> None:
     if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
         raise InvalidInput(
             f"the tensor '{name}' has no shape yet", do="call the model once with an example, then compile it"
+        )
+    if isinstance(tensor, FakeTensor):
+        raise InvalidInput(
+            f"the tensor '{name}' was left in the model by an earlier trace: it has no values",
+            do="create the model anew: its forward() keeps what it computes, and torch.export lets it",
         )
     if not is_traceable_wrapper_subclass(tensor) and type(tensor).__torch_dispatch__ is not _PLAIN_DISPATCH:
         raise NotSupported(
