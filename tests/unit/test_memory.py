@@ -29,9 +29,12 @@ from penlight.memory.place import arena_size, lower_bound
 @st.composite
 def requests(draw: Any) -> list[Request]:
     found = []
+    last, longest = draw(st.sampled_from([(30, 12), (500, 12), (500, 300)]))
     for i in range(draw(st.integers(0, 40))):
-        start = draw(st.integers(-1, 30))
-        found.append(Request(str(i), draw(st.integers(0, 5000)), start, start + draw(st.integers(0, 12))))
+        start = draw(st.integers(-1, last))
+        found.append(
+            Request(str(i), draw(st.integers(0, 5000)), start, start + draw(st.integers(0, longest)))
+        )
     return found
 
 

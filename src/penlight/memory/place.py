@@ -7,6 +7,7 @@ request's `offset`. Two requests whose lifetimes overlap must not share a byte.
 from __future__ import annotations
 
 import bisect
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -28,6 +29,8 @@ class Request:
     def lifetime(self) -> Lifetime:
         return Lifetime(self.start, self.end)
 
+
+_SPAN = 64  # steps whose tensors are looked through together
 
 Algorithm: TypeAlias = Callable[[Sequence[Request], int], None]
 
@@ -98,10 +101,16 @@ def lower_bound(requests: Sequence[Request], alignment: int) -> int:
 
 
 def _place(ordered: Sequence[Request], alignment: int) -> None:
-    placed: list[tuple[int, int, int, int]] = []  # offset, end of bytes, first and last step; by offset
+    # What is placed: offset, end of bytes, first and last step; by offset, for each span of steps in
+    # which it is alive.
+    placed: defaultdict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
     for request in ordered:
+        spans = range(request.start // _SPAN, request.end // _SPAN + 1)
+        near = placed[spans[0]]
+        if len(spans) > 1:
+            near = sorted({one for span in spans for one in placed[span]})
         gap = 0
-        for offset, end, start, stop in placed:
+        for offset, end, start, stop in near:
             if start > request.end or stop < request.start:
                 continue
             if offset - gap >= request.nbytes:
@@ -111,7 +120,8 @@ def _place(ordered: Sequence[Request], alignment: int) -> None:
         request.offset = gap
         if request.nbytes:
             end = _aligned(gap + request.nbytes, alignment)
-            bisect.insort(placed, (gap, end, request.start, request.end))
+            for span in spans:
+                bisect.insort(placed[span], (gap, end, request.start, request.end))
 
 
 def _aligned(value: int, alignment: int) -> int:
