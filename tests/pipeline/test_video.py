@@ -272,6 +272,53 @@ def test_what_stays_says_why(name: str) -> None:
     check(model, x)
 
 
+class Chunks(nn.Module):
+    """One layer for several videos, as causal encoders take frames in chunks."""
+
+    def __init__(self, layer: nn.Module, other: nn.Module | None = None) -> None:
+        super().__init__()
+        self.layer, self.other = layer, other
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        chunks = [self.layer(part).relu() for part in x.split(4, 2)]
+        return (*chunks, chunks[0].sum() if self.other is None else self.other(x))
+
+
+SHARED: dict[str, nn.Module] = {
+    "window": nn.Conv3d(32, 24, 3, padding=1),
+    "strides": nn.Conv3d(32, 24, 3, (1, 2, 2)),
+    "over time": nn.Conv3d(32, 24, (3, 1, 1)),
+    "one pixel": nn.Conv3d(32, 24, 1),
+    "depthwise": nn.Conv3d(32, 32, 3, padding=1, groups=32),
+    "grouped": nn.Conv3d(32, 24, 3, padding=1, groups=4),
+    "transposed": nn.ConvTranspose3d(32, 24, 2, 2),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_layer_of_several_videos_is_in_the_file_once(name: str) -> None:
+    layer, x = SHARED[name], torch.randn(1, 32, 12, 6, 7)
+    one = penlight.compile(layer, (x[:, :, :4].contiguous(),))
+    several = penlight.compile(Chunks(layer), (x,))
+    found = operators(Chunks(layer), x)
+    assert not {"convolution", "pack_convolution"} & set(found), found
+    assert len(several.to_bytes()) < len(one.to_bytes()) + layer.weight.numel() * 2 + 4000  # type: ignore
+    check(Chunks(layer), x)
+
+
+def test_a_layer_that_something_else_reads_stays_for_all() -> None:
+    layer, x = nn.Conv3d(32, 24, 3, padding=1), torch.randn(1, 32, 12, 6, 7)
+
+    class Norm(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (layer.weight * x.sum()).sum()
+
+    model = Chunks(layer, Norm())
+    left = [str(one.reason) for one in penlight.compile(model, (x,)).report.left]
+    assert sum("something else reads the weight" in one for one in left) == 3
+    check(model, x)
+
+
 def test_dynamic_sizes_stay() -> None:
     model, x = Layers(nn.Conv3d(3, 8, 3, padding=1), torch.relu, 8).eval(), torch.randn(2, 3, 4, 6, 6)
     shapes = ({0: Dim("videos", min=1, max=4), 2: Dim("time", min=2, max=9)},)

@@ -20,8 +20,9 @@ Runs:   before weights are packed.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -55,10 +56,18 @@ def convolve_frames(
     def convolve_frames(graph: Graph, constants: Constants, leave: Leave) -> int:
         videos = _Videos(graph)
         changed = 0
+        obstacles = {
+            node: _obstacle(constants, node, kept)
+            for node in graph.find_nodes(op="call_function", target=aten.convolution.default)
+            if (result := tensor_of(node)) is not None and result.dim() == 5
+        }
+        # All that read a weight become convolutions of frames, or none does: else the file has it twice.
+        shared = {node for node in obstacles if _is_read_otherwise(node, obstacles)}
         for node in list(graph.nodes):
-            value = tensor_of(node)
-            if node.target is aten.convolution.default and value is not None and value.dim() == 5:
-                reason = _obstacle(constants, node, kept)
+            if node in obstacles:
+                reason = obstacles[node]
+                if reason is None and node in shared:
+                    reason = "something else reads the weight as it is"
                 if reason is None:
                     with graph.inserting_before(node):
                         frames = _convolved(videos, constants, node, over_time)
@@ -80,11 +89,18 @@ def convolve_frames(
 
 
 class _Videos:
-    """Which nodes are videos of which frames."""
+    """Which nodes are videos of which frames, and weights as convolutions of frames read them."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.frames: dict[Node, Node] = {}
+        self._weights: dict[tuple[Node, Hashable], Node] = {}
+
+    def weight(self, of: Node, how: Hashable, make: Callable[[], Node]) -> Node:
+        """What `make` makes of a weight, `how` saying what that is: once for all that read it."""
+        if (of, how) not in self._weights:
+            self._weights[of, how] = make()
+        return self._weights[of, how]
 
     def frames_of(self, video: Node) -> Node:
         """The frames [N * T, C, H, W] of a video [N, C, T, H, W]."""
@@ -131,12 +147,18 @@ def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | 
         apart = like.shape[2] == _triple(stride)[0] and around == (0, 0)
         if not apart or groups != 1 or any(step != 1 for step in _triple(dilation)):
             return "it is a transposed convolution with groups, dilation, or frames that overlap in time"
-    if constants.names[weight] in kept or len(weight.users) > 1:  # type: ignore[index,union-attr]
+    if constants.names[weight] in kept:  # type: ignore[index]
         return "something else reads the weight as it is"
     if not is_static(x) or not isinstance(groups, int):  # type: ignore[arg-type]
         return "its sizes are dynamic"
     sizes = *like.shape, *sizes_of(value), *sizes_of(node.meta["val"])
     return "it is empty" if 0 in sizes else None
+
+
+def _is_read_otherwise(node: Node, obstacles: Mapping[Node, str | None]) -> bool:
+    """Does anything but convolutions without an obstacle read the weight of the convolution `node`?"""
+    weight: Any = node.args[1]
+    return any(obstacles.get(user, "") is not None or user.args[0] is weight for user in weight.users)
 
 
 def _convolved(videos: _Videos, constants: Constants, node: Node, op: OpOverload) -> Node:
@@ -170,16 +192,20 @@ def _convolution(videos: _Videos, node: Node, window: _Window) -> Node:
 
     frames = videos.frames_of(x)
     if taps == 1:
-        kernel = add_view(graph, weight, (outputs, channels, *pixels))
+        kernel = videos.weight(weight, 1, lambda: add_view(graph, weight, (outputs, channels, *pixels)))
         return convolved(_side_by_side(graph, frames, n, times), kernel, bias)
     if groups == 1:
-        turned = add_permute(graph, weight, _SWAPPED)
-        kernel = add_view(graph, turned, (outputs, taps * channels, *pixels))
+        rows = (outputs, taps * channels, *pixels)
+        kernel = videos.weight(
+            weight, taps, lambda: add_view(graph, add_permute(graph, weight, _SWAPPED), rows)
+        )
         return convolved(_side_by_side(graph, frames, n, times), kernel, bias)
     result = None
     for tap, part in enumerate(_apart(graph, frames, n, times, 0.0)):
         place = (weight, 2, tap)
-        kernel = add_node(graph, aten.select_copy.int, place, (outputs, channels, *pixels), weight)
+        size = (outputs, channels, *pixels)
+        select = partial(add_node, graph, aten.select_copy.int, place, size, weight)
+        kernel = videos.weight(weight, place[1:], select)
         one = convolved(part, kernel, bias if tap == 0 else None)
         result = one if result is None else add_node(graph, aten.add.Tensor, (result, one), sizes, node)
     assert result is not None
@@ -229,10 +255,13 @@ def _transposed(videos: _Videos, node: Node) -> Node:
     lists = [list(_triple(numbers)[1:]) for numbers in (stride, padding, output_padding)]
     n, _, length, h, w = _sizes(node)
     count = n * length // taps
-    turned = add_permute(graph, weight, _SWAPPED)
-    kernel = add_view(graph, turned, (channels, taps * outputs, *window))
+    columns = (channels, taps * outputs, *window)
+    kernel = videos.weight(
+        weight, "transposed", lambda: add_view(graph, add_permute(graph, weight, _SWAPPED), columns)
+    )
     if bias is not None:
-        bias = add_node(graph, aten.repeat.default, (bias, [taps]), (taps * outputs,), bias)
+        repeat = partial(add_node, graph, aten.repeat.default, (bias, [taps]), (taps * outputs,), bias)
+        bias = videos.weight(bias, taps, repeat)
     args = (videos.frames_of(x), kernel, bias, lists[0], lists[1], [1, 1], True, lists[2], 1)
     several = add_node(graph, aten.convolution.default, args, (count, taps * outputs, h, w), node)
     pixels = add_permute(graph, several, (0, 2, 3, 1))
