@@ -182,6 +182,19 @@ def test_not_a_model() -> None:
         pipeline.to_edge(pipeline.export(nn.ReLU(), (torch.randn(3),)), passes={"late": []})
 
 
+def test_conditions_that_a_program_cannot_check_are_one_warning() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            parts = [torch.logit(x.sigmoid(), eps=eps / x.shape[0]) for eps in (0.1, 0.2, 0.3)]
+            return sum(parts[1:], parts[0])
+
+    sizes = ({0: Dim.AUTO(max=9)},)
+    with pytest.warns(UserWarning, match="cannot check") as caught:
+        pipeline.compile(Model(), (torch.randn(3, 40),), dynamic_shapes=sizes)
+    (text,) = (str(one.message) for one in caught if "cannot check" in str(one.message))
+    assert "x.shape[0]" in text and "and 2 more conditions" in text and len(text) < 500
+
+
 def test_training_mode_is_noticed() -> None:
     with pytest.warns(UserWarning, match="training mode"):
         pipeline.export(nn.Sequential(nn.Dropout()), (torch.randn(3),))

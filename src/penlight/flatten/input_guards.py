@@ -42,6 +42,7 @@ _OPERATIONS: dict[Any, tuple[int, str]] = {
 }
 _EQUAL = _OPERATIONS[sympy.Eq][0]
 _MOST_WORDS, _DEEPEST = 256, 16  # of the runtime's stack
+_MOST_SHOWN = 200  # characters of a condition
 
 
 class _Unknown(Exception):
@@ -55,6 +56,7 @@ def input_guards(guards: Sequence[sympy.Basic], examples: Sequence[Any], names: 
     """
     places = _places(examples, names)
     found = []
+    unknown = []
     for guard in guards:
         if not guard.free_symbols <= places.keys():
             continue
@@ -63,16 +65,24 @@ def input_guards(guards: Sequence[sympy.Basic], examples: Sequence[Any], names: 
         except (_Unknown, NotWhole):
             words = None
         if words is None or len(words) > _MOST_WORDS or _depth(words) > _DEEPEST:
-            _warn(guard, places)
+            unknown.append(guard)
         else:
             found.append(Guard(words, text))
+    if unknown:
+        _warn(unknown, places)
     return found
 
 
-def _warn(guard: sympy.Basic, places: dict[sympy.Symbol, tuple[list[int], str]]) -> None:
-    named = guard.subs({symbol: sympy.Symbol(text) for symbol, (_, text) in places.items()})
+def _warn(guards: Sequence[sympy.Basic], places: dict[sympy.Symbol, tuple[list[int], str]]) -> None:
+    """One warning for all: the shortest is the one to understand."""
+    names = {symbol: sympy.Symbol(text) for symbol, (_, text) in places.items()}
+    shown = min((str(guard.subs(names)) for guard in guards), key=len)
+    if len(shown) > _MOST_SHOWN:
+        shown = f"{shown[:_MOST_SHOWN]} ..."
+    others = len(guards) - 1
+    more = f" and {others} more condition{'s' * (others > 1)}" if others else ""
     warnings.warn(
-        f"the model was traced for sizes with {named}, and the program cannot check that: "
+        f"the model was traced for sizes with {shown}{more}, and the program cannot check that: "
         "for others it computes what the other branch of Python would not",
         stacklevel=2,
     )
