@@ -101,14 +101,16 @@ def lower_bound(requests: Sequence[Request], alignment: int) -> int:
 
 
 def _place(ordered: Sequence[Request], alignment: int) -> None:
-    # What is placed: offset, end of bytes, first and last step; by offset, for each span of steps in
-    # which it is alive.
-    placed: defaultdict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
+    # Offset, end of bytes, first and last step; by offset. And those alive in each span of steps: to look
+    # through one span is less than through all, through many would be more.
+    placed: list[tuple[int, int, int, int]] = []
+    alive: defaultdict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
     for request in ordered:
         spans = range(request.start // _SPAN, request.end // _SPAN + 1)
-        near = placed[spans[0]]
-        if len(spans) > 1:
-            near = sorted({one for span in spans for one in placed[span]})
+        if len(spans) > 2:
+            near = placed
+        else:
+            near = alive[spans[0]] if len(spans) == 1 else sorted({*alive[spans[0]], *alive[spans[1]]})
         gap = 0
         for offset, end, start, stop in near:
             if start > request.end or stop < request.start:
@@ -120,8 +122,8 @@ def _place(ordered: Sequence[Request], alignment: int) -> None:
         request.offset = gap
         if request.nbytes:
             end = _aligned(gap + request.nbytes, alignment)
-            for span in spans:
-                bisect.insort(placed[span], (gap, end, request.start, request.end))
+            for some in (placed, *(alive[span] for span in spans)):
+                bisect.insort(some, (gap, end, request.start, request.end))
 
 
 def _aligned(value: int, alignment: int) -> int:
