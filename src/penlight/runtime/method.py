@@ -49,7 +49,8 @@ class LoadedMethod:
         self.traced_values: list[Any] = []
         found = library.Info()
         tags = []
-        rooms = dict.fromkeys(_numbers(opened, "penlight.unshared-outputs:" + name), 0)
+        unshared = _numbers(opened, "penlight.unshared-outputs:" + name)
+        rooms: dict[int, int] = {}  # bytes of outputs that can be written to memory of the caller
         for index in range(info.input_count):
             library.check_quietly(lib.pl_describe_input(handle, encoded, index, found), where)
             tags.append(found.tag)
@@ -63,7 +64,7 @@ class LoadedMethod:
                 continue
             output = TensorSpec(found, f"output {index}")
             self.outputs.append(output)
-            if index in rooms and output.dim_order is None:
+            if index in unshared and output.dim_order is None:
                 rooms[index] = int(found.size)
         self.instruction_count = int(info.instruction_count)
         self.method_bytes = int(info.method_bytes)
@@ -107,7 +108,7 @@ class LoadedMethod:
         self._run = lib.pl_run
         self._results = [
             Result(
-                index,
+                f"output {index} of method {name}",
                 self._output_values[index],
                 opened.memory,
                 copies=copies,

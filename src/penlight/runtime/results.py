@@ -25,10 +25,10 @@ class Result:
     __slots__ = (
         "_array",
         "_dtype",
-        "_index",
         "_is_dynamic",
         "_lent",
         "_memory",
+        "_name",
         "_owner",
         "_raw",
         "_shape",
@@ -37,17 +37,18 @@ class Result:
     )
 
     def __init__(
-        self, index: int, value: Value, owner: object, *, copies: bool, room: int, is_dynamic: bool
+        self, name: str, value: Value, owner: object, *, copies: bool, room: int, is_dynamic: bool
     ) -> None:
-        """Of output number `index`, which the runtime describes in `value`.
+        """Of an output that the runtime describes in `value`.
 
         Args:
+            name: of the output and its method, for messages.
             owner: what arrays over the program's memory keep alive.
             copies: whether the caller gets results that no later call changes.
             room: bytes that an output needs which can be written to memory of the caller, else 0.
             is_dynamic: whether that is the bound of it.
         """
-        self._index, self._value, self._owner = index, value, owner
+        self._name, self._value, self._owner = name, value, owner
         self._memory = ResultMemory() if copies else None
         self._size, self._is_dynamic = room if copies else 0, is_dynamic
         self._lent: Any = None  # the memory that this call was given
@@ -123,6 +124,6 @@ class Result:
         if tag == NONE:
             return None
         raise NotSupported(
-            f"output {self._index} is a {TAG_NAMES[tag]}",
+            f"{self._name} is a {TAG_NAMES[tag]}",
             do="have the model return its tensors one by one",
         )
