@@ -288,8 +288,8 @@ SHARED: dict[str, nn.Module] = {
     "window": nn.Conv3d(32, 24, 3, padding=1),
     "strides": nn.Conv3d(32, 24, 3, (1, 2, 2)),
     "over time": nn.Conv3d(32, 24, (3, 1, 1)),
-    "one pixel": nn.Conv3d(32, 24, 1),
-    "depthwise": nn.Conv3d(32, 32, 3, padding=1, groups=32),
+    "one pixel": nn.Conv3d(32, 192, 1),
+    "depthwise": nn.Conv3d(32, 192, 3, padding=1, groups=32),
     "grouped": nn.Conv3d(32, 24, 3, padding=1, groups=4),
     "transposed": nn.ConvTranspose3d(32, 24, 2, 2),
 }
@@ -302,7 +302,8 @@ def test_a_layer_of_several_videos_is_in_the_file_once(name: str) -> None:
     several = penlight.compile(Chunks(layer), (x,))
     found = operators(Chunks(layer), x)
     assert not {"convolution", "pack_convolution"} & set(found), found
-    assert len(several.to_bytes()) < len(one.to_bytes()) + layer.weight.numel() * 2 + 4000  # type: ignore
+    # Less than with the weights once more, 4 bytes each.
+    assert len(several.to_bytes()) < len(one.to_bytes()) + layer.weight.numel() * 3  # type: ignore[operator]
     check(Chunks(layer), x)
 
 

@@ -43,6 +43,7 @@ _max_pool2d = aten.max_pool2d_with_indices.default
 _group_norm = aten.native_group_norm.default
 
 _SWAPPED = (0, 2, 1, 3, 4)  # channels and time
+_READ_OTHERWISE = "something else reads the weight as it is"
 
 
 def convolve_frames(
@@ -62,12 +63,11 @@ def convolve_frames(
             if (result := tensor_of(node)) is not None and result.dim() == 5
         }
         # All that read a weight become convolutions of frames, or none does: else the file has it twice.
-        shared = {node for node in obstacles if _is_read_otherwise(node, obstacles)}
+        for node in [node for node in obstacles if _is_read_otherwise(node, obstacles)]:
+            obstacles[node] = obstacles[node] or _READ_OTHERWISE
         for node in list(graph.nodes):
             if node in obstacles:
                 reason = obstacles[node]
-                if reason is None and node in shared:
-                    reason = "something else reads the weight as it is"
                 if reason is None:
                     with graph.inserting_before(node):
                         frames = _convolved(videos, constants, node, over_time)
@@ -148,7 +148,7 @@ def _obstacle(constants: Constants, node: Node, kept: Collection[str]) -> str | 
         if not apart or groups != 1 or any(step != 1 for step in _triple(dilation)):
             return "it is a transposed convolution with groups, dilation, or frames that overlap in time"
     if constants.names[weight] in kept:  # type: ignore[index]
-        return "something else reads the weight as it is"
+        return _READ_OTHERWISE
     if not is_static(x) or not isinstance(groups, int):  # type: ignore[arg-type]
         return "its sizes are dynamic"
     sizes = *like.shape, *sizes_of(value), *sizes_of(node.meta["val"])
