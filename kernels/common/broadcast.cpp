@@ -14,11 +14,10 @@ bool broadcast_into(KernelContext& ctx, Shape& shape, SizesRef other) {
     dim_t& size = shape[shape.dim - rank + d];
     const dim_t wanted = other[static_cast<size_t>(d)];
     if (size == wanted || wanted == 1) continue;
-    if (size != 1) {
-      ctx.fail(Status::InvalidArgument, "sizes {} and {} do not broadcast (dimension {} from the end)", size,
-               wanted, rank - d);
-      return false;
-    }
+    if (size != 1)
+      return ctx.refuse(Status::InvalidArgument,
+                        "sizes {} and {} do not broadcast (dimension {} from the end)", size, wanted,
+                        rank - d);
     size = wanted;
   }
   return true;

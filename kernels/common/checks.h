@@ -9,49 +9,41 @@ namespace penlight {
 // 0 has dimension 0 (and -1), as in ATen.
 inline bool normalize_dim(KernelContext& ctx, int64_t& dim, dim_t rank) {
   const int64_t limit = rank == 0 ? 1 : rank;
-  if (dim < -limit || dim >= limit) {
-    ctx.fail(Status::InvalidArgument, "dimension {} is not in [{}, {}]", dim, -limit, limit - 1);
-    return false;
-  }
+  if (dim < -limit || dim >= limit)
+    return ctx.refuse(Status::InvalidArgument, "dimension {} is not in [{}, {}]", dim, -limit, limit - 1);
   if (dim < 0) dim += limit;
   return true;
 }
 
 // An index into `size` elements, negative from the end: data, so a kernel failure.
 inline bool normalize_index(KernelContext& ctx, int64_t& index, dim_t size) {
-  if (index < -size || index >= size) {
-    ctx.fail(Status::KernelFailed, "index {} is out of range for size {}", index, size);
-    return false;
-  }
+  if (index < -size || index >= size)
+    return ctx.refuse(Status::KernelFailed, "index {} is out of range for size {}", index, size);
   if (index < 0) index += size;
   return true;
 }
 
 inline bool check_same_dtype(KernelContext& ctx, const Tensor& a, const Tensor& b) {
   if (a.scalar_type() == b.scalar_type()) return true;
-  ctx.fail(Status::InvalidArgument, "element types differ: {} and {}", dtype_name(a.scalar_type()),
-           dtype_name(b.scalar_type()));
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "element types differ: {} and {}", dtype_name(a.scalar_type()),
+                    dtype_name(b.scalar_type()));
 }
 
 inline bool check_same_sizes(KernelContext& ctx, const Tensor& a, const Tensor& b) {
   if (a.sizes().equals(b.sizes())) return true;
-  ctx.fail(Status::InvalidArgument, "sizes differ: ranks {} and {}, {} and {} elements", a.dim(), b.dim(),
-           a.numel(), b.numel());
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "sizes differ: ranks {} and {}, {} and {} elements", a.dim(),
+                    b.dim(), a.numel(), b.numel());
 }
 
 // `what` names the argument in the message.
 inline bool check_rank(KernelContext& ctx, const Tensor& tensor, dim_t rank, const char* what) {
   if (tensor.dim() == rank) return true;
-  ctx.fail(Status::InvalidArgument, "{} has rank {}, wanted {}", what, tensor.dim(), rank);
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "{} has rank {}, wanted {}", what, tensor.dim(), rank);
 }
 
 inline bool check(KernelContext& ctx, bool condition, const char* what) {
   if (condition) return true;
-  ctx.fail(Status::InvalidArgument, "{}", what);
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "{}", what);
 }
 
 }  // namespace penlight

@@ -227,11 +227,9 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
                                                                                : kInt;
   const BlockLoop loop = op.loops[compute];
   const bool known = (complex || dtype_selected(promoted)) && dtype_selected(to.dtype);
-  if (loop == nullptr || !known) {
-    ctx.fail(Status::NotSupported, "not computed for element type {}, stored as {}", dtype_name(promoted),
-             dtype_name(to.dtype));
-    return out;
-  }
+  if (loop == nullptr || !known)
+    return ctx.fail(out, Status::NotSupported, "not computed for element type {}, stored as {}",
+                    dtype_name(promoted), dtype_name(to.dtype));
 
   const bool flat = is_flat(op, operands, to);
   if (!flat) {

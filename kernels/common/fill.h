@@ -65,8 +65,7 @@ inline bool scalar_item(KernelContext& ctx, Scalar value, ScalarType dtype, char
       break;
     }
     default:
-      ctx.fail(Status::NotSupported, "no scalar of dtype {}", dtype_name(dtype));
-      return false;
+      return ctx.refuse(Status::NotSupported, "no scalar of dtype {}", dtype_name(dtype));
   }
   return true;
 }

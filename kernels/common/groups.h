@@ -19,18 +19,15 @@ class Groups {
   // No group ends before it begins, and none behind `rows`.
   bool check(KernelContext& ctx, dim_t rows) const {
     const ScalarType type = ends_.scalar_type();
-    if (ends_.dim() != 1 || (type != ScalarType::Int && type != ScalarType::Long)) {
-      ctx.fail(Status::InvalidArgument, "ends of groups are a row of int32 or int64, not {} of rank {}",
-               dtype_name(type), ends_.dim());
-      return false;
-    }
+    if (ends_.dim() != 1 || (type != ScalarType::Int && type != ScalarType::Long))
+      return ctx.refuse(Status::InvalidArgument,
+                        "ends of groups are a row of int32 or int64, not {} of rank {}", dtype_name(type),
+                        ends_.dim());
     int64_t before = 0;
     for (dim_t g = 0; g < count(); ++g) {
-      if (end(g) < before || end(g) > rows) {
-        ctx.fail(Status::KernelFailed, "group {} ends at row {}, which is not in [{}, {}]", g, end(g), before,
-                 rows);
-        return false;
-      }
+      if (end(g) < before || end(g) > rows)
+        return ctx.refuse(Status::KernelFailed, "group {} ends at row {}, which is not in [{}, {}]", g,
+                          end(g), before, rows);
       before = end(g);
     }
     return true;

@@ -15,8 +15,8 @@ constexpr int kIndexBlock = 128;
 
 inline bool check_index_dtype(KernelContext& ctx, const Tensor& index) {
   if (index.scalar_type() == ScalarType::Long || index.scalar_type() == ScalarType::Int) return true;
-  ctx.fail(Status::InvalidArgument, "indices are int32 or int64, not {}", dtype_name(index.scalar_type()));
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "indices are int32 or int64, not {}",
+                    dtype_name(index.scalar_type()));
 }
 
 // The dimension that indices are counted in.
@@ -40,11 +40,9 @@ inline bool add_offsets(KernelContext& ctx, const IndexedDim& to, ScalarType typ
       memcpy(&index, from, sizeof index);
     }
     const int64_t size = to.size;
-    if (index >= size || index < (to.wraps ? -size : 0)) {
-      ctx.fail(Status::KernelFailed, "index {} is out of range for dimension {} with size {}", index, to.dim,
-               size);
-      return false;
-    }
+    if (index >= size || index < (to.wraps ? -size : 0))
+      return ctx.refuse(Status::KernelFailed, "index {} is out of range for dimension {} with size {}", index,
+                        to.dim, size);
     offsets[i] += static_cast<dim_t>(index < 0 ? index + size : index) * to.stride;
   }
   return true;

@@ -36,10 +36,7 @@ inline bool reduced_dims(KernelContext& ctx, const Tensor& self, Optional<ArrayR
   mask = 0;
   for (int64_t dim : *dims) {
     if (!normalize_dim(ctx, dim, self.dim())) return false;
-    if (mask & (1u << dim)) {
-      ctx.fail(Status::InvalidArgument, "dimension {} is given twice", dim);
-      return false;
-    }
+    if (mask & (1u << dim)) return ctx.refuse(Status::InvalidArgument, "dimension {} is given twice", dim);
     mask |= 1u << dim;
   }
   if (self.dim() == 0) mask = 0;
@@ -234,8 +231,7 @@ inline bool dispatch_compute(KernelContext& ctx, ScalarType type, Body&& body) {
   }
   (void)body;
   (void)integer;
-  ctx.fail(Status::NotSupported, "element type {} is not supported here", dtype_name(type));
-  return false;
+  return ctx.refuse(Status::NotSupported, "element type {} is not supported here", dtype_name(type));
 }
 
 PENLIGHT_BY_DTYPES_END

@@ -105,10 +105,9 @@ inline bool wrap_dim(KernelContext& ctx, int64_t d, dim_t rank, int& wrapped) {
 
 // `index` into a dimension of `size`, counted from the front.
 inline bool wrap_index(KernelContext& ctx, int64_t index, int d, dim_t size, dim_t& wrapped) {
-  if (index < -static_cast<int64_t>(size) || index >= static_cast<int64_t>(size)) {
-    ctx.fail(Status::KernelFailed, "index {} is out of range for dimension {} with size {}", index, d, size);
-    return false;
-  }
+  if (index < -static_cast<int64_t>(size) || index >= static_cast<int64_t>(size))
+    return ctx.refuse(Status::KernelFailed, "index {} is out of range for dimension {} with size {}", index,
+                      d, size);
   wrapped = static_cast<dim_t>(index < 0 ? index + size : index);
   return true;
 }
@@ -118,10 +117,7 @@ inline bool wrap_index(KernelContext& ctx, int64_t index, int d, dim_t size, dim
 inline bool select_view(KernelContext& ctx, View& view, int64_t dim, int64_t index) {
   int d;
   dim_t at;
-  if (view.dim == 0) {
-    ctx.fail(Status::InvalidArgument, "select takes a tensor with dimensions");
-    return false;
-  }
+  if (view.dim == 0) return ctx.refuse(Status::InvalidArgument, "select takes a tensor with dimensions");
   if (!wrap_dim(ctx, dim, view.dim, d) || !wrap_index(ctx, index, d, view.sizes[d], at)) return false;
   view.data += at * view.strides[d];
   view.remove_dim(d);
@@ -131,11 +127,10 @@ inline bool select_view(KernelContext& ctx, View& view, int64_t dim, int64_t ind
 inline bool slice_view(KernelContext& ctx, View& view, int64_t dim, Optional<int64_t> start,
                        Optional<int64_t> end, int64_t step) {
   int d;
-  if (view.dim == 0 || step <= 0) {
-    ctx.fail(Status::InvalidArgument,
-             "slice takes a tensor with dimensions and a positive step, got {} and {}", view.dim, step);
-    return false;
-  }
+  if (view.dim == 0 || step <= 0)
+    return ctx.refuse(Status::InvalidArgument,
+                      "slice takes a tensor with dimensions and a positive step, got {} and {}", view.dim,
+                      step);
   if (!wrap_dim(ctx, dim, view.dim, d)) return false;
   const int64_t size = view.sizes[d];
   int64_t first = start.value_or(0), last = end.value_or(size);
@@ -154,20 +149,17 @@ inline bool slice_view(KernelContext& ctx, View& view, int64_t dim, Optional<int
 template <class Int>
 inline bool expand_view(KernelContext& ctx, View& view, ArrayRef<Int> size) {
   const int rank = static_cast<int>(size.size());
-  if (rank < view.dim || rank > kMaxDim) {
-    ctx.fail(Status::InvalidArgument, "a tensor with {} dimensions cannot be expanded to {}", view.dim, rank);
-    return false;
-  }
+  if (rank < view.dim || rank > kMaxDim)
+    return ctx.refuse(Status::InvalidArgument, "a tensor with {} dimensions cannot be expanded to {}",
+                      view.dim, rank);
   while (view.dim < rank) view.insert_dim(0, -1, 0);
   for (int d = 0; d < rank; ++d) {
     const int64_t wanted = size[static_cast<size_t>(d)];
     const bool keep = wanted == -1 && view.sizes[d] >= 0;
     if (keep || wanted == view.sizes[d]) continue;
-    if (wanted < 0 || (view.sizes[d] >= 0 && view.sizes[d] != 1)) {
-      ctx.fail(Status::InvalidArgument, "dimension {} has size {} and cannot be expanded to {}", d,
-               view.sizes[d], wanted);
-      return false;
-    }
+    if (wanted < 0 || (view.sizes[d] >= 0 && view.sizes[d] != 1))
+      return ctx.refuse(Status::InvalidArgument, "dimension {} has size {} and cannot be expanded to {}", d,
+                        view.sizes[d], wanted);
     view.sizes[d] = static_cast<dim_t>(wanted);
     view.strides[d] = 0;
   }
@@ -177,11 +169,9 @@ inline bool expand_view(KernelContext& ctx, View& view, ArrayRef<Int> size) {
 inline bool diagonal_view(KernelContext& ctx, View& view, int64_t offset, int64_t dim1, int64_t dim2) {
   int a, b;
   if (!wrap_dim(ctx, dim1, view.dim, a) || !wrap_dim(ctx, dim2, view.dim, b)) return false;
-  if (view.dim < 2 || a == b) {
-    ctx.fail(Status::InvalidArgument, "a diagonal needs two different dimensions, got {} and {} of {}", dim1,
-             dim2, view.dim);
-    return false;
-  }
+  if (view.dim < 2 || a == b)
+    return ctx.refuse(Status::InvalidArgument,
+                      "a diagonal needs two different dimensions, got {} and {} of {}", dim1, dim2, view.dim);
   const int64_t rows = offset < 0 ? view.sizes[a] + offset : view.sizes[a];
   const int64_t columns = offset < 0 ? view.sizes[b] : view.sizes[b] - offset;
   const int64_t shorter = rows < columns ? rows : columns;
@@ -202,20 +192,16 @@ inline bool as_strided_view(KernelContext& ctx, const Tensor& self, ArrayRef<int
                             ArrayRef<int64_t> stride, Optional<int64_t> storage_offset, View& view) {
   const dim_t item = static_cast<dim_t>(self.element_size());
   const int64_t offset = storage_offset.value_or(0);
-  if (size.size() != stride.size() || size.size() > static_cast<size_t>(kMaxDim) || offset < 0) {
-    ctx.fail(Status::InvalidArgument, "as_strided with {} sizes, {} strides, offset {}", size.size(),
-             stride.size(), offset);
-    return false;
-  }
+  if (size.size() != stride.size() || size.size() > static_cast<size_t>(kMaxDim) || offset < 0)
+    return ctx.refuse(Status::InvalidArgument, "as_strided with {} sizes, {} strides, offset {}", size.size(),
+                      stride.size(), offset);
   const uint64_t limit = static_cast<uint64_t>(self.numel());
   uint64_t last = static_cast<uint64_t>(offset);
   bool empty = false, inside = true;
   view.dim = static_cast<int>(size.size());
   for (size_t d = 0; d < size.size(); ++d) {
-    if (size[d] < 0 || stride[d] < 0) {
-      ctx.fail(Status::InvalidArgument, "as_strided with size {} and stride {}", size[d], stride[d]);
-      return false;
-    }
+    if (size[d] < 0 || stride[d] < 0)
+      return ctx.refuse(Status::InvalidArgument, "as_strided with size {} and stride {}", size[d], stride[d]);
     view.sizes[d] = static_cast<dim_t>(size[d]);
     view.strides[d] = 0;
     empty |= size[d] == 0;
@@ -227,10 +213,9 @@ inline bool as_strided_view(KernelContext& ctx, const Tensor& self, ArrayRef<int
       if (inside) view.strides[d] = static_cast<dim_t>(stride[d]) * item;
     }
   }
-  if (!empty && (!inside || last >= limit)) {
-    ctx.fail(Status::InvalidArgument, "as_strided reaches element {} of a tensor with {}", last, limit);
-    return false;
-  }
+  if (!empty && (!inside || last >= limit))
+    return ctx.refuse(Status::InvalidArgument, "as_strided reaches element {} of a tensor with {}", last,
+                      limit);
   view.data = static_cast<char*>(self.data_ptr()) + (empty ? 0 : static_cast<dim_t>(offset) * item);
   return true;
 }

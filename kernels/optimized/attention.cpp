@@ -232,31 +232,26 @@ Tensor& attention_in_rows_out(KernelContext& ctx, const Tensor& query, const Ten
   const auto fits = [&](const Heads& h) {
     return (h.batches == q.batches || h.batches == 1) && h.heads > 0 && q.heads % h.heads == 0;
   };
-  if (!read || !fits(k) || !fits(v) || q.width != k.width || k.rows != v.rows || q.width < 1) {
-    ctx.fail(Status::InvalidArgument, "attention over {} heads in rows cannot read its operands",
-             read ? q.heads : 0);
-    return out;
-  }
+  if (!read || !fits(k) || !fits(v) || q.width != k.width || k.rows != v.rows || q.width < 1)
+    return ctx.fail(out, Status::InvalidArgument, "attention over {} heads in rows cannot read its operands",
+                    read ? q.heads : 0);
   if (attn_mask.has_value()) {
     const Tensor& mask = attn_mask.value();
     const auto is = [&](dim_t d, dim_t size) {
       return mask.dim() < d || mask.size(-d) == 1 || mask.size(-d) == size;
     };
     if (is_causal || mask.dim() > 4 || !is(3, q.heads) || !is(4, q.batches) ||
-        !is_usable_mask(mask, q.rows, k.rows)) {
-      ctx.fail(Status::InvalidArgument, "mask of {} dimensions does not fit attention", mask.dim());
-      return out;
-    }
+        !is_usable_mask(mask, q.rows, k.rows))
+      return ctx.fail(out, Status::InvalidArgument, "mask of {} dimensions does not fit attention",
+                      mask.dim());
   }
   dim_t columns = 0;
   if (__builtin_mul_overflow(q.heads, v.width, &columns)) columns = -1;
   const dim_t sizes[] = {rows_first ? q.rows : q.batches, rows_first ? q.batches : q.rows, columns};
   if (!ctx.resize(out, SizesRef(sizes, 3)) || out.numel() == 0) return out;
-  if (!out.is_contiguous()) {
-    ctx.fail(Status::InvalidArgument, "attention in rows writes dense rows, not {} dimensions of others",
-             out.dim());
-    return out;
-  }
+  if (!out.is_contiguous())
+    return ctx.fail(out, Status::InvalidArgument,
+                    "attention in rows writes dense rows, not {} dimensions of others", out.dim());
   if (k.rows == 0) {
     memset(out.mutable_data_ptr<float>(), 0, static_cast<size_t>(out.numel()) * sizeof(float));
     return out;

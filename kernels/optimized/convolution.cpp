@@ -246,10 +246,8 @@ Tensor& conv2d_parts_packed_out(KernelContext& ctx, TensorList inputs, const Ten
                                 ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
                                 ArrayRef<int64_t> dilation, int64_t activation, double low, double high,
                                 Tensor& out) {
-  if (inputs.empty()) {
-    ctx.fail(Status::InvalidArgument, "conv2d_parts_packed takes at least one image");
-    return out;
-  }
+  if (inputs.empty())
+    return ctx.fail(out, Status::InvalidArgument, "conv2d_parts_packed takes at least one image");
   convolve(ctx, {inputs, weight, residual, window, stride, padding, dilation, 1, activation, low, high}, out);
   return out;
 }

@@ -32,25 +32,20 @@ Tensor& embedding_packed_out(KernelContext& ctx, const Tensor& weight, const Ten
                              int64_t depth, Tensor& out) {
   const dim_t rank = indices.dim();
   const bool is_long = indices.scalar_type() == ScalarType::Long;
-  if ((!is_long && indices.scalar_type() != ScalarType::Int) || rank >= kMaxDim || !indices.is_contiguous()) {
-    ctx.fail(Status::InvalidArgument, "indices of {} with {} dimensions; they are int32 or int64, and dense",
-             dtype_name(indices.scalar_type()), rank);
-    return out;
-  }
+  if ((!is_long && indices.scalar_type() != ScalarType::Int) || rank >= kMaxDim || !indices.is_contiguous())
+    return ctx.fail(out, Status::InvalidArgument,
+                    "indices of {} with {} dimensions; they are int32 or int64, and dense",
+                    dtype_name(indices.scalar_type()), rank);
   dim_t size = 0;
-  if (!packed_size(rows, depth, size)) {
-    ctx.fail(Status::InvalidArgument, "embedding_packed cannot have {} rows of {}", rows, depth);
-    return out;
-  }
+  if (!packed_size(rows, depth, size))
+    return ctx.fail(out, Status::InvalidArgument, "embedding_packed cannot have {} rows of {}", rows, depth);
   if (!check_packed(ctx, weight, size, format_of(weight))) return out;
   dim_t sizes[kMaxDim];
   for (dim_t d = 0; d < rank; ++d) sizes[d] = indices.size(d);
   sizes[rank] = static_cast<dim_t>(depth);
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(rank + 1))) || out.numel() == 0) return out;
-  if (!is_dense_float(out)) {
-    ctx.fail(Status::InvalidArgument, "the result of embedding_packed is dense float32");
-    return out;
-  }
+  if (!is_dense_float(out))
+    return ctx.fail(out, Status::InvalidArgument, "the result of embedding_packed is dense float32");
   const dim_t count = indices.numel();
   const auto row_at = [&](dim_t i) -> int64_t {
     return is_long ? indices.const_data_ptr<int64_t>()[i] : indices.const_data_ptr<int32_t>()[i];
@@ -58,8 +53,7 @@ Tensor& embedding_packed_out(KernelContext& ctx, const Tensor& weight, const Ten
   for (dim_t i = 0; i < count; ++i) {
     const int64_t row = row_at(i);
     if (row >= 0 && row < rows) continue;
-    ctx.fail(Status::KernelFailed, "index {} is out of range for a table of {} rows", row, rows);
-    return out;
+    return ctx.fail(out, Status::KernelFailed, "index {} is out of range for a table of {} rows", row, rows);
   }
   in_parts(ctx, count, 4.0 * static_cast<double>(depth), [&](Range range) {
     for (dim_t i = range.first; i < range.last; ++i) {

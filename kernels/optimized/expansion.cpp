@@ -70,16 +70,14 @@ Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, con
                                     int64_t expansion_activation, double expansion_low, double expansion_high,
                                     int64_t activation, double low, double high, Tensor& out) {
   if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float ||
-      input.dim() != 4 || !is_channels_last(input)) {
-    ctx.fail(Status::InvalidArgument, "expand_depthwise_packed takes channels-last float32 images");
-    return out;
-  }
+      input.dim() != 4 || !is_channels_last(input))
+    return ctx.fail(out, Status::InvalidArgument,
+                    "expand_depthwise_packed takes channels-last float32 images");
   Convolution c{};
   const int64_t channels = window.size() == 3 ? window[0] : 0;
-  if (channels <= 0 || channels > INT32_MAX) {
-    ctx.fail(Status::InvalidArgument, "expand_depthwise_packed cannot have {} channels", channels);
-    return out;
-  }
+  if (channels <= 0 || channels > INT32_MAX)
+    return ctx.fail(out, Status::InvalidArgument, "expand_depthwise_packed cannot have {} channels",
+                    channels);
   if (!read_convolution(ctx, input, window, stride, padding, dilation, channels, static_cast<dim_t>(channels),
                         c)) {
     return out;
@@ -88,21 +86,18 @@ Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, con
   dim_t taps = 0, packed = 0, expanded = 0;
   const bool fits = multiply_sizes(c.window.taps[0], c.window.taps[1], taps) &&
                     packed_size(c.outputs, depth, expanded) && packed_size(c.outputs, taps, packed);
-  if (!fits) {
-    ctx.fail(Status::InvalidArgument, "expand_depthwise_packed: a window of {} by {} is too large",
-             c.window.taps[0], c.window.taps[1]);
-    return out;
-  }
+  if (!fits)
+    return ctx.fail(out, Status::InvalidArgument,
+                    "expand_depthwise_packed: a window of {} by {} is too large", c.window.taps[0],
+                    c.window.taps[1]);
   if (!check_packed(ctx, expansion, expanded) || !check_packed(ctx, weight, packed) ||
       !check_activation(ctx, expansion_activation) || !check_activation(ctx, activation)) {
     return out;
   }
   const dim_t sizes[] = {input.size(0), c.outputs, c.out[0], c.out[1]};
   if (!ctx.resize(out, SizesRef(sizes, 4))) return out;
-  if (!is_channels_last(out)) {
-    ctx.fail(Status::InvalidArgument, "the result of expand_depthwise_packed is channels-last");
-    return out;
-  }
+  if (!is_channels_last(out))
+    return ctx.fail(out, Status::InvalidArgument, "the result of expand_depthwise_packed is channels-last");
   if (out.numel() == 0) return out;
 
   Expansion e{};
@@ -123,11 +118,9 @@ Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, con
   while (small && e.band < g.out_height && rows_between(g, e.band + 1) <= kBand / e.row_size) ++e.band;
   const bool has_size = small && multiply_sizes(rows_between(g, e.band), e.row_size, buffer) &&
                         buffer <= INTPTR_MAX / static_cast<dim_t>(2 * sizeof(float));
-  if (!has_size) {
-    ctx.fail(Status::InvalidArgument, "expand_depthwise_packed: rows of {} by {} are too large", width,
-             c.outputs);
-    return out;
-  }
+  if (!has_size)
+    return ctx.fail(out, Status::InvalidArgument, "expand_depthwise_packed: rows of {} by {} are too large",
+                    width, c.outputs);
   e.windows.in_cache = true;
   const size_t tile = routines().depthwise_scratch(e.windows);
   const dim_t rows = input.size(0) * g.out_height;

@@ -73,26 +73,20 @@ void multiply_groups(KernelContext& ctx, const Groups& groups, const Product& pr
 
 Tensor& grouped_linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
                                   const Tensor& ends, int64_t outputs, Tensor& out) {
-  if (!is_dense_float(input) || input.dim() != 2 || !is_float(out)) {
-    ctx.fail(Status::InvalidArgument, "grouped_linear_packed takes a dense matrix of float32");
-    return out;
-  }
+  if (!is_dense_float(input) || input.dim() != 2 || !is_float(out))
+    return ctx.fail(out, Status::InvalidArgument, "grouped_linear_packed takes a dense matrix of float32");
   const dim_t rows = input.size(0), depth = input.size(1);
   const Groups groups(ends);
   if (!groups.check(ctx, rows)) return out;
   dim_t each = 0, size = 0;
-  if (!packed_size(outputs, depth, each) || !multiply_sizes(each, groups.count(), size)) {
-    ctx.fail(Status::InvalidArgument, "grouped_linear_packed cannot have {} outputs", outputs);
-    return out;
-  }
+  if (!packed_size(outputs, depth, each) || !multiply_sizes(each, groups.count(), size))
+    return ctx.fail(out, Status::InvalidArgument, "grouped_linear_packed cannot have {} outputs", outputs);
   const Format format = format_of(weight);
   if (!check_packed(ctx, weight, size, format)) return out;
   const dim_t sizes[] = {rows, static_cast<dim_t>(outputs)};
   if (!ctx.resize(out, sizes) || out.numel() == 0) return out;
-  if (!out.is_contiguous()) {
-    ctx.fail(Status::InvalidArgument, "the result of grouped_linear_packed is contiguous");
-    return out;
-  }
+  if (!out.is_contiguous())
+    return ctx.fail(out, Status::InvalidArgument, "the result of grouped_linear_packed is contiguous");
   float* const output = out.mutable_data_ptr<float>();
   const dim_t computed = groups.rows() * sizes[1];
   memset(output + computed, 0, static_cast<size_t>(out.numel() - computed) * sizeof(float));

@@ -114,12 +114,11 @@ inline bool read_convolution(KernelContext& ctx, const Tensor& input, ArrayRef<i
     good = room >= 0;
     c.out[d] = static_cast<dim_t>(room / c.window.stride[d] + 1);
   }
-  if (!good) {
-    ctx.fail(Status::InvalidArgument,
-             "a convolution's window, stride, padding, dilation or groups do not fit {} channels of {} by {}",
-             channels, input.size(2), input.size(3));
-    return false;
-  }
+  if (!good)
+    return ctx.refuse(
+        Status::InvalidArgument,
+        "a convolution's window, stride, padding, dilation or groups do not fit {} channels of {} by {}",
+        channels, input.size(2), input.size(3));
   c.outputs = static_cast<dim_t>(shape[0]);
   c.groups = static_cast<dim_t>(groups);
   return true;

@@ -9,26 +9,21 @@ Tensor& linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
                           double high, Tensor& out) {
   const dim_t dim = input.dim();
   if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float || dim < 1 ||
-      !input.is_contiguous()) {
-    ctx.fail(Status::InvalidArgument, "linear_packed takes contiguous float32 of one dimension or more");
-    return out;
-  }
+      !input.is_contiguous())
+    return ctx.fail(out, Status::InvalidArgument,
+                    "linear_packed takes contiguous float32 of one dimension or more");
   const dim_t depth = input.size(dim - 1);
   dim_t size = 0;
-  if (!packed_size(outputs, depth, size)) {
-    ctx.fail(Status::InvalidArgument, "linear_packed cannot have {} outputs", outputs);
-    return out;
-  }
+  if (!packed_size(outputs, depth, size))
+    return ctx.fail(out, Status::InvalidArgument, "linear_packed cannot have {} outputs", outputs);
   const Format format = format_of(weight);
   if (!check_packed(ctx, weight, size, format) || !check_activation(ctx, activation)) return out;
   dim_t sizes[kMaxDim];
   for (dim_t d = 0; d < dim; ++d) sizes[d] = input.size(d);
   sizes[dim - 1] = outputs;
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dim)))) return out;
-  if (!out.is_contiguous()) {
-    ctx.fail(Status::InvalidArgument, "the result of linear_packed is contiguous");
-    return out;
-  }
+  if (!out.is_contiguous())
+    return ctx.fail(out, Status::InvalidArgument, "the result of linear_packed is contiguous");
   if (!check_residual(ctx, residual, out) || out.numel() == 0) return out;
 
   Product product = over_matrix(out.numel() / outputs, depth, depth, outputs, outputs);

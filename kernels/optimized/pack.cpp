@@ -103,20 +103,16 @@ bool size_of(const Weights& w, int64_t groups, ArrayRef<int64_t> stride, dim_t& 
 
 Tensor& pack_convolution_out(KernelContext& ctx, const Tensor& weight, const Optional<Tensor>& bias,
                              int64_t groups, ArrayRef<int64_t> stride, Tensor& out) {
-  if ((weight.dim() != 3 && weight.dim() != 4) || !is_float(weight) || !is_float(out)) {
-    ctx.fail(Status::InvalidArgument, "pack_convolution takes float32 weights of 3 or 4 dimensions");
-    return out;
-  }
+  if ((weight.dim() != 3 && weight.dim() != 4) || !is_float(weight) || !is_float(out))
+    return ctx.fail(out, Status::InvalidArgument,
+                    "pack_convolution takes float32 weights of 3 or 4 dimensions");
   const Weights w = weights_of(weight, stride.size() > 0);
   dim_t size = 0;
-  if (!size_of(w, groups, stride, size)) {
-    ctx.fail(Status::InvalidArgument, "{} outputs cannot be packed in {} groups", w.outputs, groups);
-    return out;
-  }
-  if (!is_row(bias, w.outputs)) {
-    ctx.fail(Status::InvalidArgument, "the bias is not a row of {} float32 numbers", w.outputs);
-    return out;
-  }
+  if (!size_of(w, groups, stride, size))
+    return ctx.fail(out, Status::InvalidArgument, "{} outputs cannot be packed in {} groups", w.outputs,
+                    groups);
+  if (!is_row(bias, w.outputs))
+    return ctx.fail(out, Status::InvalidArgument, "the bias is not a row of {} float32 numbers", w.outputs);
   if (!ctx.resize(out, SizesRef(&size, 1)) || size == 0) return out;
   const float* const biases = data_of(bias);
   float* to = out.mutable_data_ptr<float>();

@@ -43,8 +43,7 @@ inline bool is_by_channels(dim_t rows, dim_t channels, dim_t outputs) {
 inline bool check_activation(KernelContext& ctx, int64_t activation) {
   if (activation >= 0 && activation < kActivations && is_compiled(static_cast<Activation>(activation)))
     return true;
-  ctx.fail(Status::InvalidArgument, "there is no activation {} here", activation);
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "there is no activation {} here", activation);
 }
 
 // The residual is added element by element: float32, with the result's sizes and layout.

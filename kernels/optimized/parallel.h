@@ -60,10 +60,8 @@ inline bool allocate_parts(KernelContext& ctx, dim_t parts, size_t each, PartMem
   const bool huge = each > SIZE_MAX - line;
   each = (each + line - 1) / line * line;
   size_t total = 0;
-  if (huge || __builtin_mul_overflow(each, static_cast<size_t>(parts), &total)) {
-    ctx.fail(Status::OutOfMemory, "scratch of {} parts does not fit an address", parts);
-    return false;
-  }
+  if (huge || __builtin_mul_overflow(each, static_cast<size_t>(parts), &total))
+    return ctx.refuse(Status::OutOfMemory, "scratch of {} parts does not fit an address", parts);
   char* base = static_cast<char*>(ctx.allocate_scratch(total, line));
   if (!base) return false;
   memory = {base, each};

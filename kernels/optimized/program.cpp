@@ -19,8 +19,7 @@ constexpr size_t kStepWords = 5, kWindowWords = 5;
 bool are_operands(KernelContext& ctx, TensorList tensors) {
   for (const Tensor& tensor : tensors) {
     if (tensor.scalar_type() == ScalarType::Float || tensor.scalar_type() == ScalarType::Bool) continue;
-    ctx.fail(Status::InvalidArgument, "elementwise: an input is neither float32 nor bool");
-    return false;
+    return ctx.refuse(Status::InvalidArgument, "elementwise: an input is neither float32 nor bool");
   }
   return true;
 }
@@ -59,11 +58,10 @@ bool read_wholes(KernelContext& ctx, TensorList wholes, ArrayRef<int64_t> window
     const int64_t whole = windows[w * kWindowWords];
     fits &= whole >= 0 && whole < static_cast<int64_t>(wholes.size());
   }
-  if (!fits) {
-    ctx.fail(Status::InvalidArgument,
-             "elementwise: windows are five numbers each, the first one of {} wholes", wholes.size());
-    return false;
-  }
+  if (!fits)
+    return ctx.refuse(Status::InvalidArgument,
+                      "elementwise: windows are five numbers each, the first one of {} wholes",
+                      wholes.size());
   int place = 0;
   for (const Tensor& whole : wholes) {
     View& view = parts.views[place] = view_of(whole);
@@ -91,20 +89,18 @@ bool read_step(const int64_t* words, unsigned written, Chain& chain) {
 
 bool read_program(KernelContext& ctx, ArrayRef<int64_t> program, Chain& chain) {
   const size_t steps = program.size() / kStepWords;
-  if (steps == 0 || steps * kStepWords != program.size() || steps > static_cast<size_t>(kElementSteps)) {
-    ctx.fail(Status::InvalidArgument, "elementwise: a program of {} numbers; it is 1 to {} steps of 5",
-             program.size(), kElementSteps);
-    return false;
-  }
+  if (steps == 0 || steps * kStepWords != program.size() || steps > static_cast<size_t>(kElementSteps))
+    return ctx.refuse(Status::InvalidArgument,
+                      "elementwise: a program of {} numbers; it is 1 to {} steps of 5", program.size(),
+                      kElementSteps);
   unsigned written = 0;
   for (size_t s = 0; s < steps; ++s) {
     const int64_t* words = program.data() + s * kStepWords;
-    if (!read_step(words, written, chain)) {
-      ctx.fail(Status::InvalidArgument,
-               "elementwise: step {} of the program (operation {}) is unknown, or reads what is not there", s,
-               words[0]);
-      return false;
-    }
+    if (!read_step(words, written, chain))
+      return ctx.refuse(
+          Status::InvalidArgument,
+          "elementwise: step {} of the program (operation {}) is unknown, or reads what is not there", s,
+          words[0]);
     written |= 1u << words[1];
   }
   return true;
@@ -117,11 +113,10 @@ Tensor& elementwise_out(KernelContext& ctx, TensorList inputs, TensorList wholes
   Chain chain;
   const size_t most = kOperands;
   if (inputs.size() > most || wholes.size() > most - inputs.size() ||
-      constants.size() > most - inputs.size() - wholes.size()) {
-    ctx.fail(Status::InvalidArgument, "elementwise: {} inputs, {} wholes and {} constants; there may be {}",
-             inputs.size(), wholes.size(), constants.size(), kOperands);
-    return out;
-  }
+      constants.size() > most - inputs.size() - wholes.size())
+    return ctx.fail(out, Status::InvalidArgument,
+                    "elementwise: {} inputs, {} wholes and {} constants; there may be {}", inputs.size(),
+                    wholes.size(), constants.size(), kOperands);
   if (!are_operands(ctx, inputs) || !are_operands(ctx, wholes)) return out;
   for (const Tensor& input : inputs) chain.add(input);
   Parts parts;
@@ -130,10 +125,8 @@ Tensor& elementwise_out(KernelContext& ctx, TensorList inputs, TensorList wholes
   if (!read_program(ctx, program, chain)) return out;
   dim_t sizes[kMaxDim];
   int dim = 0;
-  if (!broadcast_shape(chain, sizes, dim)) {
-    ctx.fail(Status::InvalidArgument, "elementwise: the inputs do not broadcast");
-    return out;
-  }
+  if (!broadcast_shape(chain, sizes, dim))
+    return ctx.fail(out, Status::InvalidArgument, "elementwise: the inputs do not broadcast");
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dim)))) return out;
   const bool is_condition = gives_condition(chain.steps[chain.step_count - 1].op);
   if (out.scalar_type() != (is_condition ? ScalarType::Bool : ScalarType::Float) ||

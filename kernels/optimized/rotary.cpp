@@ -32,11 +32,9 @@ Tensor& rotary_out(KernelContext& ctx, const Tensor& input, const Tensor& cosine
   Heads x;
   const bool mine = x.read(input, heads) && out.scalar_type() == ScalarType::Float && x.width % 2 == 0 &&
                     x.width > 0 && fits(cosine, x) && fits(sine, x);
-  if (!mine) {
-    ctx.fail(Status::InvalidArgument, "rotary cannot read its operands, of {} and {} dimensions", input.dim(),
-             cosine.dim());
-    return out;
-  }
+  if (!mine)
+    return ctx.fail(out, Status::InvalidArgument, "rotary cannot read its operands, of {} and {} dimensions",
+                    input.dim(), cosine.dim());
   dim_t sizes[4], columns = 0;
   for (dim_t d = 0; d < input.dim(); ++d) sizes[d] = input.size(d);
   if (!heads.empty()) {
@@ -44,10 +42,9 @@ Tensor& rotary_out(KernelContext& ctx, const Tensor& input, const Tensor& cosine
     sizes[2] = columns;
   }
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(input.dim()))) || out.numel() == 0) return out;
-  if (!out.is_contiguous()) {
-    ctx.fail(Status::InvalidArgument, "rotary writes dense rows, not {} dimensions of others", out.dim());
-    return out;
-  }
+  if (!out.is_contiguous())
+    return ctx.fail(out, Status::InvalidArgument, "rotary writes dense rows, not {} dimensions of others",
+                    out.dim());
   const int64_t own[] = {x.heads, x.width, 0, x.width, heads.empty() ? 0 : heads[4]};
   Heads y;
   y.read(out, heads.empty() ? heads : ArrayRef<int64_t>(own, 5));

@@ -167,40 +167,33 @@ Tensor& conv_transpose2d_packed_out(KernelContext& ctx, const Tensor& input, con
                                     ArrayRef<int64_t> output_padding, int64_t activation, double low,
                                     double high, Tensor& out) {
   if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float ||
-      input.dim() != 4 || !is_channels_last(input)) {
-    ctx.fail(Status::InvalidArgument, "conv_transpose2d_packed takes channels-last float32 images");
-    return out;
-  }
+      input.dim() != 4 || !is_channels_last(input))
+    return ctx.fail(out, Status::InvalidArgument,
+                    "conv_transpose2d_packed takes channels-last float32 images");
   Transposed t{};
   dim_t taps[2], step[2], pad[2], more[2], outputs[2] = {0, 0}, all = 0, phases = 0, size = 0;
   const bool numbers = window.size() == 3 && read_pair({window.data(), 1}, 1, outputs) &&
                        read_pair({window.data() + 1, 2}, 1, taps) && read_pair(stride, 1, step) &&
                        read_pair(padding, 0, pad) && read_pair(output_padding, 0, more);
   if (!numbers || !read_direction(input.size(2), taps[0], step[0], pad[0], more[0], t.rows) ||
-      !read_direction(input.size(3), taps[1], step[1], pad[1], more[1], t.columns)) {
-    ctx.fail(Status::InvalidArgument,
-             "a transposed convolution's window, stride or paddings do not fit images of {} by {}",
-             input.size(2), input.size(3));
-    return out;
-  }
+      !read_direction(input.size(3), taps[1], step[1], pad[1], more[1], t.columns))
+    return ctx.fail(out, Status::InvalidArgument,
+                    "a transposed convolution's window, stride or paddings do not fit images of {} by {}",
+                    input.size(2), input.size(3));
   t.batch = input.size(0);
   t.channels = input.size(1);
   t.outputs = outputs[0];
   const bool fits = multiply_sizes(taps[0], taps[1], all) && multiply_sizes(all, t.channels, all) &&
                     multiply_sizes(step[0], step[1], phases) && !__builtin_add_overflow(all, phases, &all) &&
                     multiply_sizes(round_to_panel(t.outputs), all, size);
-  if (!fits) {
-    ctx.fail(Status::InvalidArgument, "conv_transpose2d_packed: a window of {} by {} is too large", taps[0],
-             taps[1]);
-    return out;
-  }
+  if (!fits)
+    return ctx.fail(out, Status::InvalidArgument,
+                    "conv_transpose2d_packed: a window of {} by {} is too large", taps[0], taps[1]);
   if (!check_packed(ctx, weight, size) || !check_activation(ctx, activation)) return out;
   const dim_t sizes[] = {t.batch, t.outputs, t.rows.out, t.columns.out};
   if (!ctx.resize(out, SizesRef(sizes, 4))) return out;
-  if (!is_channels_last(out)) {
-    ctx.fail(Status::InvalidArgument, "the result of conv_transpose2d_packed is channels-last");
-    return out;
-  }
+  if (!is_channels_last(out))
+    return ctx.fail(out, Status::InvalidArgument, "the result of conv_transpose2d_packed is channels-last");
   if (!check_residual(ctx, residual, out) || out.numel() == 0) return out;
 
   float* zeros = ctx.allocate_scratch_array<float>(static_cast<size_t>(t.channels) + 1);
@@ -218,10 +211,9 @@ Tensor& conv_transpose2d_packed_out(KernelContext& ctx, const Tensor& input, con
   const dim_t width = (t.columns.out + t.columns.stride - 1) / t.columns.stride;
   dim_t buffer = t.lines() == 1 ? 0 : t.lines() * width;
   if (!multiply_sizes(buffer, round_to_panel(t.outputs), buffer) ||
-      buffer > INTPTR_MAX / static_cast<dim_t>(2 * sizeof(float))) {
-    ctx.fail(Status::InvalidArgument, "conv_transpose2d_packed: {} outputs are too many", t.outputs);
-    return out;
-  }
+      buffer > INTPTR_MAX / static_cast<dim_t>(2 * sizeof(float)))
+    return ctx.fail(out, Status::InvalidArgument, "conv_transpose2d_packed: {} outputs are too many",
+                    t.outputs);
   const size_t between = static_cast<size_t>(buffer) * sizeof(float);  // pointers lie behind it
   PartMemory memory;
   if (!allocate_parts(ctx, parts, between + t.scratch(), memory)) return out;

@@ -32,10 +32,8 @@ bool read_times(KernelContext& ctx, const Tensor& input, int64_t frames, ArrayRe
                 ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
                 Times& times) {
   const bool sides = padding.size() == 6;
-  if (window.size() != 4 || stride.size() != 3 || dilation.size() != 3 || (!sides && padding.size() != 3)) {
-    ctx.fail(Status::InvalidArgument, "conv3d_packed takes windows over time, height and width");
-    return false;
-  }
+  if (window.size() != 4 || stride.size() != 3 || dilation.size() != 3 || (!sides && padding.size() != 3))
+    return ctx.refuse(Status::InvalidArgument, "conv3d_packed takes windows over time, height and width");
   Numbers& n = times.window;
   const bool good = read_number(window, 1, 1, n.taps) && read_number(stride, 0, 1, n.stride) &&
                     read_number(padding, 0, 0, n.before) &&
@@ -44,11 +42,10 @@ bool read_times(KernelContext& ctx, const Tensor& input, int64_t frames, ArrayRe
                     input.size(0) % frames == 0;
   const int64_t room =
       good ? frames + n.before + n.behind - n.dilation * (int64_t{n.taps} - 1) - 1 : int64_t{-1};
-  if (room < 0) {
-    ctx.fail(Status::InvalidArgument, "a window over time does not fit videos of {} frames, of {} in all",
-             frames, input.size(0));
-    return false;
-  }
+  if (room < 0)
+    return ctx.refuse(Status::InvalidArgument,
+                      "a window over time does not fit videos of {} frames, of {} in all", frames,
+                      input.size(0));
   times.frames = static_cast<dim_t>(frames);
   times.videos = input.size(0) / times.frames;
   times.out = static_cast<dim_t>(room / n.stride + 1);
@@ -138,10 +135,8 @@ Tensor& conv3d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
                           ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
                           int64_t groups, int64_t activation, double low, double high, Tensor& out) {
   if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float ||
-      input.dim() != 4 || !is_channels_last(input)) {
-    ctx.fail(Status::InvalidArgument, "conv3d_packed takes channels-last float32 images");
-    return out;
-  }
+      input.dim() != 4 || !is_channels_last(input))
+    return ctx.fail(out, Status::InvalidArgument, "conv3d_packed takes channels-last float32 images");
   Times times{};
   if (!read_times(ctx, input, frames, window, stride, padding, dilation, times)) return out;
   const bool sides = padding.size() == 6, one_pixel = is_one_pixel(window, stride, padding);
@@ -153,18 +148,15 @@ Tensor& conv3d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
     return out;
   }
   dim_t count = 0;
-  if ((!one_pixel && c.groups != input.size(1)) || !multiply_sizes(times.videos, times.out, count)) {
-    ctx.fail(Status::InvalidArgument,
-             "conv3d_packed takes windows of one pixel, or a window for each of {} channels, not {} groups",
-             input.size(1), groups);
-    return out;
-  }
+  if ((!one_pixel && c.groups != input.size(1)) || !multiply_sizes(times.videos, times.out, count))
+    return ctx.fail(
+        out, Status::InvalidArgument,
+        "conv3d_packed takes windows of one pixel, or a window for each of {} channels, not {} groups",
+        input.size(1), groups);
   const dim_t sizes[] = {count, c.outputs, c.out[0], c.out[1]};
   if (!ctx.resize(out, SizesRef(sizes, 4))) return out;
-  if (!is_channels_last(out)) {
-    ctx.fail(Status::InvalidArgument, "the result of conv3d_packed is channels-last");
-    return out;
-  }
+  if (!is_channels_last(out))
+    return ctx.fail(out, Status::InvalidArgument, "the result of conv3d_packed is channels-last");
   if (!check_activation(ctx, activation) || !check_residual(ctx, residual, out)) return out;
   if (!one_pixel) {
     depthwise(ctx, input, weight, times, c, epilogue_of(residual, activation, low, high), out);

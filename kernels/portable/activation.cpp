@@ -103,8 +103,7 @@ Tensor& gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate,
     const auto exact = PENLIGHT_OF_1(x * T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752440))));
     return map<Domain::Floating>(ctx, exact, out, self);
   }
-  ctx.fail(Status::InvalidArgument, "approximate must be none or tanh");
-  return out;
+  return ctx.fail(out, Status::InvalidArgument, "approximate must be none or tanh");
 }
 
 Tensor& elu_out(KernelContext& ctx, const Tensor& self, const Scalar& alpha, const Scalar& scale,

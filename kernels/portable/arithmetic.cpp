@@ -147,8 +147,7 @@ Tensor& divide_in_mode(KernelContext& ctx, Tensor& out, const Tensor& a, const B
   const StringView name = *mode;
   if (name.size() == 5 && memcmp(name.data(), "trunc", 5) == 0) return divide<DivTrunc>(ctx, out, a, b);
   if (name.size() == 5 && memcmp(name.data(), "floor", 5) == 0) return divide<DivFloor>(ctx, out, a, b);
-  ctx.fail(Status::InvalidArgument, "rounding_mode must be None, trunc or floor");
-  return out;
+  return ctx.fail(out, Status::InvalidArgument, "rounding_mode must be None, trunc or floor");
 }
 
 // As ATen has it: the second factor, or the divisor, of a 16-bit result is not rounded to 16 bits where it

@@ -232,9 +232,8 @@ bool check_batch(KernelContext& ctx, const char* name, const Tensor& tensor, Siz
   for (dim_t d = 3; d <= tensor.dim(); ++d) {
     const dim_t own = tensor.size(-d), wanted = sizes[static_cast<size_t>(rank - d)];
     if (own == wanted || own == 1 || (share_heads && d == 3 && own > 0 && wanted % own == 0)) continue;
-    ctx.fail(Status::InvalidArgument, "{} has size {} in dimension {} from the end, {} is wanted", name, own,
-             d, wanted);
-    return false;
+    return ctx.refuse(Status::InvalidArgument, "{} has size {} in dimension {} from the end, {} is wanted",
+                      name, own, d, wanted);
   }
   return true;
 }
@@ -243,16 +242,12 @@ bool check_mask(KernelContext& ctx, const Tensor& mask, const Tensor& query, Siz
   const dim_t queries = query.size(-2);
   if (mask.dim() > static_cast<dim_t>(sizes.size()) ||
       (mask.dim() >= 1 && mask.size(-1) != 1 && mask.size(-1) != keys) ||
-      (mask.dim() >= 2 && mask.size(-2) != 1 && mask.size(-2) != queries)) {
-    ctx.fail(Status::InvalidArgument, "attn_mask of {} dimensions cannot be broadcast to [{}, {}]",
-             mask.dim(), queries, keys);
-    return false;
-  }
-  if (mask.dtype() != ScalarType::Bool && !is_floating(mask.dtype())) {
-    ctx.fail(Status::InvalidArgument, "attn_mask has dtype {}, it is bool or floating",
-             dtype_name(mask.dtype()));
-    return false;
-  }
+      (mask.dim() >= 2 && mask.size(-2) != 1 && mask.size(-2) != queries))
+    return ctx.refuse(Status::InvalidArgument, "attn_mask of {} dimensions cannot be broadcast to [{}, {}]",
+                      mask.dim(), queries, keys);
+  if (mask.dtype() != ScalarType::Bool && !is_floating(mask.dtype()))
+    return ctx.refuse(Status::InvalidArgument, "attn_mask has dtype {}, it is bool or floating",
+                      dtype_name(mask.dtype()));
   return check_batch(ctx, "attn_mask", mask, sizes, false);
 }
 
@@ -264,25 +259,19 @@ Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query
                                          double dropout_p, bool is_causal, Optional<double> scale,
                                          bool enable_gqa, bool safe_softmax, Optional<double> hidden_score,
                                          Tensor& out) {
-  if (dropout_p > 0) {
-    ctx.fail(Status::NotSupported, "attention drops nothing at run time: dropout_p has to be 0");
-    return out;
-  }
+  if (dropout_p > 0)
+    return ctx.fail(out, Status::NotSupported, "attention drops nothing at run time: dropout_p has to be 0");
   if (query.dim() < 2 || key.dim() < 2 || value.dim() < 2 || query.size(-1) != key.size(-1) ||
-      key.size(-2) != value.size(-2)) {
-    ctx.fail(Status::InvalidArgument, "query of {}, key of {} and value of {} dimensions do not fit together",
-             query.dim(), key.dim(), value.dim());
-    return out;
-  }
+      key.size(-2) != value.size(-2))
+    return ctx.fail(out, Status::InvalidArgument,
+                    "query of {}, key of {} and value of {} dimensions do not fit together", query.dim(),
+                    key.dim(), value.dim());
   if (!is_floating(query.dtype()) || !check_same_dtype(ctx, query, key) ||
-      !check_same_dtype(ctx, query, value) || !check_same_dtype(ctx, query, out)) {
-    ctx.fail(Status::InvalidArgument, "attention takes floating types, got {}", dtype_name(query.dtype()));
-    return out;
-  }
-  if (is_causal && attn_mask.has_value()) {
-    ctx.fail(Status::InvalidArgument, "attention is causal or has a mask, not both");
-    return out;
-  }
+      !check_same_dtype(ctx, query, value) || !check_same_dtype(ctx, query, out))
+    return ctx.fail(out, Status::InvalidArgument, "attention takes floating types, got {}",
+                    dtype_name(query.dtype()));
+  if (is_causal && attn_mask.has_value())
+    return ctx.fail(out, Status::InvalidArgument, "attention is causal or has a mask, not both");
   // Batch dimensions broadcast; shared heads are the query's.
   dim_t rank = query.dim() > key.dim() ? query.dim() : key.dim();
   if (value.dim() > rank) rank = value.dim();

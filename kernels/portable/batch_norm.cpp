@@ -22,17 +22,14 @@ struct BatchNorm {
 
 bool check_channels(KernelContext& ctx, const char* name, const Optional<Tensor>& tensor, dim_t channels) {
   if (!tensor.has_value() || (tensor.value().numel() == channels && tensor.value().dim() == 1)) return true;
-  ctx.fail(Status::InvalidArgument, "{} has {} elements for {} channels", name, tensor.value().numel(),
-           channels);
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "{} has {} elements for {} channels", name,
+                    tensor.value().numel(), channels);
 }
 
 bool check_batch_norm(KernelContext& ctx, const BatchNorm& norm, const Tensor& out) {
-  if (norm.input.dim() < 2 || !is_floating(norm.input.dtype())) {
-    ctx.fail(Status::InvalidArgument, "batch normalisation of {} with {} dimensions",
-             dtype_name(norm.input.dtype()), norm.input.dim());
-    return false;
-  }
+  if (norm.input.dim() < 2 || !is_floating(norm.input.dtype()))
+    return ctx.refuse(Status::InvalidArgument, "batch normalisation of {} with {} dimensions",
+                      dtype_name(norm.input.dtype()), norm.input.dim());
   const dim_t channels = norm.input.size(1);
   return check_same_dtype(ctx, norm.input, out) && check_channels(ctx, "weight", norm.weight, channels) &&
          check_channels(ctx, "bias", norm.bias, channels) &&

@@ -22,10 +22,8 @@ Tensor& bincount_out(KernelContext& ctx, const Tensor& self, const Optional<Tens
   if (!check(ctx, minlength < kMost, "bincount: the least length is too large")) return out;
   int64_t length = minlength;
   for (dim_t i = 0; i < count; ++i) {
-    if (numbers[i] < 0 || numbers[i] >= kMost) {
-      ctx.fail(Status::KernelFailed, "bincount: {} cannot be counted", numbers[i]);
-      return out;
-    }
+    if (numbers[i] < 0 || numbers[i] >= kMost)
+      return ctx.fail(out, Status::KernelFailed, "bincount: {} cannot be counted", numbers[i]);
     if (numbers[i] >= length) length = numbers[i] + 1;
   }
   const dim_t size = static_cast<dim_t>(length);

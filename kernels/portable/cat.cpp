@@ -26,18 +26,14 @@ static void convert_part(KernelContext& ctx, const Tensor& from, const Tensor& o
 }
 
 static Tensor& join(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
-  if (tensors.empty()) {
-    ctx.fail(Status::InvalidArgument, "cat takes at least one tensor");
-    return out;
-  }
+  if (tensors.empty()) return ctx.fail(out, Status::InvalidArgument, "cat takes at least one tensor");
   size_t first = 0;
   while (first + 1 < tensors.size() && is_skipped(tensors[first])) ++first;
   View sizes = view_of(tensors[first]);
   int d;
-  if (sizes.dim == 0) {
-    ctx.fail(Status::InvalidArgument, "cat takes tensors with dimensions, number {} has none", first);
-    return out;
-  }
+  if (sizes.dim == 0)
+    return ctx.fail(out, Status::InvalidArgument, "cat takes tensors with dimensions, number {} has none",
+                    first);
   if (!wrap_dim(ctx, dim, sizes.dim, d)) return out;
   dim_t length = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -48,11 +44,10 @@ static Tensor& join(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor&
     if (is_skipped(tensors[i])) continue;
     bool fits = tensors[i].dim() == sizes.dim;
     for (int k = 0; fits && k < sizes.dim; ++k) fits = k == d || tensors[i].size(k) == sizes.sizes[k];
-    if (!fits) {
-      ctx.fail(Status::InvalidArgument,
-               "cat: sizes of tensor {} differ from those of tensor {} outside dimension {}", i, first, d);
-      return out;
-    }
+    if (!fits)
+      return ctx.fail(out, Status::InvalidArgument,
+                      "cat: sizes of tensor {} differ from those of tensor {} outside dimension {}", i, first,
+                      d);
     length += tensors[i].size(d);
   }
   sizes.sizes[d] = length;
@@ -76,25 +71,20 @@ Tensor& cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out
 }
 
 Tensor& stack_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
-  if (tensors.empty()) {
-    ctx.fail(Status::InvalidArgument, "stack takes at least one tensor");
-    return out;
-  }
+  if (tensors.empty()) return ctx.fail(out, Status::InvalidArgument, "stack takes at least one tensor");
   View sizes = view_of(tensors[0]);
   int d;
   if (!wrap_dim(ctx, dim, sizes.dim + 1, d)) return out;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!check_same_dtype(ctx, tensors[i], out)) return out;
-    if (!tensors[i].sizes().equals(tensors[0].sizes())) {
-      ctx.fail(Status::InvalidArgument, "stack: sizes of tensor {} differ from those of the first", i);
-      return out;
-    }
+    if (!tensors[i].sizes().equals(tensors[0].sizes()))
+      return ctx.fail(out, Status::InvalidArgument,
+                      "stack: sizes of tensor {} differ from those of the first", i);
   }
   sizes.insert_dim(d, static_cast<dim_t>(tensors.size()), 0);
-  if (sizes.dim > kMaxDim) {
-    ctx.fail(Status::InvalidArgument, "result has {} dimensions, the limit is {}", sizes.dim, kMaxDim);
-    return out;
-  }
+  if (sizes.dim > kMaxDim)
+    return ctx.fail(out, Status::InvalidArgument, "result has {} dimensions, the limit is {}", sizes.dim,
+                    kMaxDim);
   if (!resize_to(ctx, out, sizes)) return out;
   View slot = view_of(out);
   const dim_t stride = slot.strides[d];
@@ -209,18 +199,15 @@ Tensor& repeat_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> rep
   View from = view_of(self);
   const int rank = static_cast<int>(repeats.size());
   if (!check_same_dtype(ctx, self, out)) return out;
-  if (rank < from.dim || rank > kMaxDim) {
-    ctx.fail(Status::InvalidArgument, "{} repeats given for a tensor with {} dimensions", rank, from.dim);
-    return out;
-  }
+  if (rank < from.dim || rank > kMaxDim)
+    return ctx.fail(out, Status::InvalidArgument, "{} repeats given for a tensor with {} dimensions", rank,
+                    from.dim);
   while (from.dim < rank) from.insert_dim(0, 1, 0);
   View sizes = from;
   for (int d = 0; d < rank; ++d) {
     const int64_t count = repeats[static_cast<size_t>(d)];
-    if (count < 0 || __builtin_mul_overflow(from.sizes[d], static_cast<dim_t>(count), &sizes.sizes[d])) {
-      ctx.fail(Status::InvalidArgument, "{} repeats of dimension {}", count, d);
-      return out;
-    }
+    if (count < 0 || __builtin_mul_overflow(from.sizes[d], static_cast<dim_t>(count), &sizes.sizes[d]))
+      return ctx.fail(out, Status::InvalidArgument, "{} repeats of dimension {}", count, d);
   }
   if (!resize_to(ctx, out, sizes)) return out;
   // Each dimension as [times, size]: the input does not move along the first.
@@ -243,10 +230,7 @@ Tensor& flip_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims,
   for (int64_t dim : dims) {
     int d;
     if (!wrap_dim(ctx, dim, view.dim, d)) return out;
-    if (seen & (1u << d)) {
-      ctx.fail(Status::InvalidArgument, "dimension {} is given twice", d);
-      return out;
-    }
+    if (seen & (1u << d)) return ctx.fail(out, Status::InvalidArgument, "dimension {} is given twice", d);
     seen |= 1u << d;
     if (view.dim == 0 || empty) continue;
     view.data += (view.sizes[d] - 1) * view.strides[d];
@@ -287,11 +271,9 @@ Tensor& roll_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> shift
                  Tensor& out) {
   if (!check_same_dtype(ctx, self, out)) return out;
   const bool flat = dims.empty() && shifts.size() == 1;
-  if (!flat && shifts.size() != dims.size()) {
-    ctx.fail(Status::InvalidArgument, "roll takes as many shifts as dimensions, got {} and {}", shifts.size(),
-             dims.size());
-    return out;
-  }
+  if (!flat && shifts.size() != dims.size())
+    return ctx.fail(out, Status::InvalidArgument, "roll takes as many shifts as dimensions, got {} and {}",
+                    shifts.size(), dims.size());
   View from = view_of(self);
   if (!resize_to(ctx, out, from)) return out;
   if (self.numel() == 0) return out;

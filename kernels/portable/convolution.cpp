@@ -22,15 +22,14 @@ constexpr int64_t kLargestArgument = sizeof(dim_t) == 8 ? 1 << 30 : 1 << 14;
 // Arguments are given once for every spatial dimension, or once for all.
 bool read_axis_argument(KernelContext& ctx, const char* name, ArrayRef<int64_t> list, dim_t dims, dim_t d,
                         dim_t lowest, dim_t& value) {
-  if (list.size() != 1 && list.size() != static_cast<size_t>(dims)) {
-    ctx.fail(Status::InvalidArgument, "{} has {} values for {} spatial dimensions", name, list.size(), dims);
-    return false;
-  }
+  if (list.size() != 1 && list.size() != static_cast<size_t>(dims))
+    return ctx.refuse(Status::InvalidArgument, "{} has {} values for {} spatial dimensions", name,
+                      list.size(), dims);
   const int64_t given = list[list.size() == 1 ? 0 : static_cast<size_t>(d)];
   value = static_cast<dim_t>(given);
   if (given >= lowest && given <= kLargestArgument) return true;
-  ctx.fail(Status::InvalidArgument, "{} is {}, possible are {} to {}", name, given, lowest, kLargestArgument);
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "{} is {}, possible are {} to {}", name, given, lowest,
+                    kLargestArgument);
 }
 
 bool output_size(KernelContext& ctx, bool transposed, Axis& axis) {
@@ -42,10 +41,9 @@ bool output_size(KernelContext& ctx, bool transposed, Axis& axis) {
     axis.out = room < 0 ? -1 : room / axis.stride + 1;
   }
   if (axis.out >= 0 && axis.kernel > 0) return true;
-  ctx.fail(Status::InvalidArgument,
-           "input size {} with padding {} does not hold a kernel of {} with dilation {}", axis.in,
-           axis.padding, axis.kernel, axis.dilation);
-  return false;
+  return ctx.refuse(Status::InvalidArgument,
+                    "input size {} with padding {} does not hold a kernel of {} with dilation {}", axis.in,
+                    axis.padding, axis.kernel, axis.dilation);
 }
 
 // Outputs of one input channel up to which they are computed one by one.
@@ -122,35 +120,29 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
                         ArrayRef<int64_t> dilation, bool transposed, ArrayRef<int64_t> output_padding,
                         int64_t groups, Tensor& out) {
   const dim_t dims = input.dim() - 2;
-  if (dims < 1 || dims > 3 || weight.dim() != input.dim()) {
-    ctx.fail(Status::InvalidArgument, "input has {} dimensions and weight {}: both need 3, 4 or 5",
-             input.dim(), weight.dim());
-    return out;
-  }
+  if (dims < 1 || dims > 3 || weight.dim() != input.dim())
+    return ctx.fail(out, Status::InvalidArgument,
+                    "input has {} dimensions and weight {}: both need 3, 4 or 5", input.dim(), weight.dim());
   if (!check_same_dtype(ctx, input, weight) || !check_same_dtype(ctx, input, out)) return out;
-  if (groups < 1 || input.size(1) % groups != 0 || weight.size(0) % groups != 0) {
-    ctx.fail(Status::InvalidArgument, "{} groups do not divide {} input channels and a weight of {}", groups,
-             input.size(1), weight.size(0));
-    return out;
-  }
+  if (groups < 1 || input.size(1) % groups != 0 || weight.size(0) % groups != 0)
+    return ctx.fail(out, Status::InvalidArgument,
+                    "{} groups do not divide {} input channels and a weight of {}", groups, input.size(1),
+                    weight.size(0));
   ConvShape shape;
   shape.batch = input.size(0);
   shape.groups = static_cast<dim_t>(groups);
   shape.in_channels = input.size(1) / shape.groups;
   shape.out_channels = transposed ? weight.size(1) : weight.size(0) / shape.groups;
-  if ((transposed ? weight.size(0) / shape.groups : weight.size(1)) != shape.in_channels) {
-    ctx.fail(Status::InvalidArgument, "a weight of [{}, {}, ...] in {} groups does not fit {} input channels",
-             weight.size(0), weight.size(1), groups, input.size(1));
-    return out;
-  }
+  if ((transposed ? weight.size(0) / shape.groups : weight.size(1)) != shape.in_channels)
+    return ctx.fail(out, Status::InvalidArgument,
+                    "a weight of [{}, {}, ...] in {} groups does not fit {} input channels", weight.size(0),
+                    weight.size(1), groups, input.size(1));
   const dim_t all_out = shape.out_channels * shape.groups;
   if (bias.has_value()) {
     if (!check_same_dtype(ctx, input, bias.value())) return out;
-    if (bias.value().dim() != 1 || bias.value().size(0) != all_out) {
-      ctx.fail(Status::InvalidArgument, "bias of {} elements for {} output channels", bias.value().numel(),
-               all_out);
-      return out;
-    }
+    if (bias.value().dim() != 1 || bias.value().size(0) != all_out)
+      return ctx.fail(out, Status::InvalidArgument, "bias of {} elements for {} output channels",
+                      bias.value().numel(), all_out);
   }
 
   Axis axes[3];

@@ -18,15 +18,10 @@ Tensor& fill(KernelContext& ctx, Tensor& out, Scalar value) {
 
 bool resize_to_list(KernelContext& ctx, Tensor& out, ArrayRef<int64_t> size) {
   Shape shape;
-  if (size.size() > static_cast<size_t>(kMaxDim)) {
-    ctx.fail(Status::InvalidArgument, "{} dimensions, the limit is {}", size.size(), kMaxDim);
-    return false;
-  }
+  if (size.size() > static_cast<size_t>(kMaxDim))
+    return ctx.refuse(Status::InvalidArgument, "{} dimensions, the limit is {}", size.size(), kMaxDim);
   for (const int64_t s : size) {
-    if (s < 0) {
-      ctx.fail(Status::InvalidArgument, "size {} is below 0", s);
-      return false;
-    }
+    if (s < 0) return ctx.refuse(Status::InvalidArgument, "size {} is below 0", s);
     shape.append(static_cast<dim_t>(s));
   }
   return ctx.resize(out, shape);
@@ -61,10 +56,8 @@ int64_t whole(const Scalar& value) {
 
 Tensor& arange(KernelContext& ctx, const Scalar& start, const Scalar& end, const Scalar& step, Tensor& out) {
   const double first = start.to<double>(), last = end.to<double>(), by = step.to<double>();
-  if (by == 0 || (last - first) / by < 0 || !(last - first < 9e15 && first - last < 9e15)) {
-    ctx.fail(Status::InvalidArgument, "arange: the step must lead from start to end");
-    return out;
-  }
+  if (by == 0 || (last - first) / by < 0 || !(last - first < 9e15 && first - last < 9e15))
+    return ctx.fail(out, Status::InvalidArgument, "arange: the step must lead from start to end");
   // ATen counts in whole numbers for int64 alone: arange(0, 3.1) has 3 elements there and 4 of int32.
   const bool integral = out.scalar_type() == ScalarType::Long ||
                         (start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true));
@@ -99,10 +92,7 @@ void fill_linspace(Tensor& out, const Scalar& start, const Scalar& end, int64_t 
 }
 
 Tensor& linspace(KernelContext& ctx, const Scalar& start, const Scalar& end, int64_t steps, Tensor& out) {
-  if (steps < 0) {
-    ctx.fail(Status::InvalidArgument, "linspace: {} steps", steps);
-    return out;
-  }
+  if (steps < 0) return ctx.fail(out, Status::InvalidArgument, "linspace: {} steps", steps);
   const dim_t sizes[] = {static_cast<dim_t>(steps)};
   if (!ctx.resize(out, SizesRef(sizes, 1))) return out;
   const ScalarType type = out.scalar_type();

@@ -171,11 +171,9 @@ Tensor& cumprod_out(KernelContext& ctx, const Tensor& self, int64_t dim, Optiona
 
 Tensor& logcumsumexp_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
   if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return out;
-  if (!is_floating(out.scalar_type())) {
-    ctx.fail(Status::InvalidArgument, "logcumsumexp is floating point, out has dtype {}",
-             dtype_name(out.scalar_type()));
-    return out;
-  }
+  if (!is_floating(out.scalar_type()))
+    return ctx.fail(out, Status::InvalidArgument, "logcumsumexp is floating point, out has dtype {}",
+                    dtype_name(out.scalar_type()));
   Running<double, LogAddExp> scan;
   scan_lanes<double>(self, static_cast<int>(dim), scan, out, nullptr);
   return out;

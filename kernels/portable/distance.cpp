@@ -49,8 +49,7 @@ Compute<S> distance(Row<S> a, Row<S> b, dim_t count, double p) {
 
 bool check_power(KernelContext& ctx, double p) {
   if (p >= 0) return true;
-  ctx.fail(Status::InvalidArgument, "the power of a distance cannot be negative");
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "the power of a distance cannot be negative");
 }
 
 }  // namespace
@@ -60,20 +59,16 @@ bool check_power(KernelContext& ctx, double p) {
 Tensor& cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2, double p,
                           Optional<int64_t> compute_mode, Tensor& out) {
   (void)compute_mode;
-  if (x1.dim() < 2 || x2.dim() < 2 || x1.size(-1) != x2.size(-1)) {
-    ctx.fail(Status::InvalidArgument, "rows of x1 ({} dimensions) and x2 ({} dimensions) do not match",
-             x1.dim(), x2.dim());
-    return out;
-  }
+  if (x1.dim() < 2 || x2.dim() < 2 || x1.size(-1) != x2.size(-1))
+    return ctx.fail(out, Status::InvalidArgument,
+                    "rows of x1 ({} dimensions) and x2 ({} dimensions) do not match", x1.dim(), x2.dim());
   if (!check_power(ctx, p) || !check_same_dtype(ctx, x1, x2) || !check_same_dtype(ctx, x1, out)) return out;
   const dim_t rank = x1.dim() > x2.dim() ? x1.dim() : x2.dim();
   dim_t sizes[kMaxDim], batches = 1;
   for (dim_t d = 3; d <= rank; ++d) {
     const dim_t a = d <= x1.dim() ? x1.size(-d) : 1, b = d <= x2.dim() ? x2.size(-d) : 1;
-    if (a != b && a != 1 && b != 1) {
-      ctx.fail(Status::InvalidArgument, "batches of {} and {} cannot be broadcast", a, b);
-      return out;
-    }
+    if (a != b && a != 1 && b != 1)
+      return ctx.fail(out, Status::InvalidArgument, "batches of {} and {} cannot be broadcast", a, b);
     sizes[rank - d] = a == 1 ? b : a;
     batches *= sizes[rank - d];
   }

@@ -40,8 +40,7 @@ bool bag_range(KernelContext& ctx, const Bags& bags, dim_t bag, dim_t& first, di
   first = static_cast<dim_t>(integer_at(bags.offsets, bag));
   end = open ? total : static_cast<dim_t>(integer_at(bags.offsets, bag + 1));
   if (first >= 0 && first <= end && end <= total) return true;
-  ctx.fail(Status::KernelFailed, "bag {} holds indices {} to {} of {}", bag, first, end, total);
-  return false;
+  return ctx.refuse(Status::KernelFailed, "bag {} holds indices {} to {} of {}", bag, first, end, total);
 }
 
 template <class S>

@@ -98,10 +98,9 @@ struct PlaceOf {
 // There is no greatest element of nothing: refused as a whole, even where the result would be empty.
 static bool check_reduced_sizes(KernelContext& ctx, const Tensor& self, uint32_t mask) {
   for (int d = 0; d < self.dim(); ++d) {
-    if ((mask & (1u << d)) && self.size(d) == 0) {
-      ctx.fail(Status::InvalidArgument, "no greatest or smallest of 0 elements: dimension {} has size 0", d);
-      return false;
-    }
+    if ((mask & (1u << d)) && self.size(d) == 0)
+      return ctx.refuse(Status::InvalidArgument,
+                        "no greatest or smallest of 0 elements: dimension {} has size 0", d);
   }
   return true;
 }

@@ -66,16 +66,13 @@ struct Scatter {
     other = other_tensor ? at_least_1d(*other_tensor) : index;
     type = index_tensor.scalar_type();
     if (index_tensor.numel() == 0) return true;
-    if (index.dim != whole.dim || other.dim != whole.dim) {
-      ctx.fail(Status::InvalidArgument, "index has {} dimensions, input {}, values {}", index.dim, whole.dim,
-               other.dim);
-      return false;
-    }
+    if (index.dim != whole.dim || other.dim != whole.dim)
+      return ctx.refuse(Status::InvalidArgument, "index has {} dimensions, input {}, values {}", index.dim,
+                        whole.dim, other.dim);
     for (int d = 0; d < index.dim; ++d) {
       if ((d == dim || index.sizes[d] <= whole.sizes[d]) && index.sizes[d] <= other.sizes[d]) continue;
-      ctx.fail(Status::InvalidArgument, "index has size {} in dimension {}, input {}, values {}",
-               index.sizes[d], d, whole.sizes[d], other.sizes[d]);
-      return false;
+      return ctx.refuse(Status::InvalidArgument, "index has size {} in dimension {}, input {}, values {}",
+                        index.sizes[d], d, whole.sizes[d], other.sizes[d]);
     }
     to = {dim, whole.sizes[dim], whole.strides[dim], false};
     // A last dimension of size 1 would make rows of single elements.
@@ -279,8 +276,8 @@ static bool find_reduction(KernelContext& ctx, StringView reduce, const char* co
   for (found = 0; found < count; ++found) {
     if (equals(reduce, names[found])) return true;
   }
-  ctx.fail(Status::InvalidArgument, "unknown reduction; known are {}, {} and the like", names[0], names[1]);
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "unknown reduction; known are {}, {} and the like", names[0],
+                    names[1]);
 }
 
 Tensor& scatter_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,

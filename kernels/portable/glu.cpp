@@ -11,11 +11,9 @@ namespace penlight::portable {
 Tensor& glu_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
   if (!normalize_dim(ctx, dim, self.dim()) || !check_same_dtype(ctx, self, out)) return out;
   const dim_t axis = static_cast<dim_t>(dim);
-  if (self.dim() == 0 || self.size(axis) % 2 != 0) {
-    ctx.fail(Status::InvalidArgument, "dimension {} of size {} has no two halves", axis,
-             self.dim() ? self.size(axis) : 1);
-    return out;
-  }
+  if (self.dim() == 0 || self.size(axis) % 2 != 0)
+    return ctx.fail(out, Status::InvalidArgument, "dimension {} of size {} has no two halves", axis,
+                    self.dim() ? self.size(axis) : 1);
   dim_t sizes[kMaxDim];
   for (dim_t d = 0; d < self.dim(); ++d) sizes[d] = d == axis ? self.size(d) / 2 : self.size(d);
   const SizesRef shape(sizes, static_cast<size_t>(self.dim()));

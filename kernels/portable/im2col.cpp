@@ -36,30 +36,27 @@ constexpr int64_t kLargestArgument = sizeof(dim_t) == 8 ? 1 << 30 : 1 << 14;
 bool make_grid(KernelContext& ctx, ArrayRef<int64_t> kernel, ArrayRef<int64_t> dilation,
                ArrayRef<int64_t> padding, ArrayRef<int64_t> stride, dim_t height, dim_t width,
                PatchGrid& grid) {
-  if (kernel.size() != 2 || dilation.size() != 2 || padding.size() != 2 || stride.size() != 2) {
-    ctx.fail(Status::InvalidArgument, "kernel_size, dilation, padding and stride have two values each");
-    return false;
-  }
+  if (kernel.size() != 2 || dilation.size() != 2 || padding.size() != 2 || stride.size() != 2)
+    return ctx.refuse(Status::InvalidArgument,
+                      "kernel_size, dilation, padding and stride have two values each");
   grid.image[0] = height;
   grid.image[1] = width;
   for (size_t d = 0; d < 2; ++d) {
     const int64_t arguments[] = {kernel[d], dilation[d], padding[d], stride[d]};
     for (const int64_t given : arguments) {
       if (given >= 0 && given <= kLargestArgument) continue;
-      ctx.fail(Status::InvalidArgument, "an argument is {}, it has to be from 0 to {}", given,
-               kLargestArgument);
-      return false;
+      return ctx.refuse(Status::InvalidArgument, "an argument is {}, it has to be from 0 to {}", given,
+                        kLargestArgument);
     }
     grid.kernel[d] = static_cast<dim_t>(kernel[d]);
     grid.dilation[d] = static_cast<dim_t>(dilation[d]);
     grid.padding[d] = static_cast<dim_t>(padding[d]);
     grid.stride[d] = static_cast<dim_t>(stride[d]);
     const dim_t room = grid.image[d] + 2 * grid.padding[d] - grid.dilation[d] * (grid.kernel[d] - 1) - 1;
-    if (grid.kernel[d] < 1 || grid.dilation[d] < 1 || grid.padding[d] < 0 || grid.stride[d] < 1 || room < 0) {
-      ctx.fail(Status::InvalidArgument, "a kernel of {} with stride {} and padding {} does not fit {}",
-               grid.kernel[d], grid.stride[d], grid.padding[d], grid.image[d]);
-      return false;
-    }
+    if (grid.kernel[d] < 1 || grid.dilation[d] < 1 || grid.padding[d] < 0 || grid.stride[d] < 1 || room < 0)
+      return ctx.refuse(Status::InvalidArgument,
+                        "a kernel of {} with stride {} and padding {} does not fit {}", grid.kernel[d],
+                        grid.stride[d], grid.padding[d], grid.image[d]);
     grid.count[d] = room / grid.stride[d] + 1;
   }
   return true;
@@ -122,20 +119,18 @@ Tensor& col2im_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> out
   const bool batched = self.dim() == 3;
   if ((!batched && !check_rank(ctx, self, 2, "self")) || !check_same_dtype(ctx, self, out)) return out;
   if (output_size.size() != 2 || output_size[0] < 0 || output_size[0] > kLargestArgument ||
-      output_size[1] < 0 || output_size[1] > kLargestArgument) {
-    ctx.fail(Status::InvalidArgument, "output_size has {} values, 2 sizes are wanted", output_size.size());
-    return out;
-  }
+      output_size[1] < 0 || output_size[1] > kLargestArgument)
+    return ctx.fail(out, Status::InvalidArgument, "output_size has {} values, 2 sizes are wanted",
+                    output_size.size());
   PatchGrid grid;
   if (!make_grid(ctx, kernel_size, dilation, padding, stride, static_cast<dim_t>(output_size[0]),
                  static_cast<dim_t>(output_size[1]), grid)) {
     return out;
   }
-  if (self.size(-2) % grid.taps() != 0 || self.size(-1) != grid.positions()) {
-    ctx.fail(Status::InvalidArgument, "columns of [{}, {}] do not come from {} taps at {} positions",
-             self.size(-2), self.size(-1), grid.taps(), grid.positions());
-    return out;
-  }
+  if (self.size(-2) % grid.taps() != 0 || self.size(-1) != grid.positions())
+    return ctx.fail(out, Status::InvalidArgument,
+                    "columns of [{}, {}] do not come from {} taps at {} positions", self.size(-2),
+                    self.size(-1), grid.taps(), grid.positions());
   const dim_t images = batched ? self.size(0) : 1, channels = self.size(-2) / grid.taps();
   const dim_t plane = grid.image[0] * grid.image[1];
   const dim_t sizes[] = {images, channels, grid.image[0], grid.image[1]};

@@ -36,10 +36,9 @@ class Indexing {
       const bool given = indices[i].has_value() && indices[i]->defined();
       const bool mask = given && is_mask(*indices[i]);
       const int used = mask ? static_cast<int>(indices[i]->dim()) : 1;
-      if (d + used > whole.dim) {
-        ctx.fail(Status::InvalidArgument, "more indices than the {} dimensions of the input", whole.dim);
-        return false;
-      }
+      if (d + used > whole.dim)
+        return ctx.refuse(Status::InvalidArgument, "more indices than the {} dimensions of the input",
+                          whole.dim);
       if (!given) {
         keep_dim(whole, d);
       } else {
@@ -51,10 +50,7 @@ class Indexing {
       d += used;
     }
     for (; d < whole.dim; ++d) keep_dim(whole, d);
-    if (count_ == 0) {
-      ctx.fail(Status::InvalidArgument, "no index tensor is given");
-      return false;
-    }
+    if (count_ == 0) return ctx.refuse(Status::InvalidArgument, "no index tensor is given");
     for (int k = 0; k < count_; ++k) {
       if (!broadcast_into(ctx, shape_, index_[k].sizes)) return false;
     }
@@ -63,11 +59,9 @@ class Indexing {
                         {index_[k].own_strides, static_cast<size_t>(index_[k].sizes.dim)}, index_[k].strides);
     }
     place_ = last - first + 1 == count_ ? first : 0;
-    if (rest_.dim + shape_.dim > kMaxDim) {
-      ctx.fail(Status::InvalidArgument, "result has {} dimensions, the limit is {}", rest_.dim + shape_.dim,
-               kMaxDim);
-      return false;
-    }
+    if (rest_.dim + shape_.dim > kMaxDim)
+      return ctx.refuse(Status::InvalidArgument, "result has {} dimensions, the limit is {}",
+                        rest_.dim + shape_.dim, kMaxDim);
     return true;
   }
 
@@ -141,9 +135,8 @@ class Indexing {
   bool add_mask(KernelContext& ctx, const View& whole, int d, const Tensor& mask) {
     for (int k = 0; k < mask.dim(); ++k) {
       if (mask.size(k) == whole.sizes[d + k]) continue;
-      ctx.fail(Status::InvalidArgument, "a mask has size {} in dimension {}, the input has {} there",
-               mask.size(k), k, whole.sizes[d + k]);
-      return false;
+      return ctx.refuse(Status::InvalidArgument, "a mask has size {} in dimension {}, the input has {} there",
+                        mask.size(k), k, whole.sizes[d + k]);
     }
     if (mask.dim() == 0) return true;
     dim_t found = 0;
@@ -238,10 +231,9 @@ Tensor& index_put_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<
 
 Tensor& masked_select_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, Tensor& out) {
   if (!check_same_dtype(ctx, self, out)) return out;
-  if (mask.scalar_type() != ScalarType::Bool) {
-    ctx.fail(Status::InvalidArgument, "the mask has dtype {}, not bool", dtype_name(mask.scalar_type()));
-    return out;
-  }
+  if (mask.scalar_type() != ScalarType::Bool)
+    return ctx.fail(out, Status::InvalidArgument, "the mask has dtype {}, not bool",
+                    dtype_name(mask.scalar_type()));
   Shape shape(self.sizes());
   if (!broadcast_into(ctx, shape, mask.sizes())) return out;
   View from = view_of(self), chosen = view_of(mask);

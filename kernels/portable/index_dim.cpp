@@ -18,11 +18,9 @@ struct Slices {
     wraps = negative;
     type = index_tensor.scalar_type();
     if (!check_index_dtype(ctx, index_tensor) || !wrap_dim(ctx, along, named.dim(), dim)) return false;
-    if (index_tensor.dim() > 1) {
-      ctx.fail(Status::InvalidArgument, "the index has {} dimensions, at most 1 is taken",
-               index_tensor.dim());
-      return false;
-    }
+    if (index_tensor.dim() > 1)
+      return ctx.refuse(Status::InvalidArgument, "the index has {} dimensions, at most 1 is taken",
+                        index_tensor.dim());
     index = at_least_1d(view_of(index_tensor));
     whole = at_least_1d(view_of(named));
     other = at_least_1d(other_tensor ? view_of(*other_tensor) : view_of(named));
@@ -132,10 +130,8 @@ Tensor& index_fill_int_scalar_out(KernelContext& ctx, const Tensor& self, int64_
 Tensor& index_fill_int_tensor_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                                   const Tensor& value, Tensor& out) {
   char item[16];
-  if (value.numel() != 1) {
-    ctx.fail(Status::InvalidArgument, "the value to fill with has {} elements", value.numel());
-    return out;
-  }
+  if (value.numel() != 1)
+    return ctx.fail(out, Status::InvalidArgument, "the value to fill with has {} elements", value.numel());
   const ScalarType type = value.scalar_type();
   const Scalar scalar = is_floating(type) ? Scalar(load_element<double>(type, value.const_data_ptr()))
                                           : Scalar(load_element<int64_t>(type, value.const_data_ptr()));

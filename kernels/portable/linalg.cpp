@@ -110,8 +110,7 @@ void determinants(KernelContext& ctx, const Tensor& a, Tensor* result, Tensor* s
 
 bool report_singular(KernelContext& ctx, int64_t info, bool check_errors) {
   if (info == 0 || !check_errors) return true;
-  ctx.fail(Status::KernelFailed, "the matrix has no inverse: pivot {} is 0", info);
-  return false;
+  return ctx.refuse(Status::KernelFailed, "the matrix has no inverse: pivot {} is 0", info);
 }
 
 }  // namespace

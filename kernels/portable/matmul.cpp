@@ -21,10 +21,9 @@ MatrixView matrix_of(const Tensor& tensor, dim_t row, dim_t column) {
 bool broadcast_matrix(KernelContext& ctx, const Tensor& tensor, dim_t m, dim_t n, MatrixView& view) {
   const dim_t dim = tensor.dim();
   const dim_t rows = dim >= 2 ? tensor.size(-2) : 1, columns = dim >= 1 ? tensor.size(-1) : 1;
-  if (dim > 3 || (rows != m && rows != 1) || (columns != n && columns != 1)) {
-    ctx.fail(Status::InvalidArgument, "self [{}, {}] cannot be broadcast to [{}, {}]", rows, columns, m, n);
-    return false;
-  }
+  if (dim > 3 || (rows != m && rows != 1) || (columns != n && columns != 1))
+    return ctx.refuse(Status::InvalidArgument, "self [{}, {}] cannot be broadcast to [{}, {}]", rows, columns,
+                      m, n);
   view = {tensor.const_data_ptr(), rows == 1 ? 0 : tensor.stride(-2), columns == 1 ? 0 : tensor.stride(-1)};
   return true;
 }
@@ -224,10 +223,8 @@ Tensor& dot_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor, Te
   if (!check_rank(ctx, self, 1, "self") || !check_rank(ctx, tensor, 1, "tensor")) return out;
   if (!check_same_dtype(ctx, self, tensor) || !check_same_dtype(ctx, self, out)) return out;
   const dim_t k = self.size(0);
-  if (tensor.size(0) != k) {
-    ctx.fail(Status::InvalidArgument, "[{}] times [{}]", k, tensor.size(0));
-    return out;
-  }
+  if (tensor.size(0) != k)
+    return ctx.fail(out, Status::InvalidArgument, "[{}] times [{}]", k, tensor.size(0));
   if (!ctx.resize(out, {})) return out;
   multiply(ctx, 1, 1, k, {self.const_data_ptr(), 1, self.stride(0)},
            {tensor.const_data_ptr(), tensor.stride(0), 1}, Epilogue(), out, 1, 1, kOne);
@@ -238,12 +235,10 @@ Tensor& dot_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor, Te
 Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
                    const Optional<Tensor>& bias, Tensor& out) {
   const dim_t dim = input.dim();
-  if (dim < 1 || weight.dim() < 1 || weight.dim() > 2 || input.size(-1) != weight.size(-1)) {
-    ctx.fail(Status::InvalidArgument,
-             "input with last size {} ({} dimensions), weight with last size {} ({})",
-             dim ? input.size(-1) : 1, dim, weight.dim() ? weight.size(-1) : 1, weight.dim());
-    return out;
-  }
+  if (dim < 1 || weight.dim() < 1 || weight.dim() > 2 || input.size(-1) != weight.size(-1))
+    return ctx.fail(out, Status::InvalidArgument,
+                    "input with last size {} ({} dimensions), weight with last size {} ({})",
+                    dim ? input.size(-1) : 1, dim, weight.dim() ? weight.size(-1) : 1, weight.dim());
   if (!check_same_dtype(ctx, input, weight) || !check_same_dtype(ctx, input, out)) return out;
   const bool vector = weight.dim() == 1;  // then the result has no last dimension
   const dim_t k = input.size(-1), n = vector ? 1 : weight.size(0);
@@ -251,10 +246,8 @@ Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight
   if (bias.has_value()) {
     const Tensor& addend = bias.value();
     if (!check_same_dtype(ctx, input, addend)) return out;
-    if (addend.dim() > 1 || (addend.numel() != n && addend.numel() != 1)) {
-      ctx.fail(Status::InvalidArgument, "bias of {} elements for {} outputs", addend.numel(), n);
-      return out;
-    }
+    if (addend.dim() > 1 || (addend.numel() != n && addend.numel() != 1))
+      return ctx.fail(out, Status::InvalidArgument, "bias of {} elements for {} outputs", addend.numel(), n);
     epilogue.addend = {addend.const_data_ptr(), 0, addend.numel() == 1 ? 0 : addend.stride(0)};
   }
   dim_t sizes[kMaxDim];
@@ -317,11 +310,9 @@ Tensor& grouped_linear_out(KernelContext& ctx, const Tensor& input, const Tensor
   const dim_t rows = input.size(0), k = input.size(1), n = weight.size(1);
   const Groups groups(ends);
   if (!groups.check(ctx, rows)) return out;
-  if (weight.size(2) != k || weight.size(0) != groups.count()) {
-    ctx.fail(Status::InvalidArgument, "input [{}, {}] in {} groups, weight [{}, {}, {}]", rows, k,
-             groups.count(), weight.size(0), n, weight.size(2));
-    return out;
-  }
+  if (weight.size(2) != k || weight.size(0) != groups.count())
+    return ctx.fail(out, Status::InvalidArgument, "input [{}, {}] in {} groups, weight [{}, {}, {}]", rows, k,
+                    groups.count(), weight.size(0), n, weight.size(2));
   const dim_t sizes[] = {rows, n};
   if (!ctx.resize(out, sizes) || out.numel() == 0) return out;
   dim_t most = 0;

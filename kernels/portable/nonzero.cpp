@@ -7,10 +7,9 @@
 namespace penlight::portable {
 
 Tensor& nonzero_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  if (out.scalar_type() != ScalarType::Long) {
-    ctx.fail(Status::InvalidArgument, "places are int64, out has dtype {}", dtype_name(out.scalar_type()));
-    return out;
-  }
+  if (out.scalar_type() != ScalarType::Long)
+    return ctx.fail(out, Status::InvalidArgument, "places are int64, out has dtype {}",
+                    dtype_name(out.scalar_type()));
   dim_t sizes[] = {0, self.dim()};
   for_each_nonzero(self, [&](const Found& found) { sizes[0] += found.count; });
   if (!ctx.resize(out, sizes)) return out;
@@ -24,11 +23,9 @@ Tensor& nonzero_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
 
 Tensor& nonzero_static_out(KernelContext& ctx, const Tensor& self, int64_t size, int64_t fill_value,
                            Tensor& out) {
-  if (out.scalar_type() != ScalarType::Long || size < 0) {
-    ctx.fail(Status::InvalidArgument, "places are int64 and size is not negative: got {} and {}",
-             dtype_name(out.scalar_type()), size);
-    return out;
-  }
+  if (out.scalar_type() != ScalarType::Long || size < 0)
+    return ctx.fail(out, Status::InvalidArgument, "places are int64 and size is not negative: got {} and {}",
+                    dtype_name(out.scalar_type()), size);
   const dim_t rank = self.dim();
   const dim_t sizes[] = {static_cast<dim_t>(size), rank};
   if (!ctx.resize(out, sizes)) return out;
@@ -49,10 +46,9 @@ Tensor& nonzero_static_out(KernelContext& ctx, const Tensor& self, int64_t size,
 Tensor& masked_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, const Tensor& source,
                            Tensor& out) {
   if (!check_same_dtype(ctx, self, out) || !check_same_dtype(ctx, source, out)) return out;
-  if (mask.scalar_type() != ScalarType::Bool) {
-    ctx.fail(Status::InvalidArgument, "the mask has dtype {}, not bool", dtype_name(mask.scalar_type()));
-    return out;
-  }
+  if (mask.scalar_type() != ScalarType::Bool)
+    return ctx.fail(out, Status::InvalidArgument, "the mask has dtype {}, not bool",
+                    dtype_name(mask.scalar_type()));
   Shape shape(self.sizes());
   if (!broadcast_into(ctx, shape, mask.sizes()) || !ctx.resize(out, SizesRef(shape))) return out;
   View from = view_of(self), chosen = view_of(mask);
@@ -64,11 +60,9 @@ Tensor& masked_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor&
   dim_t left_values = source.numel();
   for (dim_t left = shape.numel(); left > 0; --left) {
     if (*flag) {
-      if (left_values-- == 0) {
-        ctx.fail(Status::InvalidArgument, "the mask is true more often than source's {} elements",
-                 source.numel());
-        return out;
-      }
+      if (left_values-- == 0)
+        return ctx.fail(out, Status::InvalidArgument, "the mask is true more often than source's {} elements",
+                        source.numel());
       memmove(target, value, out.element_size());
       value = detail::next_element(values, value_at, value);
     }

@@ -87,16 +87,12 @@ static Tensor& norm(KernelContext& ctx, const Tensor& self, double p, Optional<A
   uint32_t mask;
   ReduceLoop loop;
   Tensor* outs[] = {&out};
-  if (!is_floating(out.scalar_type())) {
-    ctx.fail(Status::InvalidArgument, "a norm is floating point, out has dtype {}",
-             dtype_name(out.scalar_type()));
-    return out;
-  }
+  if (!is_floating(out.scalar_type()))
+    return ctx.fail(out, Status::InvalidArgument, "a norm is floating point, out has dtype {}",
+                    dtype_name(out.scalar_type()));
   if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
-  if (self.numel() == 0 && (p < 0 || p == __builtin_inf()) && loop.elements() == 0) {
-    ctx.fail(Status::InvalidArgument, "this norm of 0 elements is not defined");
-    return out;
-  }
+  if (self.numel() == 0 && (p < 0 || p == __builtin_inf()) && loop.elements() == 0)
+    return ctx.fail(out, Status::InvalidArgument, "this norm of 0 elements is not defined");
   dispatch_compute(ctx, out.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
     if constexpr (!same_type<C, int64_t>) {

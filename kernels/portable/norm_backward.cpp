@@ -106,11 +106,9 @@ Tensor& embedding_dense_backward_out(KernelContext& ctx, const Tensor& grad_outp
   if (!check(ctx, grad_output.dim() >= 1, "the gradient of an embedding has dimensions")) return out;
   const dim_t width = grad_output.size(-1), places = indices.numel();
   const dim_t sizes[] = {static_cast<dim_t>(num_weights), width};
-  if (grad_output.numel() != places * width) {
-    ctx.fail(Status::InvalidArgument, "a gradient of {} elements for {} rows of {}", grad_output.numel(),
-             places, width);
-    return out;
-  }
+  if (grad_output.numel() != places * width)
+    return ctx.fail(out, Status::InvalidArgument, "a gradient of {} elements for {} rows of {}",
+                    grad_output.numel(), places, width);
   if (!ctx.resize(out, sizes)) return out;
   const double* from = dense_copy(ctx, grad_output);
   double* sums = dense_zeros(ctx, sizes[0] * width);
@@ -121,10 +119,9 @@ Tensor& embedding_dense_backward_out(KernelContext& ctx, const Tensor& grad_outp
   memset(counts, 0, static_cast<size_t>(sizes[0]) * sizeof(dim_t));
   for (dim_t i = 0; i < places; ++i) {
     if (rows[i] == padding_idx) continue;
-    if (rows[i] < 0 || rows[i] >= num_weights) {
-      ctx.fail(Status::KernelFailed, "index {} is out of range for a table of {} rows", rows[i], num_weights);
-      return out;
-    }
+    if (rows[i] < 0 || rows[i] >= num_weights)
+      return ctx.fail(out, Status::KernelFailed, "index {} is out of range for a table of {} rows", rows[i],
+                      num_weights);
     ++counts[rows[i]];
   }
   for (dim_t i = 0; i < places; ++i) {

@@ -12,15 +12,14 @@ namespace {
 
 bool check_floating(KernelContext& ctx, const Tensor& input, const Tensor& out) {
   if (is_floating(input.dtype())) return check_same_dtype(ctx, input, out);
-  ctx.fail(Status::InvalidArgument, "normalisation takes floating types, got {}", dtype_name(input.dtype()));
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "normalisation takes floating types, got {}",
+                    dtype_name(input.dtype()));
 }
 
 bool check_parameter(KernelContext& ctx, const char* name, const Optional<Tensor>& parameter, dim_t count) {
   if (!parameter.has_value() || parameter.value().numel() == count) return true;
-  ctx.fail(Status::InvalidArgument, "{} has {} elements, {} are normalised", name, parameter.value().numel(),
-           count);
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "{} has {} elements, {} are normalised", name,
+                    parameter.value().numel(), count);
 }
 
 // The parameter as a row of T, or null.
@@ -73,9 +72,9 @@ bool check_normalized_shape(KernelContext& ctx, const Tensor& input, ArrayRef<in
   for (size_t d = 0; fits && d < shape.size(); ++d)
     fits = input.size(axis + static_cast<dim_t>(d)) == shape[d];
   if (fits) return true;
-  ctx.fail(Status::InvalidArgument, "normalized_shape of {} dimensions does not end the input's shape of {}",
-           shape.size(), input.dim());
-  return false;
+  return ctx.refuse(Status::InvalidArgument,
+                    "normalized_shape of {} dimensions does not end the input's shape of {}", shape.size(),
+                    input.dim());
 }
 
 template <class T>

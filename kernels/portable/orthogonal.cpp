@@ -21,10 +21,8 @@ double* scratch(KernelContext& ctx, dim_t rows, dim_t columns) {
 
 bool check_finite(KernelContext& ctx, const double* a, dim_t count) {
   for (dim_t i = 0; i < count; ++i) {
-    if (!(a[i] - a[i] == 0)) {
-      ctx.fail(Status::KernelFailed, "the matrix has elements that are not finite");
-      return false;
-    }
+    if (!(a[i] - a[i] == 0))
+      return ctx.refuse(Status::KernelFailed, "the matrix has elements that are not finite");
   }
   return true;
 }

@@ -15,10 +15,9 @@ struct PaddedDim {
 // The sizes that `pad` gives, and where in them the input lies.
 static bool pad_sizes(KernelContext& ctx, const View& from, ArrayRef<int64_t> pad, View& sizes,
                       PaddedDim* dims) {
-  if (pad.size() % 2 != 0 || pad.size() / 2 > static_cast<size_t>(from.dim)) {
-    ctx.fail(Status::InvalidArgument, "{} pads given for a tensor with {} dimensions", pad.size(), from.dim);
-    return false;
-  }
+  if (pad.size() % 2 != 0 || pad.size() / 2 > static_cast<size_t>(from.dim))
+    return ctx.refuse(Status::InvalidArgument, "{} pads given for a tensor with {} dimensions", pad.size(),
+                      from.dim);
   sizes = from;
   for (int d = 0; d < from.dim; ++d) {
     const size_t pair = 2 * static_cast<size_t>(from.dim - 1 - d);
@@ -26,11 +25,9 @@ static bool pad_sizes(KernelContext& ctx, const View& from, ArrayRef<int64_t> pa
     constexpr int64_t kWidest = INTPTR_MAX / 4;
     const bool sane = before > -kWidest && before < kWidest && after > -kWidest && after < kWidest;
     const int64_t size = sane ? from.sizes[d] + before + after : -1;
-    if (size < 0) {
-      ctx.fail(Status::InvalidArgument, "pads {} and {} leave nothing of dimension {} with size {}", before,
-               after, d, from.sizes[d]);
-      return false;
-    }
+    if (size < 0)
+      return ctx.refuse(Status::InvalidArgument, "pads {} and {} leave nothing of dimension {} with size {}",
+                        before, after, d, from.sizes[d]);
     sizes.sizes[d] = static_cast<dim_t>(size);
     PaddedDim& part = dims[d];
     part.start = static_cast<dim_t>(before < 0 ? -before : 0);
@@ -73,30 +70,22 @@ static Tensor& pad_border(KernelContext& ctx, const Tensor& self, ArrayRef<int64
   View from = view_of(self), sizes;
   PaddedDim dims[kMaxDim];
   if (!check_same_dtype(ctx, self, out)) return out;
-  if (pad.size() != 2 * static_cast<size_t>(spatial) ||
-      (from.dim != spatial + 1 && from.dim != spatial + 2)) {
-    ctx.fail(Status::InvalidArgument,
-             "{} pads given for a tensor with {} dimensions, of which the last {} are padded", pad.size(),
-             from.dim, spatial);
-    return out;
-  }
+  if (pad.size() != 2 * static_cast<size_t>(spatial) || (from.dim != spatial + 1 && from.dim != spatial + 2))
+    return ctx.fail(out, Status::InvalidArgument,
+                    "{} pads given for a tensor with {} dimensions, of which the last {} are padded",
+                    pad.size(), from.dim, spatial);
   if (!pad_sizes(ctx, from, pad, sizes, dims)) return out;
   for (int d = from.dim - spatial; d < from.dim; ++d) {
     const size_t pair = 2 * static_cast<size_t>(from.dim - 1 - d);
     const int64_t size = from.sizes[d], widest = pad[pair] > pad[pair + 1] ? pad[pair] : pad[pair + 1];
-    if (size == 0 || (border == Border::Reflect && widest >= size)) {
-      ctx.fail(Status::InvalidArgument, "pads {} and {} do not fit dimension {} with size {}", pad[pair],
-               pad[pair + 1], d, size);
-      return out;
-    }
+    if (size == 0 || (border == Border::Reflect && widest >= size))
+      return ctx.fail(out, Status::InvalidArgument, "pads {} and {} do not fit dimension {} with size {}",
+                      pad[pair], pad[pair + 1], d, size);
   }
   // As ATen: all padded dimensions may not vanish at once.
   bool vanished = true;
   for (int d = from.dim - spatial; d < from.dim; ++d) vanished = vanished && sizes.sizes[d] == 0;
-  if (vanished) {
-    ctx.fail(Status::InvalidArgument, "the pads leave nothing of the input");
-    return out;
-  }
+  if (vanished) return ctx.fail(out, Status::InvalidArgument, "the pads leave nothing of the input");
   if (!resize_to(ctx, out, sizes)) return out;
   if (out.numel() == 0) return out;
   int parts = 1;

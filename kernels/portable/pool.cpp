@@ -13,10 +13,8 @@ bool average(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t>
              ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode, bool count_include_pad,
              Optional<int64_t> divisor, Tensor& out) {
   PoolShape shape;
-  if (divisor.has_value() && divisor.value() == 0) {
-    ctx.fail(Status::InvalidArgument, "divisor_override is 0");
-    return false;
-  }
+  if (divisor.has_value() && divisor.value() == 0)
+    return ctx.refuse(Status::InvalidArgument, "divisor_override is 0");
   if (!prepare_pool(ctx, dims, self, kernel, stride, padding, kNoDilation, ceil_mode, out, nullptr, shape))
     return false;
   return average_pool(ctx, shape, {count_include_pad, divisor.value_or(0)}, self, out);

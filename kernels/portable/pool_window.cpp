@@ -50,15 +50,12 @@ bool resize_pool(KernelContext& ctx, int dims, const Tensor& self, Tensor& out, 
 }
 
 bool check_pool(KernelContext& ctx, int dims, const Tensor& self, const Tensor& out, const Tensor* indices) {
-  if (self.dim() != dims + 1 && self.dim() != dims + 2) {
-    ctx.fail(Status::InvalidArgument, "input has {} dimensions, pooling here takes {} or {}", self.dim(),
-             dims + 1, dims + 2);
-    return false;
-  }
-  if (indices && indices->dtype() != ScalarType::Long) {
-    ctx.fail(Status::InvalidArgument, "indices have dtype {}, they are int64", dtype_name(indices->dtype()));
-    return false;
-  }
+  if (self.dim() != dims + 1 && self.dim() != dims + 2)
+    return ctx.refuse(Status::InvalidArgument, "input has {} dimensions, pooling here takes {} or {}",
+                      self.dim(), dims + 1, dims + 2);
+  if (indices && indices->dtype() != ScalarType::Long)
+    return ctx.refuse(Status::InvalidArgument, "indices have dtype {}, they are int64",
+                      dtype_name(indices->dtype()));
   return check_same_dtype(ctx, self, out);
 }
 
@@ -67,16 +64,13 @@ constexpr int64_t kLargestArgument = sizeof(dim_t) == 8 ? 1 << 30 : 1 << 14;
 
 bool axis_value(KernelContext& ctx, const char* name, ArrayRef<int64_t> list, int dims, int d, int64_t lowest,
                 dim_t& value) {
-  if (list.size() != 1 && list.size() != static_cast<size_t>(dims)) {
-    ctx.fail(Status::InvalidArgument, "{} has {} values for {} dimensions", name, list.size(), dims);
-    return false;
-  }
+  if (list.size() != 1 && list.size() != static_cast<size_t>(dims))
+    return ctx.refuse(Status::InvalidArgument, "{} has {} values for {} dimensions", name, list.size(), dims);
   const int64_t given = list[list.size() == 1 ? 0 : static_cast<size_t>(d)];
   value = static_cast<dim_t>(given);
   if (given >= lowest && given <= kLargestArgument) return true;
-  ctx.fail(Status::InvalidArgument, "{} is {}, it has to be from {} to {}", name, given, lowest,
-           kLargestArgument);
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "{} is {}, it has to be from {} to {}", name, given, lowest,
+                    kLargestArgument);
 }
 
 }  // namespace
@@ -97,11 +91,9 @@ bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int
     const dim_t reach = axis.dilation * (axis.kernel - 1) + 1;
     const dim_t room = axis.in + 2 * axis.padding - reach;
     // Rounded up, a window may be larger than the padded input, by less than a stride.
-    if (axis.padding > reach / 2 || room < (ceil_mode ? 1 - axis.stride : 0)) {
-      ctx.fail(Status::InvalidArgument, "a window of {} with padding {} does not fit an input of {}", reach,
-               axis.padding, axis.in);
-      return false;
-    }
+    if (axis.padding > reach / 2 || room < (ceil_mode ? 1 - axis.stride : 0))
+      return ctx.refuse(Status::InvalidArgument, "a window of {} with padding {} does not fit an input of {}",
+                        reach, axis.padding, axis.in);
     axis.out = (room + (ceil_mode ? axis.stride - 1 : 0)) / axis.stride + 1;
     // The last window has to begin inside the input or its leading padding.
     if (ceil_mode && (axis.out - 1) * axis.stride >= axis.in + axis.padding) --axis.out;
@@ -117,10 +109,8 @@ bool prepare_adaptive_pool(KernelContext& ctx, int dims, const Tensor& self, Arr
     axis.in = self.size(d - dims);
     axis.adaptive = true;
     if (!axis_value(ctx, "output_size", output_size, dims, d, 0, axis.out)) return false;
-    if (axis.in == 0 && axis.out != 0) {
-      ctx.fail(Status::InvalidArgument, "an empty input cannot be pooled to {}", axis.out);
-      return false;
-    }
+    if (axis.in == 0 && axis.out != 0)
+      return ctx.refuse(Status::InvalidArgument, "an empty input cannot be pooled to {}", axis.out);
   }
   return resize_pool(ctx, dims, self, out, indices, shape);
 }

@@ -39,11 +39,9 @@ Tensor& pow_tensor_scalar_out(KernelContext& ctx, const Tensor& self, const Scal
       return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(T(1) / math::sqrt(x)), out, self);
     if (power == -1.0) return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(T(1) / x), out, self);
     if (power == -2.0) return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(T(1) / (x * x)), out, self);
-  } else if (exponent.isIntegral(true) && power < 0) {
-    ctx.fail(Status::InvalidArgument, "integers cannot be raised to the negative power {}",
-             exponent.to<int64_t>());
-    return out;
-  }
+  } else if (exponent.isIntegral(true) && power < 0)
+    return ctx.fail(out, Status::InvalidArgument, "integers cannot be raised to the negative power {}",
+                    exponent.to<int64_t>());
   return map<Domain::Number>(ctx, Pow{}, out, self, exponent);
 }
 

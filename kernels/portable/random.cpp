@@ -47,10 +47,8 @@ Tensor& draw(KernelContext& ctx, Tensor& out, const Tensor* a, const Tensor* b, 
 
 bool resize_to_list(KernelContext& ctx, Tensor& out, ArrayRef<int64_t> size) {
   Shape shape;
-  if (size.size() > static_cast<size_t>(kMaxDim)) {
-    ctx.fail(Status::InvalidArgument, "{} dimensions, the limit is {}", size.size(), kMaxDim);
-    return false;
-  }
+  if (size.size() > static_cast<size_t>(kMaxDim))
+    return ctx.refuse(Status::InvalidArgument, "{} dimensions, the limit is {}", size.size(), kMaxDim);
   for (const int64_t s : size) shape.append(static_cast<dim_t>(s));
   return ctx.resize(out, shape);
 }
@@ -61,10 +59,8 @@ int digits_of(ScalarType type) {
 }
 
 Tensor& uniform(KernelContext& ctx, double from, double to, Tensor& out) {
-  if (!(from <= to) || !(to - from < HUGE_VAL)) {
-    ctx.fail(Status::InvalidArgument, "uniform: no finite interval between the limits");
-    return out;
-  }
+  if (!(from <= to) || !(to - from < HUGE_VAL))
+    return ctx.fail(out, Status::InvalidArgument, "uniform: no finite interval between the limits");
   const int digits = digits_of(out.scalar_type());
   return draw<double>(ctx, out, nullptr, nullptr, [=](uint64_t bits, double, double) {
     return from + random::uniform(bits, digits) * (to - from);
@@ -72,20 +68,17 @@ Tensor& uniform(KernelContext& ctx, double from, double to, Tensor& out) {
 }
 
 Tensor& normal(KernelContext& ctx, double mean, double deviation, Tensor& out) {
-  if (!(deviation >= 0)) {
-    ctx.fail(Status::InvalidArgument, "normal: the standard deviation is negative");
-    return out;
-  }
+  if (!(deviation >= 0))
+    return ctx.fail(out, Status::InvalidArgument, "normal: the standard deviation is negative");
   return draw<double>(ctx, out, nullptr, nullptr,
                       [=](uint64_t bits, double, double) { return mean + deviation * random::normal(bits); });
 }
 
 // Integers of [low, high). 64 bits make the bias of the remainder too small to see.
 Tensor& integers(KernelContext& ctx, int64_t low, int64_t high, Tensor& out) {
-  if (low >= high) {
-    ctx.fail(Status::InvalidArgument, "random integers from {} up to, but not including, {}", low, high);
-    return out;
-  }
+  if (low >= high)
+    return ctx.fail(out, Status::InvalidArgument, "random integers from {} up to, but not including, {}", low,
+                    high);
   const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   return draw<int64_t>(ctx, out, nullptr, nullptr, [=](uint64_t bits, double, double) {
     return static_cast<int64_t>(static_cast<uint64_t>(low) + bits % range);
@@ -180,10 +173,8 @@ Tensor& normal_float_float_out(KernelContext& ctx, double mean, double std, Arra
 
 Tensor& normal_tensor_float_out(KernelContext& ctx, const Tensor& mean, double std, Optional<Generator>,
                                 Tensor& out) {
-  if (!(std >= 0)) {
-    ctx.fail(Status::InvalidArgument, "normal: the standard deviation is negative");
-    return out;
-  }
+  if (!(std >= 0))
+    return ctx.fail(out, Status::InvalidArgument, "normal: the standard deviation is negative");
   if (!ctx.resize(out, mean.sizes())) return out;
   return draw<double>(ctx, out, &mean, nullptr,
                       [=](uint64_t bits, double m, double) { return m + std * random::normal(bits); });
@@ -206,10 +197,7 @@ Tensor& normal_tensor_tensor_out(KernelContext& ctx, const Tensor& mean, const T
 
 Tensor& exponential_out(KernelContext& ctx, const Tensor& self, double lambd, Optional<Generator>,
                         Tensor& out) {
-  if (!(lambd > 0)) {
-    ctx.fail(Status::InvalidArgument, "exponential: the rate is not above 0");
-    return out;
-  }
+  if (!(lambd > 0)) return ctx.fail(out, Status::InvalidArgument, "exponential: the rate is not above 0");
   if (!ctx.resize(out, self.sizes())) return out;
   return draw<double>(ctx, out, nullptr, nullptr, [=](uint64_t bits, double, double) {
     return -random::log(random::uniform_inside(bits)) / lambd;
@@ -310,10 +298,9 @@ void native_dropout_out(KernelContext& ctx, const Tensor& input, double p, Optio
 // Each order with the same probability: Fisher and Yates, from the end.
 Tensor& randperm_out(KernelContext& ctx, int64_t n, Tensor& out) {
   const dim_t sizes[] = {static_cast<dim_t>(n)};
-  if (n > integer_limit(out.scalar_type())) {
-    ctx.fail(Status::InvalidArgument, "{} numbers do not fit {}", n, dtype_name(out.scalar_type()));
-    return out;
-  }
+  if (n > integer_limit(out.scalar_type()))
+    return ctx.fail(out, Status::InvalidArgument, "{} numbers do not fit {}", n,
+                    dtype_name(out.scalar_type()));
   if (!ctx.resize(out, SizesRef(sizes, 1))) return out;
   const RandomBits random(ctx.random());
   const dim_t item = static_cast<dim_t>(out.element_size()), step = out.stride(0) * item;
@@ -337,10 +324,8 @@ Tensor& multinomial_out(KernelContext& ctx, const Tensor& self, int64_t num_samp
   const int rank = static_cast<int>(self.dim());
   if (!check(ctx, rank == 1 || rank == 2, "multinomial: weights have one or two dimensions")) return out;
   const dim_t rows = rank == 2 ? self.size(0) : 1, places = self.size(rank - 1);
-  if (num_samples <= 0 || places == 0 || (!replacement && num_samples > places)) {
-    ctx.fail(Status::InvalidArgument, "{} samples of {} places", num_samples, places);
-    return out;
-  }
+  if (num_samples <= 0 || places == 0 || (!replacement && num_samples > places))
+    return ctx.fail(out, Status::InvalidArgument, "{} samples of {} places", num_samples, places);
   const dim_t sizes[] = {rows, static_cast<dim_t>(num_samples)};
   if (!ctx.resize(out, SizesRef(sizes + 2 - rank, static_cast<size_t>(rank)))) return out;
   double* const weights = ctx.allocate_scratch_array<double>(static_cast<size_t>(places));
@@ -353,17 +338,13 @@ Tensor& multinomial_out(KernelContext& ctx, const Tensor& self, int64_t num_samp
                self.stride(rank - 1), places);
     double total = 0;
     for (dim_t i = 0; i < places; ++i) {
-      if (!(weights[i] >= 0 && weights[i] < HUGE_VAL)) {
-        ctx.fail(Status::KernelFailed, "multinomial: a weight is negative or not finite");
-        return out;
-      }
+      if (!(weights[i] >= 0 && weights[i] < HUGE_VAL))
+        return ctx.fail(out, Status::KernelFailed, "multinomial: a weight is negative or not finite");
       total += weights[i];
     }
     for (int64_t sample = 0; sample < num_samples; ++sample) {
-      if (!(total > 0)) {
-        ctx.fail(Status::KernelFailed, "multinomial: fewer weights above 0 than samples");
-        return out;
-      }
+      if (!(total > 0))
+        return ctx.fail(out, Status::KernelFailed, "multinomial: fewer weights above 0 than samples");
       uint64_t bits[2];
       random.at(static_cast<uint64_t>(row * num_samples + sample), bits);
       double left = random::uniform(bits[0]) * total;

@@ -248,12 +248,10 @@ bool check_matrix(KernelContext& ctx, const Tensor& tensor, dim_t rows, dim_t co
 
 bool check_params(KernelContext& ctx, const RecurrentShape& shape, const Tensor& input, TensorList params) {
   const dim_t cells = shape.layers * shape.directions;
-  if (params.size() != static_cast<size_t>(cells * shape.params_per_cell())) {
-    ctx.fail(Status::InvalidArgument,
-             "{} parameters were given for {} layers in {} directions, {} are wanted", params.size(),
-             shape.layers, shape.directions, cells * shape.params_per_cell());
-    return false;
-  }
+  if (params.size() != static_cast<size_t>(cells * shape.params_per_cell()))
+    return ctx.refuse(Status::InvalidArgument,
+                      "{} parameters were given for {} layers in {} directions, {} are wanted", params.size(),
+                      shape.layers, shape.directions, cells * shape.params_per_cell());
   const dim_t gates = shape.gates * shape.hidden;
   size_t at = 0;
   for (dim_t cell = 0; cell < cells; ++cell) {
@@ -281,9 +279,8 @@ bool check_state(KernelContext& ctx, const char* name, const RecurrentShape& sha
       state.size(2) == width) {
     return check_same_dtype(ctx, input, state);
   }
-  ctx.fail(Status::InvalidArgument, "{} is not [{}, {}, {}]", name, shape.layers * shape.directions,
-           shape.batch, width);
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "{} is not [{}, {}, {}]", name, shape.layers * shape.directions,
+                    shape.batch, width);
 }
 
 template <bool lstm>

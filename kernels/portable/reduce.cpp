@@ -132,11 +132,9 @@ static Tensor& mean(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<in
   uint32_t mask;
   ReduceLoop loop;
   Tensor* outs[] = {&out};
-  if (!is_floating(out.scalar_type()) && !is_complex(out.scalar_type())) {
-    ctx.fail(Status::InvalidArgument, "a mean is floating point, out has dtype {}",
-             dtype_name(out.scalar_type()));
-    return out;
-  }
+  if (!is_floating(out.scalar_type()) && !is_complex(out.scalar_type()))
+    return ctx.fail(out, Status::InvalidArgument, "a mean is floating point, out has dtype {}",
+                    dtype_name(out.scalar_type()));
   if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
   Mean map;
   map.count = loop.elements();

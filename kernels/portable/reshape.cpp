@@ -5,31 +5,24 @@ namespace penlight::portable {
 
 // `size` with its -1 replaced.
 static bool resolve_sizes(KernelContext& ctx, dim_t numel, ArrayRef<int64_t> size, dim_t* sizes) {
-  if (size.size() > static_cast<size_t>(kMaxDim)) {
-    ctx.fail(Status::InvalidArgument, "result has {} dimensions, the limit is {}", size.size(), kMaxDim);
-    return false;
-  }
+  if (size.size() > static_cast<size_t>(kMaxDim))
+    return ctx.refuse(Status::InvalidArgument, "result has {} dimensions, the limit is {}", size.size(),
+                      kMaxDim);
   int64_t known = 1;
   size_t open = size.size();
   for (size_t d = 0; d < size.size(); ++d) {
     if (size[d] == -1 && open == size.size()) {
       open = d;
-    } else if (size[d] < 0 || __builtin_mul_overflow(known, size[d], &known)) {
-      ctx.fail(Status::InvalidArgument, "size {} in dimension {} of a reshape", size[d], d);
-      return false;
-    }
+    } else if (size[d] < 0 || __builtin_mul_overflow(known, size[d], &known))
+      return ctx.refuse(Status::InvalidArgument, "size {} in dimension {} of a reshape", size[d], d);
     sizes[d] = static_cast<dim_t>(size[d]);
   }
   if (open < size.size()) {
-    if (known == 0 || numel % known != 0) {
-      ctx.fail(Status::InvalidArgument, "{} elements do not divide into groups of {}", numel, known);
-      return false;
-    }
+    if (known == 0 || numel % known != 0)
+      return ctx.refuse(Status::InvalidArgument, "{} elements do not divide into groups of {}", numel, known);
     sizes[open] = static_cast<dim_t>(numel / known);
-  } else if (known != numel) {
-    ctx.fail(Status::InvalidArgument, "{} elements cannot be viewed as {}", numel, known);
-    return false;
-  }
+  } else if (known != numel)
+    return ctx.refuse(Status::InvalidArgument, "{} elements cannot be viewed as {}", numel, known);
   return true;
 }
 
@@ -87,20 +80,16 @@ Tensor& reshape_alias_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<
 Tensor& view_copy_dtype_out(KernelContext& ctx, const Tensor& self, ScalarType dtype, Tensor& out) {
   const dim_t from_size = static_cast<dim_t>(self.element_size());
   const dim_t to_size = static_cast<dim_t>(out.element_size());
-  if (dtype != out.scalar_type()) {
-    ctx.fail(Status::InvalidArgument, "out has dtype {}, asked for {}", dtype_name(out.scalar_type()),
-             dtype_name(dtype));
-    return out;
-  }
+  if (dtype != out.scalar_type())
+    return ctx.fail(out, Status::InvalidArgument, "out has dtype {}, asked for {}",
+                    dtype_name(out.scalar_type()), dtype_name(dtype));
   View from = view_of(self);
   if (from_size == to_size) return move_to_out(ctx, from, out);
   View sizes = from;
   const int last = from.dim - 1;
-  if (from.dim == 0 || (from_size < to_size && from.sizes[last] * from_size % to_size != 0)) {
-    ctx.fail(Status::InvalidArgument, "the last dimension of {} cannot be viewed as {}",
-             dtype_name(self.scalar_type()), dtype_name(dtype));
-    return out;
-  }
+  if (from.dim == 0 || (from_size < to_size && from.sizes[last] * from_size % to_size != 0))
+    return ctx.fail(out, Status::InvalidArgument, "the last dimension of {} cannot be viewed as {}",
+                    dtype_name(self.scalar_type()), dtype_name(dtype));
   sizes.sizes[last] = from.sizes[last] * from_size / to_size;
   if (!resize_to(ctx, out, sizes)) return out;
   View to = view_of(out);

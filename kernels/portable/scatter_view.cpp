@@ -12,11 +12,10 @@ static Tensor& replace_view(KernelContext& ctx, const Tensor& self, const Tensor
   View part = view_of(out);
   if (!view_in(part)) return out;
   const View from = view_of(src);
-  if (!from.same_sizes(part)) {
-    ctx.fail(Status::InvalidArgument, "src has {} elements in {} dimensions, the part it replaces {} in {}",
-             from.numel(), from.dim, part.numel(), part.dim);
-    return out;
-  }
+  if (!from.same_sizes(part))
+    return ctx.fail(out, Status::InvalidArgument,
+                    "src has {} elements in {} dimensions, the part it replaces {} in {}", from.numel(),
+                    from.dim, part.numel(), part.dim);
   move_view(out.element_size(), view_of(self), view_of(out));
   move_view(out.element_size(), from, part);
   return out;

@@ -27,11 +27,9 @@ static int64_t search_one(const char* sequence, dim_t stride, dim_t length, cons
 }
 
 static bool check_sorter(KernelContext& ctx, const Tensor& sequence, const Tensor& sorter) {
-  if (sorter.scalar_type() != ScalarType::Long || !sorter.sizes().equals(sequence.sizes())) {
-    ctx.fail(Status::InvalidArgument, "the sorter has dtype {} and {} elements, the sequence {}",
-             dtype_name(sorter.scalar_type()), sorter.numel(), sequence.numel());
-    return false;
-  }
+  if (sorter.scalar_type() != ScalarType::Long || !sorter.sizes().equals(sequence.sizes()))
+    return ctx.refuse(Status::InvalidArgument, "the sorter has dtype {} and {} elements, the sequence {}",
+                      dtype_name(sorter.scalar_type()), sorter.numel(), sequence.numel());
   const View view = view_of(sorter);
   const dim_t length = view.dim == 0 ? 1 : view.sizes[view.dim - 1];
   dim_t at[kMaxDim] = {};
@@ -40,11 +38,9 @@ static bool check_sorter(KernelContext& ctx, const Tensor& sequence, const Tenso
     int64_t place;
     memcpy(&place, data, sizeof place);
     dim_t unused;
-    if (place < 0 || !wrap_index(ctx, place, view.dim - 1, length, unused)) {
-      ctx.fail(Status::KernelFailed, "index {} is out of range for dimension {} with size {}", place,
-               view.dim - 1, length);
-      return false;
-    }
+    if (place < 0 || !wrap_index(ctx, place, view.dim - 1, length, unused))
+      return ctx.refuse(Status::KernelFailed, "index {} is out of range for dimension {} with size {}", place,
+                        view.dim - 1, length);
     data = detail::next_element(view, at, data);
   }
   return true;
@@ -143,10 +139,8 @@ static bool search_right(KernelContext& ctx, bool& right, Optional<StringView> s
   if (!side) return true;
   const bool is_left = side->size() == 4 && memcmp(side->data(), "left", 4) == 0;
   const bool is_right = side->size() == 5 && memcmp(side->data(), "right", 5) == 0;
-  if ((!is_left && !is_right) || (is_left && right)) {
-    ctx.fail(Status::InvalidArgument, "side is \"left\" or \"right\" and agrees with right");
-    return false;
-  }
+  if ((!is_left && !is_right) || (is_left && right))
+    return ctx.refuse(Status::InvalidArgument, "side is \"left\" or \"right\" and agrees with right");
   right = is_right;
   return true;
 }

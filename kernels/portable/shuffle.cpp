@@ -26,8 +26,7 @@ bool check_factor(KernelContext& ctx, const Tensor& self, dim_t lowest_rank, int
   if (self.dim() >= lowest_rank && self.dim() <= kMaxDim - 2 && factor > 0 && factor < 1 << 15) {
     return true;
   }
-  ctx.fail(Status::InvalidArgument, "factor {} for an input of {} dimensions", factor, self.dim());
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "factor {} for an input of {} dimensions", factor, self.dim());
 }
 
 }  // namespace
@@ -37,10 +36,9 @@ Tensor& pixel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t upscal
   if (!check_factor(ctx, self, 3, upscale_factor) || !check_same_dtype(ctx, self, out)) return out;
   const dim_t r = static_cast<dim_t>(upscale_factor);
   const int c = static_cast<int>(self.dim()) - 3;
-  if (self.size(-3) % r != 0 || self.size(-3) / r % r != 0) {
-    ctx.fail(Status::InvalidArgument, "{} channels are not a multiple of {} squared", self.size(-3), r);
-    return out;
-  }
+  if (self.size(-3) % r != 0 || self.size(-3) / r % r != 0)
+    return ctx.fail(out, Status::InvalidArgument, "{} channels are not a multiple of {} squared",
+                    self.size(-3), r);
   dim_t sizes[kMaxDim];
   for (dim_t d = 0; d < self.dim(); ++d) sizes[d] = self.size(d);
   sizes[c] /= r * r;
@@ -63,11 +61,9 @@ Tensor& pixel_unshuffle_out(KernelContext& ctx, const Tensor& self, int64_t down
   if (!check_factor(ctx, self, 3, downscale_factor) || !check_same_dtype(ctx, self, out)) return out;
   const dim_t r = static_cast<dim_t>(downscale_factor);
   const int c = static_cast<int>(self.dim()) - 3;
-  if (self.size(-1) % r != 0 || self.size(-2) % r != 0) {
-    ctx.fail(Status::InvalidArgument, "an image of [{}, {}] does not divide by {}", self.size(-2),
-             self.size(-1), r);
-    return out;
-  }
+  if (self.size(-1) % r != 0 || self.size(-2) % r != 0)
+    return ctx.fail(out, Status::InvalidArgument, "an image of [{}, {}] does not divide by {}", self.size(-2),
+                    self.size(-1), r);
   dim_t sizes[kMaxDim];
   for (dim_t d = 0; d < self.dim(); ++d) sizes[d] = self.size(d);
   sizes[c] *= r * r;
@@ -89,10 +85,8 @@ Tensor& pixel_unshuffle_out(KernelContext& ctx, const Tensor& self, int64_t down
 Tensor& channel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t groups, Tensor& out) {
   if (!check_factor(ctx, self, 3, groups) || !check_same_dtype(ctx, self, out)) return out;
   const dim_t g = static_cast<dim_t>(groups);
-  if (self.size(1) % g != 0) {
-    ctx.fail(Status::InvalidArgument, "{} groups do not divide {} channels", g, self.size(1));
-    return out;
-  }
+  if (self.size(1) % g != 0)
+    return ctx.fail(out, Status::InvalidArgument, "{} groups do not divide {} channels", g, self.size(1));
   if (!ctx.resize(out, self.sizes()) || self.numel() == 0) return out;
   View from = view_of(self), to = view_of(out);
   split_dim(from, 1, self.size(1) / g);

@@ -40,8 +40,7 @@ static bool check_order(KernelContext& ctx, const Tensor& self) {
       (type >= ScalarType::Byte && type <= ScalarType::Long)) {
     return true;
   }
-  ctx.fail(Status::NotSupported, "elements of type {} have no order here", dtype_name(type));
-  return false;
+  return ctx.refuse(Status::NotSupported, "elements of type {} have no order here", dtype_name(type));
 }
 
 static bool check_outs(KernelContext& ctx, const Tensor& self, const Tensor* values, const Tensor& indices) {
@@ -211,8 +210,7 @@ static bool check_lane(KernelContext& ctx, const Tensor& self, int64_t& dim, con
                        const Tensor& indices) {
   if (!check_outs(ctx, self, &values, indices) || !normalize_dim(ctx, dim, self.dim())) return false;
   if (self.dim() == 0 || self.size(dim) > 0) return true;
-  ctx.fail(Status::InvalidArgument, "dimension {} has size 0", dim);
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "dimension {} has size 0", dim);
 }
 
 static Ranked select(Ranked* ranked, Ranked* spare, dim_t length, dim_t rank) {

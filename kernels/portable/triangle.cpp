@@ -76,15 +76,12 @@ Tensor& repeat_interleave_tensor_out(KernelContext& ctx, const Tensor& repeats, 
   dim_t total = 0;
   for (dim_t i = 0; i < from.sizes[0]; ++i) {
     const int64_t times = load_element<int64_t>(type, from.data + i * from.strides[0]);
-    if (times < 0 || __builtin_add_overflow(total, static_cast<dim_t>(times), &total)) {
-      ctx.fail(Status::KernelFailed, "element {} is to be repeated {} times", i, times);
-      return out;
-    }
+    if (times < 0 || __builtin_add_overflow(total, static_cast<dim_t>(times), &total))
+      return ctx.fail(out, Status::KernelFailed, "element {} is to be repeated {} times", i, times);
   }
-  if (output_size && output_size.value() != total) {
-    ctx.fail(Status::KernelFailed, "repeats add up to {}, output_size is {}", total, output_size.value());
-    return out;
-  }
+  if (output_size && output_size.value() != total)
+    return ctx.fail(out, Status::KernelFailed, "repeats add up to {}, output_size is {}", total,
+                    output_size.value());
   if (!ctx.resize(out, SizesRef(&total, 1))) return out;
   View to = view_of(out);
   for (dim_t i = 0; i < from.sizes[0]; ++i) {

@@ -7,19 +7,16 @@ namespace penlight::portable {
 Tensor& permute_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
   if (!check_same_dtype(ctx, self, out)) return out;
   const View whole = view_of(self);
-  if (dims.size() != static_cast<size_t>(whole.dim)) {
-    ctx.fail(Status::InvalidArgument, "{} dimensions given for a tensor that has {}", dims.size(), whole.dim);
-    return out;
-  }
+  if (dims.size() != static_cast<size_t>(whole.dim))
+    return ctx.fail(out, Status::InvalidArgument, "{} dimensions given for a tensor that has {}", dims.size(),
+                    whole.dim);
   View view = whole;
   uint32_t seen = 0;
   for (int d = 0; d < whole.dim; ++d) {
     int from;
     if (!wrap_dim(ctx, dims[static_cast<size_t>(d)], whole.dim, from)) return out;
-    if (seen & (1u << from)) {
-      ctx.fail(Status::InvalidArgument, "dimension {} is given twice", from);
-      return out;
-    }
+    if (seen & (1u << from))
+      return ctx.fail(out, Status::InvalidArgument, "dimension {} is given twice", from);
     seen |= 1u << from;
     view.sizes[d] = whole.sizes[from];
     view.strides[d] = whole.strides[from];
@@ -48,10 +45,8 @@ Tensor& transpose_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t d
 }
 
 Tensor& t_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  if (self.dim() > 2) {
-    ctx.fail(Status::InvalidArgument, "t() takes at most 2 dimensions, input has {}", self.dim());
-    return out;
-  }
+  if (self.dim() > 2)
+    return ctx.fail(out, Status::InvalidArgument, "t() takes at most 2 dimensions, input has {}", self.dim());
   return transpose(ctx, self, 0, self.dim() < 2 ? 0 : 1, out);
 }
 
@@ -80,17 +75,13 @@ Tensor& narrow_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, int
   View view = view_of(self);
   int d;
   if (!check_same_dtype(ctx, self, out) || !wrap_dim(ctx, dim, view.dim, d)) return out;
-  if (view.dim == 0) {
-    ctx.fail(Status::InvalidArgument, "narrow takes a tensor with dimensions");
-    return out;
-  }
+  if (view.dim == 0) return ctx.fail(out, Status::InvalidArgument, "narrow takes a tensor with dimensions");
   const int64_t size = view.sizes[d];
   const int64_t first = start < 0 ? start + size : start;
-  if (length < 0 || first < 0 || first > size || length > size - first) {
-    ctx.fail(Status::InvalidArgument, "start {} and length {} are out of range for dimension {} with size {}",
-             start, length, d, size);
-    return out;
-  }
+  if (length < 0 || first < 0 || first > size || length > size - first)
+    return ctx.fail(out, Status::InvalidArgument,
+                    "start {} and length {} are out of range for dimension {} with size {}", start, length, d,
+                    size);
   view.data += first * view.strides[d];
   view.sizes[d] = static_cast<dim_t>(length);
   return move_to_out(ctx, view, out);
@@ -166,11 +157,9 @@ Tensor& unfold_copy_out(KernelContext& ctx, const Tensor& self, int64_t dimensio
   if (!check_same_dtype(ctx, self, out) || !wrap_dim(ctx, dimension, view.dim, d)) return out;
   const dim_t length = view.dim == 0 ? 1 : view.sizes[d];
   const dim_t stride = view.dim == 0 ? 0 : view.strides[d];
-  if (size < 0 || size > length || step <= 0) {
-    ctx.fail(Status::InvalidArgument, "windows of {} every {} do not fit dimension {} with size {}", size,
-             step, d, length);
-    return out;
-  }
+  if (size < 0 || size > length || step <= 0)
+    return ctx.fail(out, Status::InvalidArgument,
+                    "windows of {} every {} do not fit dimension {} with size {}", size, step, d, length);
   if (view.dim > 0) {
     view.sizes[d] = static_cast<dim_t>((length - size) / step + 1);
     // Past the end only where there is a single window and the stride is not used.
@@ -182,9 +171,8 @@ Tensor& unfold_copy_out(KernelContext& ctx, const Tensor& self, int64_t dimensio
 
 static bool check_parts(KernelContext& ctx, const Tensor& complex, const Tensor& real) {
   if (is_complex(complex.scalar_type()) && part_of(complex.scalar_type()) == real.scalar_type()) return true;
-  ctx.fail(Status::InvalidArgument, "{} numbers do not consist of {}", dtype_name(complex.scalar_type()),
-           dtype_name(real.scalar_type()));
-  return false;
+  return ctx.refuse(Status::InvalidArgument, "{} numbers do not consist of {}",
+                    dtype_name(complex.scalar_type()), dtype_name(real.scalar_type()));
 }
 
 Tensor& view_as_real_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
@@ -197,10 +185,8 @@ Tensor& view_as_real_copy_out(KernelContext& ctx, const Tensor& self, Tensor& ou
 Tensor& view_as_complex_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (!check_parts(ctx, out, self)) return out;
   View parts = view_of(self);
-  if (parts.dim == 0 || parts.sizes[parts.dim - 1] != 2) {
-    ctx.fail(Status::InvalidArgument, "the last dimension of the input must have size 2");
-    return out;
-  }
+  if (parts.dim == 0 || parts.sizes[parts.dim - 1] != 2)
+    return ctx.fail(out, Status::InvalidArgument, "the last dimension of the input must have size 2");
   View sizes = parts;
   sizes.remove_dim(sizes.dim - 1);
   if (!resize_to(ctx, out, sizes)) return out;

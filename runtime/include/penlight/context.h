@@ -83,6 +83,18 @@ class KernelContext {
       record(what, nullptr);
     }
   }
+  // The same, for a kernel to return its output ...
+  template <class... Args>
+  Tensor& fail(Tensor& out, Status status, const char* format, Args... args) {
+    fail(status, format, args...);
+    return out;
+  }
+  // ... and for a check to return false.
+  template <class... Args>
+  bool refuse(Status status, const char* format, Args... args) {
+    fail(status, format, args...);
+    return false;
+  }
 
   // Says that this kernel does not take these arguments, before writing anything:
   // the next kernel registered for the operator is asked.
