@@ -183,7 +183,7 @@ def test_sizes_may_be_dynamic() -> None:
 STAYS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], str]] = {
     "groups": (lambda: nn.ConvTranspose2d(6, 8, 2, 2, groups=2), (1, 6, 5, 5), "groups or dilation"),
     "dilation": (lambda: nn.ConvTranspose2d(6, 8, 3, 2, dilation=2), (1, 6, 5, 5), "groups or dilation"),
-    "volumes": (lambda: nn.ConvTranspose3d(2, 3, 3, 2), (1, 2, 3, 3, 3), "not 1-D or 2-D"),
+    "volumes": (lambda: nn.ConvTranspose3d(2, 3, 2, 3), (1, 2, 3, 3, 3), "not 1-D or 2-D"),
     "double": (lambda: nn.ConvTranspose2d(6, 8, 2, 2).double(), (1, 6, 5, 5), "not of float32"),
 }
 

@@ -111,11 +111,17 @@ def test_zeros_around_videos(
     assert found.count("constant_pad_nd") == int(not is_taken) and "relu" not in found, found
 
 
-# Arguments of nn.ConvTranspose3d, whose frames are of one frame each.
+# Arguments of nn.ConvTranspose3d.
 TRANSPOSED: dict[str, tuple[object, ...]] = {
     "twice of all": (6, 8, 2, 2),
     "three frames of one": (6, 8, (3, 3, 2), (3, 2, 1), (0, 1, 0), (0, 1, 0)),
     "images only": (6, 8, (1, 3, 3), (1, 2, 2), (0, 1, 1)),
+    "frames overlap": (6, 8, 3, 2, 1, 1),
+    "two of each": (6, 8, 4, 2, 1),
+    "no stride": (6, 8, 3),
+    "cut at both ends": (6, 8, (5, 3, 3), (2, 1, 2), (3, 1, 1)),
+    "more than it reaches": (6, 8, (4, 2, 2), (3, 2, 2), 0, (2, 1, 0)),
+    "some phases longer": (6, 8, (7, 1, 1), (3, 1, 1), (1, 0, 0)),
 }
 
 
@@ -125,7 +131,7 @@ TRANSPOSED: dict[str, tuple[object, ...]] = {
 def test_transposed_convolutions(name: str, videos: int, bias: bool) -> None:
     first = nn.ConvTranspose3d(*TRANSPOSED[name], bias=bias)  # type: ignore[arg-type]
     found = operators_with(first, torch.randn(videos, 6, 3, 5, 4))
-    assert "convolution" not in found and "conv_transpose2d_packed" in found
+    assert "convolution" not in found and {"conv_transpose2d_packed", "conv2d_packed"} & set(found[:-1])
 
 
 BETWEEN: dict[str, Callable[[Tensor], Tensor]] = {
@@ -246,9 +252,9 @@ class Twice(Fixed):
 
 
 class Turned(Fixed):
-    def __init__(self) -> None:
+    def __init__(self, *args: int) -> None:
         super().__init__()
-        self.layer = nn.ConvTranspose3d(3, 4, 3, 2)  # type: ignore[assignment]
+        self.layer = nn.ConvTranspose3d(3, 6, *args)  # type: ignore[assignment]
 
 
 class Given(nn.Module):
@@ -259,7 +265,8 @@ class Given(nn.Module):
 LEFT: dict[str, tuple[nn.Module, Tensor, str]] = {
     "double": (Fixed(torch.float64), torch.randn(1, 3, 4, 5, 6, dtype=torch.float64), "not of float32"),
     "read twice": (Twice(), torch.randn(1, 3, 4, 5, 6), "something else reads the weight"),
-    "transposed": (Turned(), torch.randn(1, 3, 4, 5, 6), "frames that overlap in time"),
+    "transposed": (Turned(3, 2, 1, 0, 3), torch.randn(1, 3, 4, 5, 6), "with groups or dilation"),
+    "gaps": (Turned(2, 3), torch.randn(1, 3, 4, 5, 6), "leaves frames out"),
     "weight given": (Given(), torch.randn(2, 3, 4, 5, 6), "its weight is not a constant"),
 }
 
@@ -304,7 +311,8 @@ def test_a_layer_of_several_videos_is_in_the_file_once(name: str) -> None:
     assert not {"convolution", "pack_convolution"} & set(found), found
     # Less than with the weights once more, 4 bytes each.
     assert len(several.to_bytes()) < len(one.to_bytes()) + layer.weight.numel() * 3  # type: ignore[operator]
-    check(Chunks(layer), x)
+    # Tiles of 96 channels differ by about 1e-5 of the range from a direct sum.
+    check(Chunks(layer), x, tolerance=4e-5)
 
 
 def test_a_layer_that_something_else_reads_stays_for_all() -> None:
@@ -320,15 +328,54 @@ def test_a_layer_that_something_else_reads_stays_for_all() -> None:
     check(model, x)
 
 
-def test_dynamic_sizes_stay() -> None:
-    model, x = Layers(nn.Conv3d(3, 8, 3, padding=1), torch.relu, 8).eval(), torch.randn(2, 3, 4, 6, 6)
-    shapes = ({0: Dim("videos", min=1, max=4), 2: Dim("time", min=2, max=9)},)
-    program = penlight.compile(model, (x,), dynamic_shapes=shapes)
-    assert any("sizes are dynamic" in one.reason for one in program.report.left)
+class Unet(nn.Module):
+    """What networks over volumes have, at two sizes."""
+
+    def __init__(self, groups: int = 1) -> None:
+        super().__init__()
+        self.first = nn.Conv3d(3, 8, 3, padding=1)
+        self.deep = nn.Conv3d(8, 8, 3, padding=1, groups=groups)
+        self.wide = nn.Conv3d(8, 8, (3, 1, 1), padding=(1, 0, 0))
+        self.up = nn.ConvTranspose3d(8, 8, 3, 2, 1, 1)
+        self.norm = nn.GroupNorm(4, 8)
+        self.last = nn.Conv3d(16, 2, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = torch.relu(self.norm(self.first(x)))
+        half = functional.avg_pool3d(first, 2) + functional.max_pool3d(first, 2)
+        y = self.up(torch.relu(self.wide(self.deep(half) + half)))
+        return self.last(torch.cat([first, y], 1))
+
+
+DYNAMIC: dict[str, dict[int, Dim | tuple[int, Dim]]] = {
+    "videos": {0: Dim("videos", min=1, max=4)},
+    "time": {2: 2 * Dim("half", min=1, max=5)},
+    "videos and time": {0: Dim("videos", min=1, max=4), 2: 2 * Dim("half", min=1, max=5)},
+    "images": {3: 2 * Dim("h", min=1, max=6), 4: 2 * Dim("w", min=1, max=7)},
+    "all": {
+        0: Dim("videos", min=1, max=3),
+        2: 2 * Dim("half", min=1, max=5),
+        3: 2 * Dim("h", min=1, max=6),
+        4: 2 * Dim("w", min=1, max=7),
+    },
+}
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8])
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_dynamic_sizes(name: str, groups: int) -> None:
+    model, x = Unet(groups).eval(), torch.randn(2, 3, 4, 6, 8)
+    program = penlight.compile(model, (x,), dynamic_shapes=(DYNAMIC[name],))
     loaded = penlight.load(program.to_bytes())
-    for videos, time in ((1, 9), (4, 2)):
-        x = torch.randn(videos, 3, time, 6, 6)
-        torch.testing.assert_close(loaded(x), model(x), rtol=1e-5, atol=1e-5)
+    found = loaded["forward"].instruction_names()
+    assert not [name for name in found if "aten::convolution" in name or "pool3d" in name], found
+    for sizes in ((1, 10, 2, 14), (3, 2, 12, 6), (2, 6, 4, 4)):
+        shape = [
+            size if dim in DYNAMIC[name] else own
+            for dim, size, own in zip((0, 2, 3, 4), sizes, (2, 4, 6, 8), strict=True)
+        ]
+        x = torch.randn(shape[0], 3, *shape[1:])
+        torch.testing.assert_close(loaded(x), model(x), rtol=1e-4, atol=1e-5)
 
 
 def test_without() -> None:

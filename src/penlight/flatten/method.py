@@ -465,10 +465,14 @@ class MethodFlattener:
     ) -> None:
         """Views that only change sizes: the sizes are those of the operator, or all but one are known."""
         name = twin._schema.name
+        if len(call.outs) != 1 or source.dtype != out.dtype:
+            return
+        if name == "aten::permute" and _lies_as(source, out, call.args[1]):
+            _view_under_sizes(call, source, out)
         plain = source.dim_order == tuple(range(len(source.sizes))) and out.dim_order == tuple(
             range(len(out.sizes))
         )
-        if len(call.outs) != 1 or not plain or source.dtype != out.dtype:
+        if not plain:
             return
         if name in ("aten::alias", "aten::detach") or (source.shape == out.shape and name == "aten::view"):
             call.views = [View(source, out)]
@@ -478,12 +482,26 @@ class MethodFlattener:
             call.views = [View(source, out)]
             call.view_sizes = call.args[1]
         elif name in ("aten::unsqueeze", "aten::squeeze", "aten::alias", "aten::detach"):
-            unknown = [size for size in out.shape if not isinstance(size, int) and not size.is_Integer]
-            if len(unknown) == 1 and 0 not in out.sizes:
-                call.views = [View(source, out)]
-                call.view_sizes = NumberList(
-                    tuple(Number(-1 if size in unknown else int(size)) for size in out.shape)
-                )
+            _view_under_sizes(call, source, out)
+
+
+def _lies_as(source: TensorValue, out: TensorValue, dims: Value) -> bool:
+    """Has `out`, whose dimensions are `dims` of `source`, its elements in the same places?"""
+    if not isinstance(dims, NumberList) or not all(isinstance(item.value, int) for item in dims.items):
+        return False
+    rank = len(source.sizes)
+    places = [dims.items[dim].value % rank for dim in out.dim_order]
+    return tuple(places) == tuple(source.dim_order)
+
+
+def _view_under_sizes(call: KernelCall, source: TensorValue, out: TensorValue) -> None:
+    """Note that `out` is `source` under other sizes, if all but one of them are known."""
+    unknown = [size for size in out.shape if not isinstance(size, int) and not size.is_Integer]
+    if len(unknown) == 1 and 0 not in out.sizes:
+        call.views = [View(source, out)]
+        call.view_sizes = NumberList(
+            tuple(Number(-1 if size in unknown else int(size)) for size in out.shape)
+        )
 
 
 def _source(node: Node) -> Source | None:

@@ -73,7 +73,7 @@ def _enter(graph: Graph, node: Node) -> int:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or is_contiguous(value):
         return 0
-    if not (value.dim() == 4 and _strides_equal(value, _channels_last_strides(value))):
+    if not is_channels_last(value):
         node.meta["val"] = contiguous(value)
         return 1
     with graph.inserting_after(_last_placeholder(graph)):
@@ -111,13 +111,12 @@ def is_contiguous(value: torch.Tensor) -> bool:
     return True
 
 
-def _channels_last_strides(value: torch.Tensor) -> tuple[Any, ...]:
+def is_channels_last(value: torch.Tensor) -> bool:
+    """Of images; without adding a guard on symbolic sizes."""
+    if value.dim() != 4:
+        return False
     _, c, h, w = value.shape
-    return (c * h * w, 1, c * w, c)
-
-
-def _strides_equal(value: torch.Tensor, strides: tuple[Any, ...]) -> bool:
-    pairs = zip(value.shape, value.stride(), strides, strict=True)
+    pairs = zip(value.shape, value.stride(), (c * h * w, 1, c * w, c), strict=True)
     return all(
         expression(a) == expression(b) for size, a, b in pairs if not (isinstance(size, int) and size == 1)
     )

@@ -18,8 +18,10 @@ import torch
 from torch.fx import Graph, Node
 
 from penlight.ir.edge import IMAGE
+from penlight.ir.sizes import expression
 from penlight.passes.base import add_permute, add_view, tensor_of
-from penlight.passes.layouts import Layout, sizes_of, step_of
+from penlight.passes.contiguous import is_contiguous
+from penlight.passes.layouts import Layout, Size, equal, sizes_of, step_of
 
 _MOST_PARTS = 8
 _LAST = torch.channels_last
@@ -39,20 +41,20 @@ def views_in_order(view: Node, layout: Layout | None) -> Iterator[tuple[Node, La
         view = next(iter(view.users))
 
 
-def order_of_parts(source: Node, layout: Layout, dims: Sequence[int]) -> tuple[list[int], list[int]] | None:
+def order_of_parts(source: Node, layout: Layout, dims: Sequence[int]) -> tuple[list[Size], list[int]] | None:
     """Sizes of a tensor's parts as they lie in memory, and their places if `dims` are walked in that order.
 
-    None if they are not all of the dense tensor `source`.
+    None if they are not all of the dense tensor `source`, or another than the slowest has a dynamic size.
     """
     parts = [part for dim in dims for part in layout.dims[dim] if part[0] != 1]
     if layout.offset != 0 or not parts or len(parts) > _MOST_PARTS:
         return None
-    if not all(isinstance(number, int) for part in parts for number in part):
+    if not all(isinstance(stride, int) for _, stride in parts):
         return None
     lying = sorted(range(len(parts)), key=lambda place: -parts[place][1])
     lengths = [parts[place][0] for place in lying]
     dense = [math.prod(lengths[i + 1 :]) for i in range(len(lengths))]
-    whole = math.prod(lengths) == math.prod(sizes_of(tensor_of(source)))  # type: ignore[arg-type]
+    whole = equal(math.prod(lengths), math.prod(sizes_of(tensor_of(source))))  # type: ignore[arg-type]
     if not whole or [parts[place][1] for place in lying] != dense:
         return None
     return lengths, [lying.index(place) for place in range(len(parts))]
@@ -73,9 +75,13 @@ def moved(graph: Graph, source: Node, layout: Layout, node: Node, *, image: bool
         return None
     lengths, places = order
     sizes = tuple(tensor_of(node).shape)  # type: ignore[union-attr]
+    known = [size for size in (*sizes, *value.shape) if not isinstance(size, int)]
+    found = [_among(known, length) for length in lengths]
+    if None in found or sum(not isinstance(size, int) for size in sizes) > 1:
+        return None
     with graph.inserting_before(node):
-        rows = source if value.is_contiguous() else add_permute(graph, source, _AS_IMAGE, node)
-        numbers = add_view(graph, rows, lengths, node)
+        rows = source if is_contiguous(value) else add_permute(graph, source, _AS_IMAGE, node)
+        numbers = add_view(graph, rows, found, node)
         if places != sorted(places):
             numbers = add_permute(graph, numbers, places, node)
         if not image:
@@ -84,3 +90,10 @@ def moved(graph: Graph, source: Node, layout: Layout, node: Node, *, image: bool
         result = add_permute(graph, add_view(graph, numbers, (n, h, w, c), node), (0, 3, 1, 2), node, _LAST)
     result.meta[IMAGE] = True
     return result
+
+
+def _among(known: Sequence[torch.SymInt], size: Size) -> Any:
+    """`size` as torch has it: a number, or one of the `known` symbols; None if it is none of them."""
+    if isinstance(size, int):
+        return size
+    return next((symbol for symbol in known if equal(expression(symbol), size)), None)

@@ -16,8 +16,9 @@ import torch
 from torch.fx import Graph, Node
 
 from penlight.ir.edge import IMAGE
-from penlight.passes.base import add_permute, add_view, is_static, tensor_of
-from penlight.passes.layouts import Follow, Layout, sizes_of, step_of
+from penlight.passes.base import add_permute, add_view, tensor_of
+from penlight.passes.contiguous import is_channels_last, is_contiguous
+from penlight.passes.layouts import Follow, Layout, equal, sizes_of, step_of
 
 aten = torch.ops.aten
 
@@ -38,7 +39,7 @@ def image_of_pixels(graph: Graph, node: Node) -> Node | None:
 def pixels_behind(node: Node) -> Node | None:
     """The tensor that has the pixels of the image `node`, which is views of it, as rows."""
     value = tensor_of(node)
-    if value is None or value.dim() != 4 or not is_static(node):
+    if value is None or value.dim() != 4 or not _can_be_viewed(node):
         return None
     follow: list[Follow] = []
     base, step = node, step_of(node)
@@ -53,7 +54,7 @@ def pixels_behind(node: Node) -> Node | None:
             layout = one(layout) if layout is not None else None
         if layout is None or layout.is_dense():
             continue
-        placed = layout.viewed(tuple(value.shape))
+        placed = layout.viewed(sizes_of(value))
         if placed is not None and _is_channels_last(placed):
             return base
     return None
@@ -61,7 +62,15 @@ def pixels_behind(node: Node) -> Node | None:
 
 def _is_dense_row_major(node: Node) -> bool:
     value = tensor_of(node)
-    return value is not None and is_static(node) and value.is_contiguous()
+    return value is not None and is_contiguous(value)
+
+
+def _can_be_viewed(*nodes: Node) -> bool:
+    """Has a view of these sizes at most one that is dynamic?"""
+    return all(
+        sum(not isinstance(size, int) for size in tensor_of(node).shape) <= 1  # type: ignore[union-attr]
+        for node in nodes
+    )
 
 
 def channels_last_layout(image: Node) -> Layout:
@@ -78,7 +87,7 @@ def read_images_as_pixels(graph: Graph) -> int:
         if found is None:
             continue
         image, layout = found
-        if not is_static(node, image) or not _is_whole(node, image) or not layout.is_dense():
+        if not _can_be_viewed(node, image) or not _is_whole(node, image) or not layout.is_dense():
             continue
         with graph.inserting_before(node):
             rows = add_permute(graph, image, (0, 2, 3, 1), node)
@@ -100,9 +109,7 @@ def views_of_image(node: Node) -> tuple[Node, Layout] | None:
         step = step_of(node)
     image: Any = node.args[0] if node.target is aten.clone.default and node.args else None
     before, after = tensor_of(image), tensor_of(node)
-    if before is None or after is None or before.dim() != 4 or before.is_contiguous():
-        return None
-    if not steps or not before.is_contiguous(memory_format=torch.channels_last):
+    if not steps or before is None or after is None or is_contiguous(before) or not is_channels_last(before):
         return None
     layout: Layout | None = channels_last_layout(image)
     for follow in reversed(steps):
@@ -114,9 +121,11 @@ def _is_channels_last(layout: Layout) -> bool:
     _, c, h, w = layout.sizes
     wanted = (c * h * w, 1, c * w, c)
     pairs = zip(layout.sizes, layout.strides, wanted, strict=True)
-    return layout.offset == 0 and all(size == 1 or step == want for size, step, want in pairs)
+    return layout.offset == 0 and all(
+        size == 1 or (step is not None and equal(step, want)) for size, step, want in pairs
+    )
 
 
 def _is_whole(node: Node, base: Node) -> bool:
-    count = [math.prod(tensor_of(one).shape) for one in (node, base)]  # type: ignore[union-attr]
-    return count[0] == count[1] > 0
+    sizes = [sizes_of(tensor_of(one)) for one in (node, base)]  # type: ignore[arg-type]
+    return not any(0 in own for own in sizes) and equal(*map(math.prod, sizes))
