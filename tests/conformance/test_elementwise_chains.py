@@ -106,6 +106,11 @@ def test_functions_are_as_exact_as_they_say(isa: str, op: ElementOp) -> None:
     same(got[~finite].float(), want[~finite].float())
 
 
+def test_erf_stays_within_one(isa: str) -> None:
+    x = torch.linspace(-6, 6, 200_001)
+    assert one(ElementOp.ERF, x).abs().max() == 1
+
+
 @pytest.mark.parametrize("op", [op for op in ElementOp if op not in LOGICAL], ids=lambda op: op.name)
 def test_special_values(isa: str, op: ElementOp) -> None:
     values = torch.tensor(SPECIAL)

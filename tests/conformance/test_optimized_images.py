@@ -138,6 +138,14 @@ def test_group_norm(sizes: tuple[int, ...], order: str, shift: float) -> None:
                 close(got, want, rtol=1e-4 if shift else 2e-5, atol=2e-2 if shift or few else 2e-5)
 
 
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("number", [37.3, -100000.3])
+def test_group_norm_of_equal_numbers_is_zero(number: float, order: str) -> None:
+    x = torch.full((2, 6, 5, 7), number).contiguous(memory_format=ORDERS[order])
+    got = run("aten::native_group_norm", [x, None, None, 2, 6, 35, 3, 1e-5], order)
+    assert not got[0].any() and bool((got[1] == x[0, 0, 0, 0]).all())
+
+
 def test_group_norm_of_other_ranks(isa: str) -> None:
     for sizes in ((3, 6), (2, 99), (4, 192), (2, 6, 33), (2, 6, 3, 4, 5)):
         n, c, *pixels = sizes

@@ -40,7 +40,19 @@ def test_layer_norm(count: int, shift: float) -> None:
         like = tuple(part.float() for part in want)
         got = run("aten::native_layer_norm", [x, [count], weight, bias, 1e-5], like)
         for mine, theirs in zip(got, want, strict=True):
-            close(mine, theirs, rtol=1e-4 if shift else 1e-5, atol=1e-2 if shift else 1e-5)
+            close(mine, theirs, rtol=1e-5, atol=1e-3 if shift else 1e-5)
+
+
+@pytest.mark.parametrize("number", [37.3, 1000.1, -100000.3, 1e-40, 3e38])
+@pytest.mark.parametrize("count", [1, 12, 768, 5000])
+def test_layer_norm_of_equal_numbers_is_zero(count: int, number: float) -> None:
+    x = torch.full((2, count), number)
+    got = run(
+        "aten::native_layer_norm",
+        [x, [count], None, None, 1e-5],
+        torch.native_layer_norm(x, [count], None, None, 1e-5),
+    )
+    assert not got[0].any() and bool((got[1] == x[0, 0]).all())
 
 
 def test_layer_norm_of_what_is_large_or_not_a_number() -> None:

@@ -110,7 +110,8 @@ PENLIGHT_INLINE Floats erf_of(Floats x) {
                         1.85135186e-1f, 1.12837923f);
   Floats q =
       polynomial(z, 6.24008971e-5f, 1.30153716e-3f, 1.54301031e-2f, 1.13873854e-1f, 4.97405201e-1f, 1.0f);
-  return kept * p / q;
+  // The quotient may round to more than 1, which it never is.
+  return at_least(at_most(kept * p / q, splat(1.0f)), splat(-1.0f));
 }
 
 #if defined(__AVX512F__)

@@ -54,10 +54,7 @@ void finish_row(const GroupNorm& p, ptrdiff_t channel, const float* x, Floats me
 void planar_group(const GroupNorm& p, ptrdiff_t item) {
   const ptrdiff_t count = p.channels * p.pixels;
   const float* x = p.input + item * count;
-  double exact = sum_of(x, count, [](Floats v) __attribute__((always_inline)) { return v; }) /
-                 static_cast<double>(count);
-  if (exact - exact != 0.0) exact = mean_in_double(x, count);
-  const float mean = static_cast<float>(exact);
+  const float mean = static_cast<float>(mean_of(x, count));
   const Floats means = splat(mean);
   const auto square = [&](Floats v) __attribute__((always_inline)) { return (v - means) * (v - means); };
   const float rstd = rstd_of(sum_of(x, count, square), static_cast<double>(count), p.eps);
@@ -158,14 +155,15 @@ void pixel_groups(const GroupNorm& p, ptrdiff_t image, ptrdiff_t first, ptrdiff_
   float* means = reinterpret_cast<float*>(sums + pitch);
   const Affine affine = {means, means + pitch, means + 2 * pitch};
   for (ptrdiff_t c = 0; c < channels; ++c) sums[c] = 0.0;
-  for (ptrdiff_t c = 0; c < channels; ++c) means[c] = 0.0f;
+  // As mean_of() does it.
+  for (ptrdiff_t c = 0; c < channels; ++c) means[c] = x[c / p.channels * p.channels];
   add_pixels(x, pitch, p.pixels, channels, means, sums,
-             [](Floats v, Floats) __attribute__((always_inline)) { return v; });
+             [](Floats v, Floats first) __attribute__((always_inline)) { return v - first; });
   for (ptrdiff_t c = 0; c < channels; c += p.channels) {
-    double total = group_sum(sums + c, p.channels);
-    if (total - total != 0.0) total = sum_in_double(x + c, pitch, p.pixels, p.channels);
+    double mean = means[c] + group_sum(sums + c, p.channels) / count;
+    if (mean - mean != 0.0) mean = sum_in_double(x + c, pitch, p.pixels, p.channels) / count;
     for (ptrdiff_t i = c; i < c + p.channels; ++i) {
-      means[i] = static_cast<float>(total / count);
+      means[i] = static_cast<float>(mean);
       sums[i] = 0.0;
     }
   }

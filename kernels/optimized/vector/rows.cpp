@@ -30,10 +30,7 @@ void norm_rows(const NormRows& p) {
     float means[kTogether] = {}, rstds[kTogether];
     double variances[kTogether];
     for (ptrdiff_t j = 0; p.centered && j < rows; ++j) {
-      const auto same = [](Floats v) __attribute__((always_inline)) { return v; };
-      double exact = sum_of(x + j * p.count, p.count, same) * share;
-      if (exact - exact != 0.0) exact = mean_in_double(x + j * p.count, p.count);
-      means[j] = static_cast<float>(exact);
+      means[j] = static_cast<float>(mean_of(x + j * p.count, p.count));
     }
     for (ptrdiff_t j = 0; j < rows; ++j) {
       const Floats mean = splat(means[j]);
