@@ -290,16 +290,32 @@ def test_complex_outputs(folder: Path) -> None:
     assert turned["first"] == [[0, 1234567]] * 2 and whole["first"] == [1234567] * 2
 
 
+def test_numbers_among_inputs_have_names(folder: Path) -> None:
+    (folder / "times.py").write_text(
+        "import torch\nfrom torch.export import Dim\nclass Times(torch.nn.Module):\n"
+        "    def forward(self, x, k: int):\n        return x * k\n"
+        'def build():\n    return Times(), (torch.ones(2), 2), {"dynamic_shapes": (None, Dim.AUTO(max=9))}\n'
+    )
+    penlight("compile", "times.py:build", cwd=folder)
+    assert as_json("run", f"{folder}/times.pte", "-i", "k=3", "-i", "x=2")["outputs"][0]["first"] == [6, 6]
+    (folder / "more.py").write_text("def build():\n    return print, (1,), (None,)\n")
+    refused = penlight("compile", "more.py:build", cwd=folder, code=2)
+    assert "returned 3 values: builtin_function_or_method, tuple, tuple" in refused.stderr
+    refused = penlight("run", "times.pte", "-i", "j=3", cwd=folder, code=2)
+    assert "there are: x, k" in refused.stderr
+
+
 def test_size(folder: Path) -> None:
     assert "weights by operator" in penlight("size", f"{folder}/net.pte").stdout
     report = as_json("size", f"{folder}/net.pte")
     assert report["file_bytes"] == (folder / "net.pte").stat().st_size == sum(report["parts"].values())
     assert sum(part["nbytes"] for part in report["operators"]) == report["parts"]["weights"]
+    penlight("size", f"{folder}/net.pte", "--top", "-1", code=2)
 
 
 def test_profile(folder: Path) -> None:
     assert "slowest instructions" in penlight("profile", f"{folder}/net.pte", "-n", "2").stdout
-    report = as_json("profile", f"{folder}/net.pte", "-n", "2")
+    report = as_json("profile", f"{folder}/net.pte", "-n", "2", "--threads", "1")
     assert any("net.py" in step["where"] for step in report["instructions"])
 
 

@@ -103,6 +103,15 @@ def test_a_derivative_inside_is_refused() -> None:
     assert "test_function_transforms.py" in str(caught.value.where)
 
 
+def test_a_derivative_of_dynamic_sizes_is_refused() -> None:
+    def jacobian(self: Function, x: Tensor) -> Any:
+        return torch.func.jacrev(lambda y: y.sin().sum(1))(x)
+
+    with pytest.raises(NotSupported, match="kept a tensor without numbers") as caught:
+        penlight.compile(Function(jacobian), (torch.randn(3, 4),), dynamic_shapes=({0: Dim("rows", max=9)},))
+    assert "write down the derivative" in str(caught.value.do)
+
+
 def forward_jacobian(self: Function, x: Tensor) -> Any:
     return torch.func.jacfwd(torch.sin)(x)
 

@@ -86,6 +86,7 @@ def test_models(make: Callable[[], nn.Module], message: str) -> None:
     ("args", "kwargs", "message"),
     [
         (X, {}, "example inputs are given as a tuple"),
+        ((X,), [("mask", X)], "example inputs given by name are a dict"),
         ((X, X), {}, r"do not fit Linear.forward\(input"),
         ((), {"x": X}, "missing a required argument"),
         ((X.numpy(),), {}, "example input 0 is neither a tensor nor a number"),

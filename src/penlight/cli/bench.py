@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penlight.cli.console import Data, Json, Libraries, out, print_json, size_text, table
-from penlight.cli.run import Fill, Inputs, MethodName, Seed, Sizes, check_fill, default_method
+from penlight.cli.run import Fill, Inputs, MethodName, Seed, Sizes, Threads, check_fill, default_method
 
 if TYPE_CHECKING:
     from penlight.runtime.method import LoadedMethod
@@ -24,9 +24,7 @@ def bench(
     repeats: Annotated[
         int | None, typer.Option("--repeats", "-n", min=1, help="How often, instead of how long.")
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="For kernels; the physical cores when left out.")
-    ] = None,
+    threads: Threads = None,
     data: Data = None,
     libraries: Libraries = None,
     json: Json = False,

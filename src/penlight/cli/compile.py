@@ -143,9 +143,9 @@ def _read_model(text: str) -> tuple[list[Any], dict[str, Any]]:
     given = list(made)
     if len(given) > 2 and isinstance(given[-1], dict):
         options = dict(given.pop())
-    if not 1 <= len(given) <= 3:
+    if not 1 <= len(given) <= 2:
         raise InvalidInput(
-            f"{text} returned {len(made)} values",
+            f"{text} returned {len(made)} values: {', '.join(type(value).__name__ for value in made)}",
             do="return the model and a tuple of example inputs, and a dict of options where there are any",
         )
     _check_options(options, text)

@@ -29,7 +29,7 @@ def make_inputs(
         sizes: `NAME=2,3,4` for inputs with dynamic sizes that are made up.
         fill: "random", "ones" or "zeros", for inputs that are not given.
     """
-    names = [spec.name if isinstance(spec, TensorSpec) else str(i) for i, spec in enumerate(method.inputs)]
+    names = method.input_names
     texts = _by_index(given, names, method.name)
     shapes = {
         index: _parse_sizes(text) for index, text in _by_index(sizes, names, method.name, named=True).items()

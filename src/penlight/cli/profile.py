@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from penlight.cli.console import Data, Json, Libraries, out, print_json, table
-from penlight.cli.run import Fill, Inputs, MethodName, Seed, Sizes, check_fill, default_method
+from penlight.cli.run import Fill, Inputs, MethodName, Seed, Sizes, Threads, check_fill, default_method
 
 
 def profile(
@@ -18,14 +18,16 @@ def profile(
     repeats: Annotated[int, typer.Option("--repeats", "-n", min=1)] = 10,
     data: Data = None,
     libraries: Libraries = None,
-    top: Annotated[int, typer.Option(help="How many instructions to show; 0 for all.")] = 20,
+    threads: Threads = None,
+    top: Annotated[int, typer.Option(min=0, help="How many instructions to show; 0 for all.")] = 20,
     json: Json = False,
 ) -> None:
     """Show the time of each instruction and of each operator, mean of several runs."""
     import penlight
     from penlight.cli.inputs import make_inputs
 
-    loaded = penlight.load(program, data=data, libraries=libraries.split(",") if libraries else None)
+    chosen_libraries = libraries.split(",") if libraries else None
+    loaded = penlight.load(program, data=data, libraries=chosen_libraries, threads=threads)
     chosen = loaded[method or default_method(loaded)]
     leaves = make_inputs(chosen, inputs or (), sizes or (), check_fill(fill), seed)
     chosen.call_flat(leaves)

@@ -13,7 +13,7 @@ from penlight.cli.console import Data, Json, Libraries, err, out, print_json, si
 if TYPE_CHECKING:
     from penlight.runtime.program import LoadedProgram
 
-# Options of run and profile.
+# Options of run, profile and bench.
 Inputs = Annotated[
     list[str] | None,
     typer.Option("--input", "-i", help="FILE.npy or a number for the next input, or NAME=...; repeat."),
@@ -21,6 +21,9 @@ Inputs = Annotated[
 Sizes = Annotated[list[str] | None, typer.Option("--sizes", help="NAME=2,3 for an input of dynamic size.")]
 Fill = Annotated[str, typer.Option("--fill", help="random, ones or zeros, for inputs that are not given.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Of random numbers.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="For kernels; the physical cores when left out.")
+]
 MethodName = Annotated[
     str | None, typer.Option("--method", "-m", help="`forward`, or the only one, when left out.")
 ]
@@ -40,6 +43,7 @@ def run(
     warm_up: Annotated[int, typer.Option("--warm-up", min=0)] = 0,
     data: Data = None,
     libraries: Libraries = None,
+    threads: Threads = None,
     plugins: Annotated[
         list[str] | None,
         typer.Option("--library", help="Operators of your own: a plug-in, or its C++ file; repeat."),
@@ -52,9 +56,8 @@ def run(
 
     paths = [_built(path) for path in plugins or ()]
     start = time.perf_counter()
-    loaded = load(
-        program, data=data or (), libraries=libraries.split(",") if libraries else None, plugins=paths
-    )
+    chosen_libraries = libraries.split(",") if libraries else None
+    loaded = load(program, data=data or (), libraries=chosen_libraries, plugins=paths, threads=threads)
     chosen = loaded[method or default_method(loaded)]
     load_ms = (time.perf_counter() - start) * 1e3
     leaves = make_inputs(chosen, inputs or (), sizes or (), check_fill(fill), seed)

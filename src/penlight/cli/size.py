@@ -10,7 +10,7 @@ from penlight.cli.console import Json, out, print_json, size_text, table
 
 def size(
     program: Annotated[str, typer.Argument(help="A .pte file.")],
-    top: Annotated[int, typer.Option(help="How many weights to show; 0 for all.")] = 15,
+    top: Annotated[int, typer.Option(min=0, help="How many weights to show; 0 for all.")] = 15,
     json: Json = False,
 ) -> None:
     """Show what is in a program file: the program part, weights by operator, the largest weights."""

@@ -216,6 +216,14 @@ def _merge_aliases(exported: ExportedProgram, graph: Graph) -> None:
         ):
             continue
         tensor = _tensor(exported, spec.target)
+        if isinstance(tensor, FakeTensor):
+            raise NotSupported(
+                "torch.export kept a tensor without numbers as a constant, as it does for derivatives inside "
+                "a model where sizes are dynamic",
+                where=describe(next(iter(node.users), node)),
+                got=f"{spec.target}: {tuple(tensor.shape)}",
+                do=WITHOUT_DERIVATIVES,
+            )
         if tensor.numel() == 0:
             continue
         same = first.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype), node)

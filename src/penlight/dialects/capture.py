@@ -50,10 +50,10 @@ def capture(
     """
     if isinstance(model, ExportedProgram):
         return model
-    given = dict(kwargs or {})
     with _forwarding(model) as module:
         check_model(module)
-        check_arguments(module, args, given)
+        check_arguments(module, args, kwargs or {})
+        given = dict(kwargs or {})
         if hasattr(dynamic_shapes, "dynamic_shapes"):  # ShapesCollection, AdditionalInputs
             dynamic_shapes = dynamic_shapes.dynamic_shapes(module, tuple(args), given)
         args, given = distinct(tuple(args), given)

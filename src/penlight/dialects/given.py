@@ -76,11 +76,15 @@ def _storage_problem(tensor: torch.Tensor) -> tuple[str, str] | None:
     return None
 
 
-def check_arguments(module: torch.nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
+def check_arguments(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
     """Example inputs: a tuple, that fits the signature, of what can be an input."""
     if not isinstance(args, tuple | list):
         raise InvalidInput(
             "example inputs are given as a tuple", got=type(args).__name__, do="write (x,) for a single one"
+        )
+    if not isinstance(kwargs, Mapping):
+        raise InvalidInput(
+            "example inputs given by name are a dict", got=type(kwargs).__name__, do='write {"name": x}'
         )
     signature = inspect.signature(module.forward)
     try:

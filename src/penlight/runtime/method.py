@@ -141,6 +141,16 @@ class LoadedMethod:
         self.name_inputs()
         return self._specs
 
+    @property
+    def input_names(self) -> list[str]:
+        """What errors call each input by: its name in the model's function, or its number."""
+        self.name_inputs()
+        named = (
+            argument.spec if isinstance(argument, TensorArgument) else argument
+            for argument in self._arguments
+        )
+        return [argument.name for argument in named]
+
     def name_inputs(self) -> None:
         """Give inputs the names that the model's function has, where the file keeps them."""
         if self._named:
