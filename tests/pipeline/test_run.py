@@ -247,6 +247,18 @@ def test_calculated_sizes() -> None:
     check(Sizes(), *calls, dynamic_shapes=shapes)
 
 
+def test_rounded_sizes() -> None:
+    class Rounded(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch.ones(round(x.shape[0] / 4) + 2)  # halves go to the even one
+
+    check(
+        Rounded(),
+        *((torch.ones(size),) for size in range(6, 41)),
+        dynamic_shapes=({0: Dim("n", min=6, max=40)},),
+    )
+
+
 def test_embedding_with_longest_rows() -> None:
     table = nn.Embedding(5, 3, max_norm=1.0)
     check(table, (torch.tensor([1, 2]),), (torch.tensor([4, 1]),), (torch.tensor([0, 0]),))

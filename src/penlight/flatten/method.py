@@ -315,8 +315,20 @@ class MethodFlattener:
 
     def prim(self, name: str, node: Node, env: Env) -> Number:
         """An operator of the runtime on numbers."""
-        args = [self.value(arg, env) for arg in node.args]
+        given = node.args
+        if name == "executorch_prim::round.Scalar" and len(given) == 2 and given[1] is None:
+            given = given[:1]  # round(x, None): to a whole number
+        if len(given) != len(PRIMS[name]) - 1:
+            raise self.no_number(node, name.split("::")[1].removesuffix(".Scalar") + " with these arguments")
+        args = [self.value(arg, env) for arg in given]
         return self.emit_prim(name, node, args, self.number(node, node.meta.get("val")))
+
+    def no_number(self, node: Node, what: str) -> NotSupported:
+        return NotSupported(
+            f"a program cannot calculate {what} of sizes",
+            where=describe(node),
+            do="make the dimension static, or calculate it with + - * // % min max",
+        )
 
     def emit_prim(self, name: str, node: Node, args: list[Value], out: Number) -> Number:
         names = tuple(argument.rstrip("!") for argument in PRIMS[name])
@@ -346,11 +358,7 @@ class MethodFlattener:
             return product
         if COMPOSITES.get(name):
             return self.real_function(COMPOSITES[name], node, args)
-        raise NotSupported(
-            f"a program cannot calculate {name} of sizes",
-            where=describe(node),
-            do="make the dimension static, or calculate it with + - * // % min max",
-        )
+        raise self.no_number(node, name)
 
     def real_function(self, op: str, node: Node, args: list[Value]) -> Number:
         """A function of real numbers, by its kernel on 0-d tensors."""
