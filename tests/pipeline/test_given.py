@@ -176,3 +176,15 @@ def test_what_a_model_remembers_is_as_before() -> None:
     assert model.last is not None
     penlight.compile(model, (X,))
     assert torch.equal(model.last, model.several[0]) and not model.last.is_meta
+
+
+def test_parts_of_sizes_that_depend_on_values() -> None:
+    class Positive(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[x > 0].sort()[0]
+
+    with pytest.raises(
+        NotSupported, match=r"aten\.sort\.default are known only for sizes that do not"
+    ) as raised:
+        penlight.compile(Positive(), (torch.randn(30),), target="portable")
+    assert "test_given.py" in str(raised.value.where)

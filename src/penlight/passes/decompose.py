@@ -24,7 +24,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import rebind_unbacked
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, rebind_unbacked
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import (
@@ -182,6 +182,13 @@ class _Decomposer(TorchDispatchMode):
                 where=describe(node),
                 got="a dynamic dimension",
                 do="make the dimension static, or write the operator out in the model",
+            ) from None
+        except GuardOnDataDependentSymNode as error:
+            raise NotSupported(
+                f"the parts of {node.target} are known only for sizes that do not depend on values",
+                where=describe(node),
+                got=str(error).split("\n")[0][:200],
+                do="compile for a target with a kernel of the whole operator, as cpu has",
             ) from None
         if self.mode is not None and self.mode.shape_env is not None:
             # Sizes that depend on values got symbols anew: later nodes know them by the old ones.
