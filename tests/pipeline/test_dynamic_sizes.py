@@ -15,7 +15,7 @@ from torch.fx import Graph
 from torch.utils import _pytree as pytree
 
 import penlight
-from penlight.errors import IllegalGraph
+from penlight.errors import IllegalGraph, UnboundedShape
 from penlight.passes.base import Report, run
 from penlight.passes.layouts import sizes_of
 from penlight.pipeline import export, to_edge
@@ -210,3 +210,12 @@ def test_counts_of_dynamic_sizes(name: str) -> None:
         for have, expected in zip(got, want, strict=True):
             assert torch.equal(have, expected)
     program(torch.ones(64, 4), torch.ones(64))  # all of them
+
+
+def test_a_dimension_of_one_size_is_not_dynamic() -> None:
+    """torch does not see that it is, where that takes a division."""
+    model = Wrapped(lambda x, y: x * 2 if x.shape[1] * 16 / 44 == 80.0 else y)
+    example, shapes = (torch.randn(2, 220), torch.randn(2)), (({1: Dim.AUTO(min=100, max=400)}, None),)
+    with pytest.raises(UnboundedShape, match="but the model fixes it to 220") as raised:
+        penlight.compile(model, example, dynamic_shapes=shapes)
+    assert "shape[1]" in str(raised.value)

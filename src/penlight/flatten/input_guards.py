@@ -15,6 +15,7 @@ import torch
 from torch.utils._sympy.functions import CleanDiv, FloorDiv, Max, Min, Mod
 from torch.utils._sympy.functions import PythonMod as RemainderOfPython
 
+from penlight.errors import UnboundedShape
 from penlight.flatten.input_limits import symbol_of
 from penlight.flatten.quotients import NotWhole, in_whole_numbers
 from penlight.ir.plan import Guard
@@ -53,6 +54,9 @@ def input_guards(guards: Sequence[sympy.Basic], examples: Sequence[Any], names: 
     """The guards of a method, given the fake value and the name of each input, in their order.
 
     Those on numbers that a run computes are not checked; of others that cannot be there is a warning.
+
+    Raises:
+        UnboundedShape: a condition holds for one size alone of a dimension that was to be dynamic.
     """
     places = _places(examples, names)
     found = []
@@ -61,7 +65,9 @@ def input_guards(guards: Sequence[sympy.Basic], examples: Sequence[Any], names: 
         if not guard.free_symbols <= places.keys():
             continue
         try:
-            words, text, _ = _words(in_whole_numbers(guard), places)
+            whole = in_whole_numbers(guard)
+            _check_open(whole, places)
+            words, text, _ = _words(whole, places)
         except (_Unknown, NotWhole):
             words = None
         if words is None or len(words) > _MOST_WORDS or _depth(words) > _DEEPEST:
@@ -71,6 +77,22 @@ def input_guards(guards: Sequence[sympy.Basic], examples: Sequence[Any], names: 
     if unknown:
         _warn(unknown, places)
     return found
+
+
+def _check_open(guard: sympy.Basic, places: dict[sympy.Symbol, tuple[list[int], str]]) -> None:
+    """torch makes a dimension static that has to be some number, but not if that takes a division."""
+    if not isinstance(guard, sympy.Eq) or len(guard.free_symbols) != 1:
+        return
+    (symbol,) = guard.free_symbols
+    rest = sympy.expand(guard.lhs - guard.rhs)
+    if not rest.is_polynomial(symbol) or sympy.degree(rest, symbol) != 1:
+        return
+    size, (_, text) = -rest.coeff(symbol, 0) / rest.coeff(symbol, 1), places[symbol]
+    raise UnboundedShape(
+        f"{text} was asked to be dynamic, but the model fixes it to {size}",
+        got=f"it was traced for {guard.subs(symbol, sympy.Symbol(text))}",
+        do="leave the dimension static, or have the model take other sizes too",
+    )
 
 
 def _warn(guards: Sequence[sympy.Basic], places: dict[sympy.Symbol, tuple[list[int], str]]) -> None:
