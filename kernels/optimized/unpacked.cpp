@@ -11,18 +11,20 @@ namespace penlight::optimized {
 
 namespace {
 
-constexpr dim_t kFewRows = 4;
 constexpr dim_t kTiny = 8, kTinyProducts = 2 * kTiny * kTiny * kTiny;
 constexpr dim_t kPanelsAtOnce = 8;
 
+// Columns that are not divided: a tile of the widest vectors.
+constexpr dim_t kColumns = 64;
+
 void multiply_few(KernelContext& ctx, const Matrices& x) {
-  FewRows rows{x.a, x.b, x.bias, x.c, x.m, x.k, x.column_pitch, x.n, 0, 0};
+  FewRows rows{x.a, x.b, x.bias, x.c, x.m, x.k, x.row_pitch, x.column_pitch, x.n, 0, 0};
   // It is reading B that takes the time.
   const double operations = 8.0 * static_cast<double>(x.n) * static_cast<double>(x.k);
-  const dim_t parts = parts_of(ctx, operations, (x.n + 15) / 16);
+  const dim_t parts = parts_of(ctx, operations, (x.n + kColumns - 1) / kColumns);
   const auto part = [&](size_t index) {
     FewRows mine = rows;
-    const Range columns = range_of(index, parts, x.n, 16);
+    const Range columns = range_of(index, parts, x.n, kColumns);
     mine.first = columns.first;
     mine.last = columns.last;
     routines().few_rows(mine);
@@ -93,7 +95,7 @@ bool multiply(KernelContext& ctx, const Matrices& x, ProductScratch* kept) {
                         x.m * x.n * x.k <= kTinyProducts;
   if (is_small || is_short) {
     multiply_tiny(x);
-  } else if (x.m < kFewRows && x.row_pitch == 1) {
+  } else if (x.m <= kFewRows && (x.row_pitch == 1 || x.column_pitch == 1)) {
     multiply_few(ctx, x);
   } else {
     ProductScratch own;

@@ -31,6 +31,42 @@ PENLIGHT_INLINE void dot_columns(const float* row, const float* columns, ptrdiff
   for (int j = 0; j < count; ++j) sums[j] = sum_lanes(parts[j][0] + parts[j][1]);
 }
 
+// Vectors of columns whose sums stay in registers, and steps of the sum that begin from zero: of many
+// small sums less is lost than of one long one.
+constexpr int kTile = 4;
+constexpr ptrdiff_t kSteps = 512;
+
+// Products of `rows` rows with a tile of columns from `n` on, which lie side by side.
+template <int rows>
+void add_up_columns(const FewRows& p, ptrdiff_t n) {
+  const ptrdiff_t left = p.last - n;
+  for (ptrdiff_t begin = 0; begin == 0 || begin < p.depth; begin += kSteps) {
+    const ptrdiff_t end = min_of(begin + kSteps, p.depth);
+    Floats sums[rows][kTile] = {};
+    const float* from = p.matrix + begin * p.row_pitch + n;
+    for (ptrdiff_t k = begin; k < end; ++k, from += p.row_pitch) {
+      Floats columns[kTile];
+      repeat<kTile>([&](auto v) __attribute__((always_inline)) {
+        columns[v] = load_part(from + v * kLanes, left - v * kLanes);
+      });
+      repeat<rows>([&](auto i) __attribute__((always_inline)) {
+        const Floats value = splat(p.input[min_of(i, p.rows - 1) * p.depth + k]);
+        repeat<kTile>([&](auto v) __attribute__((always_inline)) { sums[i][v] += value * columns[v]; });
+      });
+    }
+    repeat<rows>([&](auto i) __attribute__((always_inline)) {
+      if (i >= p.rows) return;
+      float* const to = p.output + i * p.output_pitch + n;
+      const float* const before = begin > 0 ? to : p.bias ? p.bias + n : nullptr;
+      repeat<kTile>([&](auto v) __attribute__((always_inline)) {
+        const ptrdiff_t some = left - v * kLanes;
+        if (before) sums[i][v] += load_part(before + v * kLanes, some);
+        store_part(to + v * kLanes, sums[i][v], some);
+      });
+    });
+  }
+}
+
 }  // namespace
 
 void pack_matrix(const PackMatrix& p) {
@@ -60,6 +96,18 @@ void pack_matrix(const PackMatrix& p) {
 }
 
 void few_rows(const FewRows& p) {
+  if (p.row_pitch != 1) {
+    for (ptrdiff_t n = p.first; n < p.last; n += kTile * kLanes) {
+      if (p.rows == 1) {
+        add_up_columns<1>(p, n);
+      } else if (p.rows == 2) {
+        add_up_columns<2>(p, n);
+      } else {
+        add_up_columns<kFewRows>(p, n);
+      }
+    }
+    return;
+  }
   for (ptrdiff_t n = p.first; n < p.last;) {
     const ptrdiff_t left = p.last - n;
     const float* columns = p.matrix + n * p.column_pitch;
