@@ -169,8 +169,6 @@ PENLIGHT_FORMULA_1(special_bessel_j0_out, Floating, static_cast<T>(bessel_j(x, 0
 PENLIGHT_FORMULA_1(special_bessel_j1_out, Floating, static_cast<T>(bessel_j(x, 1)))
 PENLIGHT_FORMULA_1(special_bessel_y0_out, Floating, static_cast<T>(bessel_y(x, 0)))
 PENLIGHT_FORMULA_1(special_bessel_y1_out, Floating, static_cast<T>(bessel_y(x, 1)))
-PENLIGHT_FORMULA_1(special_modified_bessel_i0_out, Floating, static_cast<T>(bessel_i(x, 0)))
-PENLIGHT_FORMULA_1(special_modified_bessel_i1_out, Floating, static_cast<T>(bessel_i(x, 1)))
 PENLIGHT_FORMULA_1(special_modified_bessel_k0_out, Floating, static_cast<T>(bessel_k(x, 0)))
 PENLIGHT_FORMULA_1(special_modified_bessel_k1_out, Floating, static_cast<T>(bessel_k(x, 1)))
 PENLIGHT_FORMULA_1(special_scaled_modified_bessel_k0_out, Floating, static_cast<T>(scaled_k(x, 0)))

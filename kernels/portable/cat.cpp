@@ -165,18 +165,8 @@ void split_copy_tensor_out(KernelContext& ctx, const Tensor& self, int64_t split
   split_evenly(ctx, self, split_size, dim, out);
 }
 
-void unsafe_split_tensor_out(KernelContext& ctx, const Tensor& self, int64_t split_size, int64_t dim,
-                             TensorList out) {
-  split_evenly(ctx, self, split_size, dim, out);
-}
-
 void split_with_sizes_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> split_sizes,
                                int64_t dim, TensorList out) {
-  split_by_sizes(ctx, self, split_sizes, dim, out);
-}
-
-void unsafe_split_with_sizes_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> split_sizes,
-                                 int64_t dim, TensorList out) {
   split_by_sizes(ctx, self, split_sizes, dim, out);
 }
 

@@ -55,9 +55,7 @@ PENLIGHT_FORMULA_1(signbit_out, Real, math::is_negative(x))
 
 PENLIGHT_MAP_2(maximum_out, Real, kMaximum)
 PENLIGHT_MAP_2(minimum_out, Real, kMinimum)
-PENLIGHT_MAP_2(clamp_min_tensor_out, Real, kMaximum)
 PENLIGHT_MAP_SCALAR(clamp_min_out, Real, kMaximum)
-PENLIGHT_MAP_2(clamp_max_tensor_out, Real, kMinimum)
 PENLIGHT_MAP_SCALAR(clamp_max_out, Real, kMinimum)
 // Here NaN loses.
 PENLIGHT_FORMULA_2(fmax_out, Real, a > b || math::is_nan(b) ? a : b)

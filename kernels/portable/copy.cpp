@@ -30,11 +30,6 @@ Tensor& to_dim_order_copy_out(KernelContext& ctx, const Tensor& self, bool, Opti
   return copy_to(ctx, self, out);
 }
 
-Tensor& clone_dim_order_out(KernelContext& ctx, const Tensor& self, bool, Optional<ArrayRef<int64_t>>,
-                            Tensor& out) {
-  return copy_to(ctx, self, out);
-}
-
 // `src` broadcasts to the sizes of `self`, whose values do not count.
 Tensor& copy_out(KernelContext& ctx, const Tensor& self, const Tensor& src, bool, Tensor& out) {
   if (src.scalar_type() != out.scalar_type()) {

@@ -179,14 +179,6 @@ Tensor& empty_out(KernelContext& ctx, ArrayRef<int64_t> size, Optional<MemoryFor
   return fill_size(ctx, size, 0, out);
 }
 
-Tensor& empty_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  return fill_like(ctx, self, 0, out);
-}
-
-Tensor& new_empty_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, Tensor& out) {
-  return fill_size(ctx, size, 0, out);
-}
-
 Tensor& empty_dim_order_out(KernelContext& ctx, ArrayRef<int64_t> size, Optional<ArrayRef<int64_t>>,
                             Tensor& out) {
   return fill_size(ctx, size, 0, out);

@@ -38,10 +38,6 @@ Tensor& view_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> 
   return reshape(ctx, self, size, out);
 }
 
-Tensor& unsafe_view_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Tensor& out) {
-  return reshape(ctx, self, size, out);
-}
-
 // The first elements in row-major order; zeros where there are no more.
 Tensor& resize_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Optional<MemoryFormat>,
                    Tensor& out) {

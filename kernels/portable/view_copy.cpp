@@ -55,14 +55,6 @@ Tensor& alias_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   return move_to_out(ctx, view_of(self), out);
 }
 
-Tensor& detach_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return alias_copy_out(ctx, self, out);
-}
-
-Tensor& lift_fresh_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return alias_copy_out(ctx, self, out);
-}
-
 Tensor& slice_copy_tensor_out(KernelContext& ctx, const Tensor& self, int64_t dim, Optional<int64_t> start,
                               Optional<int64_t> end, int64_t step, Tensor& out) {
   View view = view_of(self);
