@@ -82,14 +82,8 @@ constexpr bool kComplexSelected =
     dtype_selected(ScalarType::ComplexFloat) || dtype_selected(ScalarType::ComplexDouble);
 PENLIGHT_BY_DTYPES_END
 
-namespace detail {
-
 template <>
-struct IsFloatingType<Complex> {
-  static constexpr bool value = true;
-};
-
-}  // namespace detail
+constexpr bool is_floating_type<Complex> = true;
 
 template <>
 struct ScalarTypeOf<Complex> {

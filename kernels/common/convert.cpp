@@ -11,18 +11,23 @@ constexpr int kUnit = 16;
 // convert() by the bits of 16-bit floats: compilers do not make vectors of structs.
 template <class C, class T>
 inline C load_one(const T& from) {
-  if constexpr (same_type<T, Half>) return convert<C>(detail::half_to_float(from.bits));
-  if constexpr (same_type<T, BFloat16>) {
+  if constexpr (same_type<T, Half>) {
+    return convert<C>(detail::half_to_float(from.bits));
+  } else if constexpr (same_type<T, BFloat16>) {
     return convert<C>(detail::float_from_bits(static_cast<uint32_t>(from.bits) << 16));
+  } else if constexpr (same_type<T, bool>) {
+    // Any byte but 0 is true: what a file or a caller calls a bool may hold others.
+    return static_cast<C>(reinterpret_cast<const uint8_t&>(from) != 0 ? 1 : 0);
+  } else {
+    return convert<C>(from);
   }
-  if constexpr (!detail::is_16_bit_float<T>) return convert<C>(from);
 }
 
 template <class C, class T>
 inline void store_one(T& to, C from) {
   if constexpr (same_type<T, Half>) to.bits = detail::float_to_half(static_cast<float>(from));
   if constexpr (same_type<T, BFloat16>) to.bits = detail::float_to_bfloat16(static_cast<float>(from));
-  if constexpr (!detail::is_16_bit_float<T>) to = convert<T>(from);
+  if constexpr (!is_16_bit_float<T>) to = convert<T>(from);
 }
 
 template <class C, class T>
@@ -35,20 +40,6 @@ void load_typed(C* to, const T* from, dim_t stride, dim_t count) {
     }
   }
   for (; i < count; ++i) to[i] = load_one<C>(from[i * stride]);
-}
-
-// Any byte but 0 is true: what a file or a caller calls a bool may hold others.
-template <class C>
-void load_typed(C* to, const bool* from, dim_t stride, dim_t count) {
-  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(from);
-  dim_t i = 0;
-  if (stride == 1) {
-    for (; i + kUnit <= count; i += kUnit) {
-      PENLIGHT_INDEPENDENT
-      for (int k = 0; k < kUnit; ++k) to[i + k] = static_cast<C>(bytes[i + k] != 0 ? 1 : 0);
-    }
-  }
-  for (; i < count; ++i) to[i] = static_cast<C>(bytes[i * stride] != 0);
 }
 
 template <class C, class T>

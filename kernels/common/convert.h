@@ -26,27 +26,6 @@ namespace penlight {
 
 namespace detail {
 
-template <class T>
-struct IsFloatingType {
-  static constexpr bool value = false;
-};
-template <>
-struct IsFloatingType<float> {
-  static constexpr bool value = true;
-};
-template <>
-struct IsFloatingType<double> {
-  static constexpr bool value = true;
-};
-template <>
-struct IsFloatingType<Half> {
-  static constexpr bool value = true;
-};
-template <>
-struct IsFloatingType<BFloat16> {
-  static constexpr bool value = true;
-};
-
 inline int64_t truncate_to_int64(double x) {
   if (x >= -9223372036854775808.0 && x < 9223372036854775808.0) return static_cast<int64_t>(x);
   return INT64_MIN;
@@ -62,34 +41,27 @@ inline int32_t truncate_to_int32(double x) {
   return INT32_MIN;
 }
 
-template <class A, class B>
-struct SameType {
-  static constexpr bool value = false;
-};
-template <class A>
-struct SameType<A, A> {
-  static constexpr bool value = true;
-};
-
-template <class T>
-constexpr bool is_16_bit_float = SameType<T, Half>::value || SameType<T, BFloat16>::value;
-
 }  // namespace detail
 
 template <class A, class B>
-constexpr bool same_type = detail::SameType<A, B>::value;
+constexpr bool same_type = false;
+template <class A>
+constexpr bool same_type<A, A> = true;
+
+template <class T>
+constexpr bool is_16_bit_float = same_type<T, Half> || same_type<T, BFloat16>;
 
 // One of the two 16-bit floats, float or double.
 template <class T>
-constexpr bool is_floating_type = detail::IsFloatingType<T>::value;
+constexpr bool is_floating_type = is_16_bit_float<T> || same_type<T, float> || same_type<T, double>;
 
 template <class To, class From>
 inline To convert(From x) {
   if constexpr (same_type<To, From>) {
     return x;
-  } else if constexpr (detail::is_16_bit_float<From>) {
+  } else if constexpr (is_16_bit_float<From>) {
     return convert<To>(static_cast<float>(x));
-  } else if constexpr (detail::is_16_bit_float<To>) {
+  } else if constexpr (is_16_bit_float<To>) {
     return To(static_cast<float>(x));
   } else if constexpr (same_type<To, bool>) {
     return x != From(0);
@@ -99,6 +71,10 @@ inline To convert(From x) {
   } else {
     return static_cast<To>(x);
   }
+}
+
+inline char* address(const Tensor& tensor, dim_t offset) {
+  return static_cast<char*>(tensor.data_ptr()) + offset * static_cast<dim_t>(tensor.element_size());
 }
 
 // to[i] = convert<C>(from[i * stride]) for i < count. `stride` in elements.
@@ -116,6 +92,16 @@ PENLIGHT_BLOCKS(float)
 PENLIGHT_BLOCKS(double)
 PENLIGHT_BLOCKS(int64_t)
 #undef PENLIGHT_BLOCKS
+
+// The same for elements of a tensor, from the one at `offset` on. Offset and stride in elements.
+template <class C>
+inline void load_block(C* to, const Tensor& from, dim_t offset, dim_t stride, dim_t count) {
+  load_block(to, from.scalar_type(), address(from, offset), stride, count);
+}
+template <class C>
+inline void store_block(const Tensor& to, dim_t offset, dim_t stride, const C* from, dim_t count) {
+  store_block(to.scalar_type(), address(to, offset), stride, from, count);
+}
 
 // One element, as a compute type: for the odd scalar, not for loops.
 template <class C>

@@ -13,29 +13,21 @@ namespace penlight {
 
 constexpr bool kSmallCode = PENLIGHT_SMALL != 0;
 
+namespace detail {
+
+// Never defined: only their types count.
+float compute_type(float);
+float compute_type(Half);
+float compute_type(BFloat16);
+double compute_type(double);
+template <class Integer>
+int64_t compute_type(Integer);
+
+}  // namespace detail
+
 // The type sums and products of T are made in: float for 16-bit floats, int64
 // for integers (wrap-around modulo a power of two survives the narrowing store).
 template <class T>
-struct ComputeOf {
-  using type = int64_t;
-};
-template <>
-struct ComputeOf<float> {
-  using type = float;
-};
-template <>
-struct ComputeOf<Half> {
-  using type = float;
-};
-template <>
-struct ComputeOf<BFloat16> {
-  using type = float;
-};
-template <>
-struct ComputeOf<double> {
-  using type = double;
-};
-template <class T>
-using Compute = typename ComputeOf<T>::type;
+using Compute = decltype(detail::compute_type(T()));
 
 }  // namespace penlight

@@ -84,14 +84,8 @@ struct PlaceOf {
 
   // Outputs are (places) or (values, places).
   void store(const dim_t* offset, const dim_t* stride, int columns) {
-    if (values) put(*values, *offset++, *stride++, best, columns);
-    put(places, *offset, *stride, place, columns);
-  }
-
-  template <class T>
-  static void put(Tensor& out, dim_t offset, dim_t stride, const T* from, int columns) {
-    char* to = static_cast<char*>(out.data_ptr()) + offset * static_cast<dim_t>(out.element_size());
-    store_block(out.scalar_type(), to, stride, from, columns);
+    if (values) store_block(*values, *offset++, *stride++, best, columns);
+    store_block(places, *offset, *stride, place, columns);
   }
 };
 

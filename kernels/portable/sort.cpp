@@ -18,10 +18,6 @@ struct Lane {
   }
 };
 
-static char* address(const Tensor& tensor, dim_t offset) {
-  return static_cast<char*>(tensor.data_ptr()) + offset * static_cast<dim_t>(tensor.element_size());
-}
-
 // Writes the first `count` of `ranked`: the elements themselves, bit for bit, and their places.
 static void write_lane(const Tensor& self, dim_t from, const Lane& lane, const Ranked* ranked, dim_t count,
                        Tensor* values, dim_t value_to, Tensor& indices, dim_t index_to) {
