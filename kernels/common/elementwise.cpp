@@ -24,23 +24,24 @@ ScalarType scalar_dtype(const Scalar& scalar) {
                                   : ScalarType::Long;
 }
 
+// Calls body(C{}), C being the compute type.
+template <class Body>
+void with_compute(int compute, Body&& body) {
+  if (compute == kFloat) body(float{});
+  if (kDoubleSelected && compute == kDouble) body(double{});
+  if (kIntegerSelected && compute == kInt) body(int64_t{});
+  if (kComplexSelected && compute == kComplex) body(Complex{});
+}
+
 // `from` in steps of `stride` elements, as `count` elements of a compute type.
 void load(int compute, void* to, ScalarType type, const void* from, dim_t stride, dim_t count) {
-  if (compute == kFloat) load_block(static_cast<float*>(to), type, from, stride, count);
-  if (kDoubleSelected && compute == kDouble) load_block(static_cast<double*>(to), type, from, stride, count);
-  if (kIntegerSelected && compute == kInt) load_block(static_cast<int64_t*>(to), type, from, stride, count);
-  if (kComplexSelected && compute == kComplex)
-    load_block(static_cast<Complex*>(to), type, from, stride, count);
+  with_compute(compute,
+               [&](auto c) { load_block(static_cast<decltype(c)*>(to), type, from, stride, count); });
 }
 
 void store(int compute, ScalarType type, void* to, dim_t stride, const void* from, dim_t count) {
-  if (compute == kFloat) store_block(type, to, stride, static_cast<const float*>(from), count);
-  if (kDoubleSelected && compute == kDouble)
-    store_block(type, to, stride, static_cast<const double*>(from), count);
-  if (kIntegerSelected && compute == kInt)
-    store_block(type, to, stride, static_cast<const int64_t*>(from), count);
-  if (kComplexSelected && compute == kComplex)
-    store_block(type, to, stride, static_cast<const Complex*>(from), count);
+  with_compute(compute,
+               [&](auto c) { store_block(type, to, stride, static_cast<const decltype(c)*>(from), count); });
 }
 
 struct Buffer {
@@ -144,15 +145,10 @@ inline bool dense(const TensorImpl& tensor) {
 
 // A scalar as one element of a compute type.
 inline void put_scalar(const Scalar& scalar, int compute, void* to) {
-  const Parameter value(scalar);
-  const float single = value.as<float>();
-  const double wide = value.as<double>();
-  const int64_t integer = value.as<int64_t>();
-  if (compute == kFloat) memcpy(to, &single, sizeof single);
-  if (compute == kDouble) memcpy(to, &wide, sizeof wide);
-  if (compute == kInt) memcpy(to, &integer, sizeof integer);
-  const Complex number(wide);
-  if (compute == kComplex) memcpy(to, &number, sizeof number);
+  with_compute(compute, [&](auto element) {
+    element = Parameter(scalar).as<decltype(element)>();
+    memcpy(to, &element, sizeof element);
+  });
 }
 
 // Whether the call computes with complex numbers.

@@ -135,39 +135,29 @@ struct BlockOf<F, C, Indices<I...>> {
   }
 };
 
+// The functor is compiled for C only where that is wanted.
+template <class F, size_t operands, class C, bool wanted>
+constexpr void add_loop(ElementwiseOp& op, BlockLoop& loop) {
+  if constexpr (wanted) {
+    using Block = BlockOf<F, C, typename MakeIndices<operands>::type>;
+    loop = Block::loop;
+    op.predicate = same_type<typename Block::Result, bool>;
+  }
+}
+
 PENLIGHT_BY_DTYPES_BEGIN
 
 template <Domain any_domain, class F, size_t operands>
 constexpr ElementwiseOp make_op(uint8_t promote_first, uint8_t promote_count) {
   constexpr Domain domain = without_complex(any_domain);
-  using Positions = typename MakeIndices<operands>::type;
-  ElementwiseOp op{};
-  if constexpr (domain != Domain::Integral) {
-    // Functions of floats take integers as float.
-    if constexpr (kFloatSelected || (domain == Domain::Floating && kIntegerSelected)) {
-      using Block = BlockOf<F, float, Positions>;
-      op.loops[0] = Block::loop;
-      op.predicate = same_type<typename Block::Result, bool>;
-    }
-    if constexpr (kDoubleSelected) {
-      using Block = BlockOf<F, double, Positions>;
-      op.loops[1] = Block::loop;
-      op.predicate = same_type<typename Block::Result, bool>;
-    }
-  }
-  if constexpr (domain != Domain::Floating && kIntegerSelected) {
-    using Block = BlockOf<F, int64_t, Positions>;
-    op.loops[2] = Block::loop;
-    op.predicate = same_type<typename Block::Result, bool>;
-  }
-  if constexpr (is_complex_domain(any_domain) && kComplexSelected) {
-    op.loops[3] = BlockOf<F, Complex, Positions>::loop;
-    op.predicate = same_type<typename BlockOf<F, Complex, Positions>::Result, bool>;
-  }
-  op.domain = domain;
-  op.operands = operands;
-  op.promote_first = promote_first;
-  op.promote_count = promote_count;
+  constexpr bool real = domain != Domain::Integral, integral = domain != Domain::Floating;
+  // Functions of floats take integers as float.
+  constexpr bool single = kFloatSelected || (domain == Domain::Floating && kIntegerSelected);
+  ElementwiseOp op{{}, domain, false, operands, promote_first, promote_count};
+  add_loop<F, operands, float, real && single>(op, op.loops[0]);
+  add_loop<F, operands, double, real && kDoubleSelected>(op, op.loops[1]);
+  add_loop<F, operands, int64_t, integral && kIntegerSelected>(op, op.loops[2]);
+  add_loop<F, operands, Complex, is_complex_domain(any_domain) && kComplexSelected>(op, op.loops[3]);
   return op;
 }
 
