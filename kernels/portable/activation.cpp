@@ -1,8 +1,6 @@
 // Activations: one number in, one out, with the parameters that ATen gives them.
 //
 // Conditions are written so that NaN falls through to the branch that returns it.
-#include <string.h>
-
 #include "kernels/common/elementwise.h"
 #include "kernels/common/math.h"
 
@@ -17,56 +15,6 @@ struct Elu {
   T operator()(T x) const {
     if (x < T(0)) return math::expm1(x * static_cast<T>(input)) * static_cast<T>(negative);
     return x * static_cast<T>(positive);
-  }
-};
-
-struct Softplus {
-  double beta, threshold;
-
-  template <class T>
-  T operator()(T x) const {
-    const T scaled = x * static_cast<T>(beta);
-    return scaled > static_cast<T>(threshold) ? x : math::log1p(math::exp(scaled)) / static_cast<T>(beta);
-  }
-};
-
-struct Logit {
-  double low, high;  // NaN: no limit
-
-  template <class T>
-  T operator()(T x) const {
-    const T a = static_cast<T>(low), b = static_cast<T>(high);
-    const T z = x < a ? a : x > b ? b : x;
-    return math::log(z / (T(1) - z));
-  }
-};
-
-struct Threshold {
-  Parameter limit, value;
-
-  template <class T>
-  T operator()(T x) const {
-    return x <= limit.as<T>() ? value.as<T>() : x;
-  }
-};
-
-struct HardShrink {
-  double lambda;
-
-  template <class T>
-  T operator()(T x) const {
-    const T limit = static_cast<T>(lambda);
-    return x >= -limit && x <= limit ? T(0) : x;
-  }
-};
-
-struct SoftShrink {
-  double lambda;
-
-  template <class T>
-  T operator()(T x) const {
-    const T limit = static_cast<T>(lambda);
-    return x > limit ? x - limit : x < -limit ? x + limit : x * T(0);
   }
 };
 
@@ -96,13 +44,9 @@ PENLIGHT_FORMULA_1(hardsigmoid_out, Floating, gate(x) / T(6))
 PENLIGHT_MAP_1(log_sigmoid_out, Floating, kLogSigmoid)
 
 Tensor& gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate, Tensor& out) {
-  if (approximate.size() == 4 && memcmp(approximate.data(), "tanh", 4) == 0) {
-    return map<Domain::Floating>(ctx, PENLIGHT_OF_1(gelu_tanh(x)), out, self);
-  }
-  if (approximate.size() == 4 && memcmp(approximate.data(), "none", 4) == 0) {
-    const auto exact = PENLIGHT_OF_1(x * T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752440))));
-    return map<Domain::Floating>(ctx, exact, out, self);
-  }
+  if (approximate == "tanh") return map<Domain::Floating>(ctx, PENLIGHT_OF_1(gelu_tanh(x)), out, self);
+  const auto exact = PENLIGHT_OF_1(x * T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752440))));
+  if (approximate == "none") return map<Domain::Floating>(ctx, exact, out, self);
   return ctx.fail(out, Status::InvalidArgument, "approximate must be none or tanh");
 }
 
@@ -130,7 +74,12 @@ Tensor& prelu_kernel_out(KernelContext& ctx, const Tensor& self, const Tensor& w
 
 Tensor& softplus_out(KernelContext& ctx, const Tensor& self, const Scalar& beta, const Scalar& threshold,
                      Tensor& out) {
-  return map<Domain::Floating>(ctx, Softplus{beta.to<double>(), threshold.to<double>()}, out, self);
+  const auto soft = [b = beta.to<double>(), limit = threshold.to<double>()](auto x) {
+    using T = decltype(x);
+    const T scaled = x * static_cast<T>(b);
+    return scaled > static_cast<T>(limit) ? x : math::log1p(math::exp(scaled)) / static_cast<T>(b);
+  };
+  return map<Domain::Floating>(ctx, soft, out, self);
 }
 
 void log_sigmoid_forward_output(KernelContext& ctx, const Tensor& self, Tensor& output, Tensor& buffer) {
@@ -140,22 +89,37 @@ void log_sigmoid_forward_output(KernelContext& ctx, const Tensor& self, Tensor& 
 }
 
 Tensor& logit_out(KernelContext& ctx, const Tensor& self, Optional<double> eps, Tensor& out) {
-  const double limit = eps.value_or(__builtin_nan(""));
-  return map<Domain::Floating>(ctx, Logit{limit, 1.0 - limit}, out, self);
+  // NaN: no limit.
+  const auto logit = [low = eps.value_or(__builtin_nan(""))](auto x) {
+    using T = decltype(x);
+    const T a = static_cast<T>(low), b = static_cast<T>(1.0 - low), z = x < a ? a : x > b ? b : x;
+    return math::log(z / (T(1) - z));
+  };
+  return map<Domain::Floating>(ctx, logit, out, self);
 }
 
 Tensor& threshold_out(KernelContext& ctx, const Tensor& self, const Scalar& threshold, const Scalar& value,
                       Tensor& out) {
-  const ScalarType type = self.scalar_type();
-  return map<Domain::Real>(ctx, Threshold{cast_to(type, threshold), cast_to(type, value)}, out, self);
+  const Parameter limit = cast_to(self.scalar_type(), threshold), low = cast_to(self.scalar_type(), value);
+  const auto above = [=](auto x) { return x <= limit.as<decltype(x)>() ? low.as<decltype(x)>() : x; };
+  return map<Domain::Real>(ctx, above, out, self);
 }
 
 Tensor& hardshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {
-  return map<Domain::Floating>(ctx, HardShrink{cast_to(self.scalar_type(), lambd).to<double>()}, out, self);
+  const auto shrink = [lambda = cast_to(self.scalar_type(), lambd).to<double>()](auto x) {
+    const auto limit = static_cast<decltype(x)>(lambda);
+    return x >= -limit && x <= limit ? decltype(x)(0) : x;
+  };
+  return map<Domain::Floating>(ctx, shrink, out, self);
 }
 
 Tensor& softshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {
-  return map<Domain::Floating>(ctx, SoftShrink{lambd.to<double>()}, out, self);
+  const auto shrink = [lambda = lambd.to<double>()](auto x) {
+    using T = decltype(x);
+    const T limit = static_cast<T>(lambda);
+    return x > limit ? x - limit : x < -limit ? x + limit : x * T(0);
+  };
+  return map<Domain::Floating>(ctx, shrink, out, self);
 }
 
 }  // namespace penlight::portable

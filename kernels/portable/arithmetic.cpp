@@ -1,6 +1,4 @@
 // Sums, products, quotients and what is made of them.
-#include <string.h>
-
 #include "kernels/common/elementwise.h"
 #include "kernels/common/fill.h"
 #include "kernels/common/math.h"
@@ -13,24 +11,6 @@ constexpr auto kAdd = PENLIGHT_OF_2(math::plus(a, b));
 constexpr auto kSubtract = PENLIGHT_OF_2(math::minus(a, b));
 constexpr auto kMultiply = PENLIGHT_OF_2(math::times(a, b));
 constexpr auto kDivide = PENLIGHT_OF_2(a / b);
-
-struct AddScaled {
-  Parameter alpha;
-
-  template <class T>
-  T operator()(T a, T b) const {
-    return math::plus(a, math::times(alpha.as<T>(), b));
-  }
-};
-
-struct SubtractScaled {
-  Parameter alpha;
-
-  template <class T>
-  T operator()(T a, T b) const {
-    return math::minus(a, math::times(alpha.as<T>(), b));
-  }
-};
 
 // Integer division has two inputs without a result: by zero, which is reported
 // through `by_zero`, and of the lowest number by -1, which wraps.
@@ -98,31 +78,11 @@ struct Remainder {
   }
 };
 
-struct Lerp {
-  // Both ends are met exactly.
-  template <class T>
-  T operator()(T start, T end, T weight) const {
-    const T span = end - start;
-    return math::fabs(weight) < T(0.5) ? start + weight * span : end - span * (T(1) - weight);
-  }
-};
-
-struct Addcmul {
-  Parameter value;
-
-  template <class T>
-  T operator()(T x, T a, T b) const {
-    return math::plus(x, math::times(math::times(value.as<T>(), a), b));
-  }
-};
-
-struct Addcdiv {
-  Parameter value;
-
-  template <class T>
-  T operator()(T x, T a, T b) const {
-    return x + value.as<T>() * (a / b);
-  }
+// Both ends are met exactly.
+constexpr auto kLerp = [](auto start, auto end, auto weight) {
+  using T = decltype(start);
+  const T span = end - start;
+  return math::fabs(weight) < T(0.5) ? start + weight * span : end - span * (T(1) - weight);
 };
 
 // Calls map() with a functor that may meet a zero divisor, and reports that.
@@ -144,9 +104,8 @@ template <class B>
 Tensor& divide_in_mode(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b,
                        Optional<StringView> mode) {
   if (!mode) return map<Domain::FloatingNumber>(ctx, kDivide, out, a, b);
-  const StringView name = *mode;
-  if (name.size() == 5 && memcmp(name.data(), "trunc", 5) == 0) return divide<DivTrunc>(ctx, out, a, b);
-  if (name.size() == 5 && memcmp(name.data(), "floor", 5) == 0) return divide<DivFloor>(ctx, out, a, b);
+  if (*mode == "trunc") return divide<DivTrunc>(ctx, out, a, b);
+  if (*mode == "floor") return divide<DivFloor>(ctx, out, a, b);
   return ctx.fail(out, Status::InvalidArgument, "rounding_mode must be None, trunc or floor");
 }
 
@@ -160,18 +119,26 @@ bool keeps_number(const Tensor& other, const Tensor& out) {
 
 bool is_one(const Scalar& scalar) { return scalar.isIntegral(true) && scalar.to<int64_t>() == 1; }
 
+// One functor each, whatever the operands are.
+auto add_scaled(const Parameter& alpha) {
+  return [=](auto a, auto b) { return math::plus(a, math::times(alpha.as<decltype(a)>(), b)); };
+}
+auto subtract_scaled(const Parameter& alpha) {
+  return [=](auto a, auto b) { return math::minus(a, math::times(alpha.as<decltype(a)>(), b)); };
+}
+
 template <class B>
 Tensor& add(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b, const Scalar& alpha) {
   if (is_one(alpha)) return map<Domain::Number>(ctx, kAdd, out, a, b);
   // Of truth values it says whether `b` counts, not how often and with which sign.
   const bool logical = out.scalar_type() == ScalarType::Bool;
-  return map<Domain::Number>(ctx, AddScaled{logical ? cast_to(ScalarType::Bool, alpha) : alpha}, out, a, b);
+  return map<Domain::Number>(ctx, add_scaled(logical ? cast_to(ScalarType::Bool, alpha) : alpha), out, a, b);
 }
 
 template <class A, class B>
 Tensor& sub(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scalar& alpha) {
   if (is_one(alpha)) return map<Domain::Number>(ctx, kSubtract, out, a, b);
-  return map<Domain::Number>(ctx, SubtractScaled{alpha}, out, a, b);
+  return map<Domain::Number>(ctx, subtract_scaled(alpha), out, a, b);
 }
 
 }  // namespace
@@ -264,22 +231,28 @@ Tensor& remainder_scalar_tensor_out(KernelContext& ctx, const Scalar& self, cons
 
 Tensor& lerp_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Scalar& weight,
                         Tensor& out) {
-  return map<Domain::Floating>(ctx, Lerp{}, out, self, end, weight);
+  return map<Domain::Floating>(ctx, kLerp, out, self, end, weight);
 }
 
 Tensor& lerp_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Tensor& weight,
                         Tensor& out) {
-  return map<Domain::Floating>(ctx, Lerp{}, out, self, end, weight);
+  return map<Domain::Floating>(ctx, kLerp, out, self, end, weight);
 }
 
 Tensor& addcmul_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
                     const Scalar& value, Tensor& out) {
-  return map<Domain::Number>(ctx, Addcmul{value}, out, self, tensor1, tensor2);
+  const auto add_product = [factor = Parameter(value)](auto x, auto a, auto b) {
+    return math::plus(x, math::times(math::times(factor.as<decltype(x)>(), a), b));
+  };
+  return map<Domain::Number>(ctx, add_product, out, self, tensor1, tensor2);
 }
 
 Tensor& addcdiv_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
                     const Scalar& value, Tensor& out) {
-  return map<Domain::FloatingNumber>(ctx, Addcdiv{value}, out, self, tensor1, tensor2);
+  const auto add_quotient = [factor = Parameter(value)](auto x, auto a, auto b) {
+    return x + factor.as<decltype(x)>() * (a / b);
+  };
+  return map<Domain::FloatingNumber>(ctx, add_quotient, out, self, tensor1, tensor2);
 }
 
 }  // namespace penlight::portable
