@@ -17,57 +17,24 @@ inline Scalar item_of(const Tensor& tensor) {
 
 // The bytes of `value` as an element of `dtype`, converted as convert.h does.
 inline bool scalar_item(KernelContext& ctx, Scalar value, ScalarType dtype, char* item) {
-  const auto put = [item](auto element) { memcpy(item, &element, sizeof element); };
-  const int64_t integer =
-      value.isFloatingPoint() ? detail::truncate_to_int64(value.to<double>()) : value.to<int64_t>();
-  switch (dtype) {
-    case ScalarType::Bool:
-      put(value.isFloatingPoint() ? value.to<double>() != 0 : integer != 0);
-      break;
-    case ScalarType::Byte:
-      put(static_cast<uint8_t>(integer));
-      break;
-    case ScalarType::Char:
-      put(static_cast<int8_t>(integer));
-      break;
-    case ScalarType::Short:
-    case ScalarType::UInt16:
-      put(static_cast<uint16_t>(integer));
-      break;
-    case ScalarType::Int:
-    case ScalarType::UInt32:
-      put(static_cast<uint32_t>(integer));
-      break;
-    case ScalarType::Long:
-    case ScalarType::UInt64:
-      put(integer);
-      break;
-    case ScalarType::Half:
-      put(Half(value.to<float>()));
-      break;
-    case ScalarType::BFloat16:
-      put(BFloat16(value.to<float>()));
-      break;
-    case ScalarType::Float:
-      put(value.to<float>());
-      break;
-    case ScalarType::Double:
-      put(value.to<double>());
-      break;
-    case ScalarType::ComplexFloat: {
-      const float parts[2] = {value.to<float>(), 0};
-      memcpy(item, parts, sizeof parts);
-      break;
-    }
-    case ScalarType::ComplexDouble: {
-      const double parts[2] = {value.to<double>(), 0};
-      memcpy(item, parts, sizeof parts);
-      break;
-    }
-    default:
-      return ctx.refuse(Status::NotSupported, "no scalar of dtype {}", dtype_name(dtype));
-  }
-  return true;
+  const auto put = [item](const auto& element) {
+    memcpy(item, &element, sizeof element);
+    return true;
+  };
+  const float single = value.to<float>(), complex64[] = {single, 0};
+  const double wide = value.to<double>(), complex128[] = {wide, 0};
+  const int64_t integer = value.isFloatingPoint() ? detail::truncate_to_int64(wide) : value.to<int64_t>();
+  if (dtype == ScalarType::Bool) return put(value.isFloatingPoint() ? wide != 0 : integer != 0);
+  if (dtype == ScalarType::Half) return put(Half(single));
+  if (dtype == ScalarType::BFloat16) return put(BFloat16(single));
+  if (dtype == ScalarType::Float) return put(single);
+  if (dtype == ScalarType::Double) return put(wide);
+  if (dtype == ScalarType::ComplexFloat) return put(complex64);
+  if (dtype == ScalarType::ComplexDouble) return put(complex128);
+  if (!is_integral(dtype))
+    return ctx.refuse(Status::NotSupported, "no scalar of dtype {}", dtype_name(dtype));
+  return dispatch_bytes(ctx, dtype,
+                        [&](auto tag) { put(static_cast<typename decltype(tag)::type>(integer)); });
 }
 
 inline void fill_view(size_t element_size, const char* item, const View& to) {

@@ -12,6 +12,7 @@
 // Strides are in bytes, may be zero (broadcast) or negative (flip) in the source.
 #pragma once
 
+#include <penlight/dispatch.h>
 #include <penlight/tensor.h>
 #include <string.h>
 
@@ -45,6 +46,16 @@ inline Item load_item(const char* from) {
 template <class Item>
 inline void store_item(char* to, Item item) {
   memcpy(to, &item, sizeof(Item));
+}
+
+// Calls body(TypeTag<Item>{}) with an item of so many bytes: 1, 2, 4, 8 or 16.
+template <class Body>
+inline auto with_item(size_t bytes, Body&& body) {
+  if (bytes == 1) return body(TypeTag<uint8_t>{});
+  if (bytes == 2) return body(TypeTag<uint16_t>{});
+  if (bytes == 4) return body(TypeTag<uint32_t>{});
+  if (bytes == 8) return body(TypeTag<uint64_t>{});
+  return body(TypeTag<Bytes16>{});
 }
 
 // memmove. Of more bytes than this, C libraries make one instruction that copies strings, which on AMD's
@@ -270,30 +281,11 @@ class Mover {
       src_[last - 1] = src;
       dst_[last - 1] = dst;
     }
-    switch (item_) {
-      case 1:
-        choose<uint8_t>(copies);
-        break;
-      case 2:
-        choose<uint16_t>(copies);
-        break;
-      case 4:
-        choose<uint32_t>(copies);
-        break;
-      case 8:
-        choose<uint64_t>(copies);
-        break;
-      default:
-        choose<detail::Bytes16>(copies);
-        break;
-    }
-  }
-
-  template <class Item>
-  void choose(bool copies) {
     if (copies) return;
-    row_ = detail::move_row<Item>;
-    tiles_ = detail::move_tiled<Item>;
+    detail::with_item(static_cast<size_t>(item_), [this](auto tag) {
+      row_ = detail::move_row<typename decltype(tag)::type>;
+      tiles_ = detail::move_tiled<typename decltype(tag)::type>;
+    });
   }
 
   void run_inner(const char* src, char* dst) const {
