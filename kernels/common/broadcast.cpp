@@ -2,6 +2,17 @@
 
 namespace penlight {
 
+bool resize_to(KernelContext& ctx, Tensor& out, ArrayRef<int64_t> size) {
+  Shape shape;
+  if (size.size() > static_cast<size_t>(kMaxDim))
+    return ctx.refuse(Status::InvalidArgument, "{} dimensions, the limit is {}", size.size(), kMaxDim);
+  for (const int64_t s : size) {
+    if (s < 0) return ctx.refuse(Status::InvalidArgument, "size {} is below 0", s);
+    shape.append(static_cast<dim_t>(s));
+  }
+  return ctx.resize(out, shape);
+}
+
 bool broadcast_into(KernelContext& ctx, Shape& shape, SizesRef other) {
   const int rank = static_cast<int>(other.size());
   if (rank > shape.dim) {

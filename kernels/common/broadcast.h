@@ -11,8 +11,8 @@ struct Shape {
   int dim = 0;
 
   Shape() = default;
-  explicit Shape(SizesRef from) : dim(static_cast<int>(from.size())) {
-    for (int d = 0; d < dim; ++d) sizes[d] = from[static_cast<size_t>(d)];
+  explicit Shape(SizesRef from) {
+    for (const dim_t size : from) append(size);
   }
   operator SizesRef() const { return {sizes, static_cast<size_t>(dim)}; }
   dim_t& operator[](int d) { return sizes[d]; }
@@ -24,6 +24,9 @@ struct Shape {
     return count;
   }
 };
+
+// Gives `out` these sizes, as a program lists them.
+bool resize_to(KernelContext& ctx, Tensor& out, ArrayRef<int64_t> size);
 
 // Widens `shape` so that `other` broadcasts into it. False, with the failure
 // recorded, when two sizes differ and neither is 1.

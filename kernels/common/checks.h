@@ -15,6 +15,21 @@ inline bool normalize_dim(KernelContext& ctx, int64_t& dim, dim_t rank) {
   return true;
 }
 
+inline bool wrap_dim(KernelContext& ctx, int64_t d, dim_t rank, int& wrapped) {
+  if (!normalize_dim(ctx, d, rank)) return false;
+  wrapped = static_cast<int>(d);
+  return true;
+}
+
+// The same for one of a list, in which no dimension may be given twice: `seen` has a bit for each before it.
+inline bool take_dim(KernelContext& ctx, int64_t d, dim_t rank, uint32_t& seen, int& wrapped) {
+  if (!wrap_dim(ctx, d, rank, wrapped)) return false;
+  if (seen & (1u << wrapped))
+    return ctx.refuse(Status::InvalidArgument, "dimension {} is given twice", wrapped);
+  seen |= 1u << wrapped;
+  return true;
+}
+
 // An index into `size` elements, negative from the end: data, so a kernel failure.
 inline bool normalize_index(KernelContext& ctx, int64_t& index, dim_t size) {
   if (index < -size || index >= size)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/common/convert.h"
+#include "kernels/common/math.h"
 #include "kernels/common/view.h"
 
 namespace penlight {
@@ -33,15 +34,6 @@ using CombineRow = bool (*)(Combine op, char* to, Places places, const char* fro
                             dim_t count);
 
 namespace detail {
-
-template <class C>
-struct WideOf {
-  using type = C;
-};
-template <>
-struct WideOf<int64_t> {
-  using type = uint64_t;
-};
 
 template <class C, class T>
 C load_as(const char* from) {
@@ -104,16 +96,12 @@ inline C either(bool second, C a, C b) {
 template <class T>
 bool combine_row(Combine op, char* to, Places places, const char* from, dim_t from_stride, dim_t count) {
   using C = Compute<T>;
-  using Wide = typename WideOf<C>::type;  // unsigned for integers: they wrap
   switch (op) {
     case Combine::Add:
-      return combine_each<T>(to, places, from, from_stride, count, [](C a, C b) {
-        return static_cast<C>(static_cast<Wide>(a) + static_cast<Wide>(b));
-      });
+      return combine_each<T>(to, places, from, from_stride, count, [](C a, C b) { return math::plus(a, b); });
     case Combine::Multiply:
-      return combine_each<T>(to, places, from, from_stride, count, [](C a, C b) {
-        return static_cast<C>(static_cast<Wide>(a) * static_cast<Wide>(b));
-      });
+      return combine_each<T>(to, places, from, from_stride, count,
+                             [](C a, C b) { return math::times(a, b); });
     case Combine::Min:
       return combine_each<T>(to, places, from, from_stride, count,
                              [](C a, C b) { return either((b < a) | (b != b), a, b); });
@@ -157,25 +145,11 @@ inline void join_views(View& a, View& b) {
 inline void combine_views(CombineRow row, Combine op, const View& to, const View& from) {
   if (to.dim == 1)
     return static_cast<void>(row(op, to.data, to.strides[0], from.data, from.strides[0], to.sizes[0]));
-  if (to.numel() == 0) return;
+  if (to.dim == 0) return static_cast<void>(row(op, to.data, 0, from.data, 0, 1));
   const int last = to.dim - 1;
-  dim_t at[kMaxViewDim] = {};
-  char* dst = to.data;
-  const char* src = from.data;
-  for (;;) {
-    row(op, dst, last < 0 ? 0 : to.strides[last], src, last < 0 ? 0 : from.strides[last],
-        last < 0 ? 1 : to.sizes[last]);
-    int d = last - 1;
-    for (; d >= 0; --d) {
-      dst += to.strides[d];
-      src += from.strides[d];
-      if (++at[d] < to.sizes[d]) break;
-      dst -= to.strides[d] * to.sizes[d];
-      src -= from.strides[d] * to.sizes[d];
-      at[d] = 0;
-    }
-    if (d < 0) return;
-  }
+  for_each_place({&to, &from}, last, [&](char* const* at) {
+    row(op, at[0], to.strides[last], at[1], from.strides[last], to.sizes[last]);
+  });
 }
 
 }  // namespace penlight

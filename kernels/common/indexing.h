@@ -48,30 +48,11 @@ inline bool add_offsets(KernelContext& ctx, const IndexedDim& to, ScalarType typ
   return true;
 }
 
-namespace detail {
-
+// Moves single elements from given offsets to given offsets.
 template <class Item>
 void move_items(const char* src, const dim_t* src_offsets, char* dst, const dim_t* dst_offsets, int count) {
-  for (int i = 0; i < count; ++i) store_item(dst + dst_offsets[i], load_item<Item>(src + src_offsets[i]));
-}
-
-}  // namespace detail
-
-// Moves single elements from given offsets to given offsets.
-inline void move_items(size_t element_size, const char* src, const dim_t* src_offsets, char* dst,
-                       const dim_t* dst_offsets, int count) {
-  switch (element_size) {
-    case 1:
-      return detail::move_items<uint8_t>(src, src_offsets, dst, dst_offsets, count);
-    case 2:
-      return detail::move_items<uint16_t>(src, src_offsets, dst, dst_offsets, count);
-    case 4:
-      return detail::move_items<uint32_t>(src, src_offsets, dst, dst_offsets, count);
-    case 8:
-      return detail::move_items<uint64_t>(src, src_offsets, dst, dst_offsets, count);
-    default:
-      return detail::move_items<detail::Bytes16>(src, src_offsets, dst, dst_offsets, count);
-  }
+  for (int i = 0; i < count; ++i)
+    detail::store_item(dst + dst_offsets[i], detail::load_item<Item>(src + src_offsets[i]));
 }
 
 // Moves sub-tensors ("the rest": dimensions that are not indexed) from given
@@ -79,7 +60,8 @@ inline void move_items(size_t element_size, const char* src, const dim_t* src_of
 class IndexedMover {
  public:
   IndexedMover(size_t element_size, const View& src_rest, const View& dst_rest)
-      : element_size_(element_size),
+      : items_(detail::with_item(element_size,
+                                 [](auto tag) { return &move_items<typename decltype(tag)::type>; })),
         src_(src_rest),
         dst_(dst_rest),
         mover_(element_size, src_rest.dim, src_rest.sizes, src_rest.strides, dst_rest.strides) {
@@ -95,30 +77,19 @@ class IndexedMover {
 
   void run(const char* src, const dim_t* src_offsets, char* dst, const dim_t* dst_offsets, int count) const {
     if (empty_) return;
-    if (single_) return move_items(element_size_, src, src_offsets, dst, dst_offsets, count);
+    if (single_) return items_(src, src_offsets, dst, dst_offsets, count);
     if (runs_ || count < 4) {
       for (int i = 0; i < count; ++i) mover_.run(src + src_offsets[i], dst + dst_offsets[i]);
       return;
     }
     // The rest has no contiguous runs: the indexed elements may lie closer.
-    dim_t at[kMaxViewDim] = {};
-    for (;;) {
-      move_items(element_size_, src, src_offsets, dst, dst_offsets, count);
-      int d = src_.dim - 1;
-      for (; d >= 0; --d) {
-        src += src_.strides[d];
-        dst += dst_.strides[d];
-        if (++at[d] < src_.sizes[d]) break;
-        src -= src_.strides[d] * src_.sizes[d];
-        dst -= dst_.strides[d] * src_.sizes[d];
-        at[d] = 0;
-      }
-      if (d < 0) return;
-    }
+    for_each_place({&src_, &dst_}, src_.dim, [&](char* const* at) {
+      items_(src + (at[0] - src_.data), src_offsets, dst + (at[1] - dst_.data), dst_offsets, count);
+    });
   }
 
  private:
-  size_t element_size_;
+  void (*items_)(const char*, const dim_t*, char*, const dim_t*, int);
   View src_, dst_;
   Mover mover_;
   bool runs_, single_, empty_;

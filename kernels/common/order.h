@@ -136,58 +136,28 @@ inline void select_first(Ranked* items, Ranked* spare, dim_t count, dim_t wanted
   memmove(chosen, open, static_cast<size_t>(wanted) * sizeof(Ranked));
 }
 
-// Calls body(self_offset, out_offset, second_offset), in elements, for each lane
-// along `dim`; all have the same sizes but for that dimension.
-template <class Body>
-inline void for_each_lane(const Tensor& self, int dim, const Tensor& out, const Tensor& second, Body&& body) {
-  const int rank = static_cast<int>(self.dim());
-  for (int d = 0; d < rank; ++d) {
-    if (d != dim && self.size(d) == 0) return;
-  }
-  dim_t at[kMaxDim] = {};
-  for (;;) {
-    dim_t offsets[3] = {};
-    for (int d = 0; d < rank; ++d) {
-      if (d == dim) continue;
-      offsets[0] += at[d] * self.stride(d);
-      offsets[1] += at[d] * out.stride(d);
-      offsets[2] += at[d] * second.stride(d);
-    }
-    body(offsets[0], offsets[1], offsets[2]);
-    int d = rank - 1;
-    for (; d >= 0; --d) {
-      if (d == dim) continue;
-      if (++at[d] < self.size(d)) break;
-      at[d] = 0;
-    }
-    if (d < 0) return;
-  }
-}
-
 // All elements of a tensor, places counted in row-major order.
 inline void rank_all(const Tensor& self, bool descending, Ranked* to) {
-  const int rank = static_cast<int>(self.dim()), last = rank - 1;
-  const dim_t length = rank == 0 ? 1 : self.size(last), stride = rank == 0 ? 1 : self.stride(last);
-  const char* data = static_cast<const char*>(self.const_data_ptr());
-  dim_t at[kMaxDim] = {};
-  for (dim_t place = 0; place < self.numel(); place += length) {
-    dim_t offset = 0;
-    for (int d = 0; d < last; ++d) offset += at[d] * self.stride(d);
-    const char* from = data + offset * static_cast<dim_t>(self.element_size());
-    rank_elements(self.scalar_type(), from, stride, place, length, descending, to + place);
-    int d = last - 1;
-    while (d >= 0 && ++at[d] == self.size(d)) at[d--] = 0;
-  }
+  const View view = at_least_1d(self);
+  const int last = view.dim - 1;
+  const dim_t length = view.sizes[last], item = static_cast<dim_t>(self.element_size());
+  if (length == 0) return;
+  dim_t place = 0;
+  for_each_place({&view}, last, [&](char* const* at) {
+    rank_elements(self.scalar_type(), at[0], view.strides[last] / item, place, length, descending,
+                  to + place);
+    place += length;
+  });
 }
 
 // The address of the element at a place counted in row-major order.
-inline const char* element_at(const Tensor& self, dim_t place) {
+inline char* element_at(const Tensor& self, dim_t place) {
   dim_t offset = 0;
   for (int d = static_cast<int>(self.dim()); d-- > 0;) {
     offset += place % self.size(d) * self.stride(d);
     place /= self.size(d);
   }
-  return static_cast<const char*>(self.const_data_ptr()) + offset * static_cast<dim_t>(self.element_size());
+  return address(self, offset);
 }
 
 }  // namespace penlight

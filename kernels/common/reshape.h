@@ -47,29 +47,17 @@ inline void move_reshaped(size_t element_size, const View& from, const View& to)
   if (detail::split_alike(from, to, from_split, to_split))
     return move_view(element_size, from_split, to_split);
   // Dense on both sides needs no common shape.
-  View from_row, to_row;
   const dim_t item = static_cast<dim_t>(element_size);
-  from_row.data = from.data;
-  to_row.data = to.data;
-  from_row.dim = to_row.dim = 1;
-  from_row.sizes[0] = to_row.sizes[0] = count;
-  from_row.strides[0] = to_row.strides[0] = item;
-  View flat;
-  const bool dense_from =
-      detail::split_alike(from, from_row, from_split, flat) && same_strides(from_split, flat);
-  const bool dense_to = detail::split_alike(to, to_row, to_split, flat) && same_strides(to_split, flat);
-  if (dense_from && dense_to) {
+  const auto dense = [&](const View& view) {
+    View row{view.data, 1, {count}, {item}}, split, flat;
+    return detail::split_alike(view, row, split, flat) && same_strides(split, flat);
+  };
+  if (dense(from) && dense(to)) {
     if (from.data != to.data) detail::move_bytes(to.data, from.data, static_cast<size_t>(count * item));
     return;
   }
-  dim_t from_at[kMaxViewDim] = {}, to_at[kMaxViewDim] = {};
-  const char* src = from.data;
-  char* dst = to.data;
-  while (count-- > 0) {
-    memmove(dst, src, element_size);
-    src = detail::next_element(from, from_at, const_cast<char*>(src));
-    dst = detail::next_element(to, to_at, dst);
-  }
+  Elements source(from), target(to);
+  while (count-- > 0) memmove(target.next(), source.next(), element_size);
 }
 
 }  // namespace penlight

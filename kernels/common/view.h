@@ -1,6 +1,7 @@
 // A window onto a tensor's elements, and what kernels that only move them share.
 #pragma once
 
+#include "kernels/common/broadcast.h"
 #include "kernels/common/checks.h"
 #include "kernels/common/move.h"
 
@@ -35,11 +36,12 @@ struct View {
     for (int d = 0; d < dim; ++d) count *= sizes[d];
     return count;
   }
-
-  bool same_sizes(const View& other) const {
-    return SizesRef(sizes, static_cast<size_t>(dim)).equals({other.sizes, static_cast<size_t>(other.dim)});
-  }
 };
+
+inline View without_dim(View view, int d) {
+  view.remove_dim(d);
+  return view;
+}
 
 inline View view_of(const Tensor& tensor) {
   View view;
@@ -53,20 +55,62 @@ inline View view_of(const Tensor& tensor) {
   return view;
 }
 
-namespace detail {
-
-// The address of the next element in row-major order; after the last comes the first.
-inline char* next_element(const View& view, dim_t* at, char* data) {
-  for (int d = view.dim; d-- > 0;) {
-    data += view.strides[d];
-    if (++at[d] < view.sizes[d]) break;
-    data -= view.strides[d] * view.sizes[d];
-    at[d] = 0;
-  }
-  return data;
+// A tensor without dimensions is taken as having one of size 1.
+inline View at_least_1d(const Tensor& tensor) {
+  View view = view_of(tensor);
+  if (view.dim == 0) view.insert_dim(0, 1, 0);
+  return view;
 }
 
-}  // namespace detail
+// Calls body(addresses) at each position of the first `dims` dimensions, in row-major order: where it is in
+// each view. The views have the same sizes there, but those of the first count.
+template <size_t count, class Body>
+inline void for_each_place(const View* const (&views)[count], int dims, Body&& body) {
+  char* here[count];
+  for (size_t k = 0; k < count; ++k) here[k] = views[k]->data;
+  const dim_t* const sizes = views[0]->sizes;
+  for (int d = 0; d < dims; ++d) {
+    if (sizes[d] == 0) return;
+  }
+  dim_t at[kMaxViewDim] = {};
+  for (int d = 0; d >= 0;) {
+    body(static_cast<char* const*>(here));
+    for (d = dims - 1; d >= 0; at[d--] = 0) {
+      const bool inside = ++at[d] < sizes[d];
+      const dim_t steps = inside ? 1 : 1 - sizes[d];
+      for (size_t k = 0; k < count; ++k) here[k] += views[k]->strides[d] * steps;
+      if (inside) break;
+    }
+  }
+}
+
+// Addresses of elements in row-major order, from the one at `first` on; after the last comes the first.
+class Elements {
+ public:
+  explicit Elements(const View& view, dim_t first = 0) : view_(view), here_(view.data), at_{} {
+    for (int d = view.dim; d-- > 0 && first > 0; first /= view.sizes[d]) {
+      at_[d] = first % view.sizes[d];
+      here_ += at_[d] * view.strides[d];
+    }
+  }
+
+  char* next() {
+    char *const element = here_, *here = here_;
+    for (int d = view_.dim; d-- > 0;) {
+      here += view_.strides[d];
+      if (++at_[d] < view_.sizes[d]) break;
+      here -= view_.strides[d] * view_.sizes[d];
+      at_[d] = 0;
+    }
+    here_ = here;
+    return element;
+  }
+
+ private:
+  View view_;
+  char* here_;
+  dim_t at_[kMaxViewDim];
+};
 
 // For views of the same sizes; the stride of a dimension of size 1 is not used.
 inline bool same_strides(const View& a, const View& b) {
@@ -83,8 +127,10 @@ inline void move_view(size_t element_size, const View& from, const View& to) {
   Mover(element_size, from.dim, from.sizes, from.strides, to.strides).run(from.data, to.data);
 }
 
+inline SizesRef sizes_of(const View& view) { return {view.sizes, static_cast<size_t>(view.dim)}; }
+
 inline bool resize_to(KernelContext& ctx, Tensor& out, const View& view) {
-  return ctx.resize(out, {view.sizes, static_cast<size_t>(view.dim)});
+  return ctx.resize(out, sizes_of(view));
 }
 
 // Gives `out` the sizes of `from`, a view of elements of out's dtype, and fills it.
@@ -97,10 +143,17 @@ inline Tensor& move_to_out(KernelContext& ctx, const View& from, Tensor& out) {
   return out;
 }
 
-inline bool wrap_dim(KernelContext& ctx, int64_t d, dim_t rank, int& wrapped) {
-  if (!normalize_dim(ctx, d, rank)) return false;
-  wrapped = static_cast<int>(d);
-  return true;
+// The same of the view that `change` makes of self's: false, with the failure recorded, where there is none.
+template <class Change>
+inline Tensor& copy_view(KernelContext& ctx, const Tensor& self, Tensor& out, Change&& change) {
+  View view = view_of(self);
+  return check_same_dtype(ctx, self, out) && change(view) ? move_to_out(ctx, view, out) : out;
+}
+
+// Makes `out` the same as `self`, to be changed in part.
+inline bool copy_whole(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  copy_view(ctx, self, out, [](View&) { return true; });
+  return ctx.ok();
 }
 
 // `index` into a dimension of `size`, counted from the front.

@@ -25,7 +25,7 @@ static void convert_part(KernelContext& ctx, const Tensor& from, const Tensor& o
   map<Domain::Number>(ctx, Convert{}, to, from);
 }
 
-static Tensor& join(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
+Tensor& cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
   if (tensors.empty()) return ctx.fail(out, Status::InvalidArgument, "cat takes at least one tensor");
   size_t first = 0;
   while (first + 1 < tensors.size() && is_skipped(tensors[first])) ++first;
@@ -64,10 +64,6 @@ static Tensor& join(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor&
     start += tensor.size(d);
   }
   return out;
-}
-
-Tensor& cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
-  return join(ctx, tensors, dim, out);
 }
 
 Tensor& stack_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
@@ -111,63 +107,38 @@ static void split(KernelContext& ctx, const Tensor& self, int d, Length length, 
 }
 
 static bool check_parts(KernelContext& ctx, const Tensor& self, size_t parts, TensorList out) {
-  if (self.dim() == 0) {
-    ctx.fail(Status::InvalidArgument, "a tensor without dimensions cannot be split");
-  } else if (parts != out.size()) {
-    ctx.fail(Status::InvalidArgument, "the input splits into {} parts, {} outputs are given", parts,
-             out.size());
-  }
-  return ctx.ok();
-}
-
-static void split_evenly(KernelContext& ctx, const Tensor& self, int64_t split_size, int64_t dim,
-                         TensorList out) {
-  int d;
-  if (!wrap_dim(ctx, dim, self.dim(), d)) return;
-  const int64_t size = self.dim() == 0 ? 1 : self.size(d);
-  if (split_size < 0 || (split_size == 0 && size != 0)) {
-    ctx.fail(Status::InvalidArgument, "split size {} for a dimension of size {}", split_size, size);
-    return;
-  }
-  const int64_t parts = size == 0 ? 1 : (size - 1) / split_size + 1;
-  if (!check_parts(ctx, self, static_cast<size_t>(parts), out)) return;
-  split(
-      ctx, self, d,
-      [&](size_t i) {
-        const int64_t rest = size - static_cast<int64_t>(i) * split_size;
-        return static_cast<dim_t>(rest < split_size ? rest : split_size);
-      },
-      out);
-}
-
-static void split_by_sizes(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> sizes, int64_t dim,
-                           TensorList out) {
-  int d;
-  if (!wrap_dim(ctx, dim, self.dim(), d) || !check_parts(ctx, self, sizes.size(), out)) return;
-  int64_t rest = self.size(d);
-  for (int64_t size : sizes) {
-    if (size < 0 || size > rest) {
-      rest = -1;
-      break;
-    }
-    rest -= size;
-  }
-  if (rest != 0) {
-    ctx.fail(Status::InvalidArgument, "split sizes do not add up to {}, the size of dimension {}",
-             self.size(d), d);
-    return;
-  }
-  split(ctx, self, d, [&](size_t i) { return static_cast<dim_t>(sizes[i]); }, out);
+  if (!check(ctx, self.dim() > 0, "a tensor without dimensions cannot be split")) return false;
+  if (parts == out.size()) return true;
+  return ctx.refuse(Status::InvalidArgument, "the input splits into {} parts, {} outputs are given", parts,
+                    out.size());
 }
 
 void split_copy_tensor_out(KernelContext& ctx, const Tensor& self, int64_t split_size, int64_t dim,
                            TensorList out) {
-  split_evenly(ctx, self, split_size, dim, out);
+  int d;
+  if (!wrap_dim(ctx, dim, self.dim(), d)) return;
+  const int64_t size = self.dim() == 0 ? 1 : self.size(d);
+  if (split_size < 0 || (split_size == 0 && size != 0))
+    return ctx.fail(Status::InvalidArgument, "split size {} for a dimension of size {}", split_size, size);
+  const int64_t parts = size == 0 ? 1 : (size - 1) / split_size + 1;
+  if (!check_parts(ctx, self, static_cast<size_t>(parts), out)) return;
+  const auto length = [&](size_t i) {
+    const int64_t rest = size - static_cast<int64_t>(i) * split_size;
+    return static_cast<dim_t>(rest < split_size ? rest : split_size);
+  };
+  split(ctx, self, d, length, out);
 }
 
-void split_with_sizes_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> split_sizes,
-                               int64_t dim, TensorList out) {
-  split_by_sizes(ctx, self, split_sizes, dim, out);
+void split_with_sizes_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> sizes, int64_t dim,
+                               TensorList out) {
+  int d;
+  if (!wrap_dim(ctx, dim, self.dim(), d) || !check_parts(ctx, self, sizes.size(), out)) return;
+  int64_t rest = self.size(d);
+  for (int64_t size : sizes) rest = size < 0 || size > rest ? -1 : rest - size;
+  if (rest != 0)
+    return ctx.fail(Status::InvalidArgument, "split sizes do not add up to {}, the size of dimension {}",
+                    self.size(d), d);
+  split(ctx, self, d, [&](size_t i) { return static_cast<dim_t>(sizes[i]); }, out);
 }
 
 void unbind_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, TensorList out) {
@@ -213,20 +184,17 @@ Tensor& repeat_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> rep
 }
 
 Tensor& flip_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
-  if (!check_same_dtype(ctx, self, out)) return out;
-  View view = view_of(self);
-  const bool empty = self.numel() == 0;
-  uint32_t seen = 0;
-  for (int64_t dim : dims) {
-    int d;
-    if (!wrap_dim(ctx, dim, view.dim, d)) return out;
-    if (seen & (1u << d)) return ctx.fail(out, Status::InvalidArgument, "dimension {} is given twice", d);
-    seen |= 1u << d;
-    if (view.dim == 0 || empty) continue;
-    view.data += (view.sizes[d] - 1) * view.strides[d];
-    view.strides[d] = -view.strides[d];
-  }
-  return move_to_out(ctx, view, out);
+  return copy_view(ctx, self, out, [&](View& view) {
+    uint32_t seen = 0;
+    for (int64_t dim : dims) {
+      int d;
+      if (!take_dim(ctx, dim, view.dim, seen, d)) return false;
+      if (view.dim == 0 || self.numel() == 0) continue;
+      view.data += (view.sizes[d] - 1) * view.strides[d];
+      view.strides[d] = -view.strides[d];
+    }
+    return true;
+  });
 }
 
 // Shifts [0, size) of dimension `d` and of those after it: two parts for each.
@@ -237,24 +205,6 @@ static void roll_from(size_t element_size, const dim_t* shifts, int d, const Vie
   roll_from(element_size, shifts, d + 1, part_of(from, d, 0, size - shift),
             part_of(to, d, shift, size - shift));
   roll_from(element_size, shifts, d + 1, part_of(from, d, size - shift, shift), part_of(to, d, 0, shift));
-}
-
-// The same for all elements in row-major order.
-static void roll_flat(size_t element_size, const View& from, const View& to, dim_t shift) {
-  dim_t count = from.numel();
-  dim_t from_at[kMaxViewDim] = {}, to_at[kMaxViewDim] = {};
-  const char* src = from.data;
-  char* dst = to.data;
-  dim_t rest = shift;
-  for (int d = to.dim; d-- > 0; rest /= to.sizes[d]) {
-    to_at[d] = rest % to.sizes[d];
-    dst += to_at[d] * to.strides[d];
-  }
-  while (count-- > 0) {
-    memmove(dst, src, element_size);
-    src = detail::next_element(from, from_at, const_cast<char*>(src));
-    dst = detail::next_element(to, to_at, dst);  // after the last element comes the first
-  }
 }
 
 Tensor& roll_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> shifts, ArrayRef<int64_t> dims,
@@ -270,7 +220,9 @@ Tensor& roll_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> shift
   View to = view_of(out);
   if (flat) {
     const int64_t count = self.numel();
-    roll_flat(out.element_size(), from, to, static_cast<dim_t>((shifts[0] % count + count) % count));
+    const size_t item = out.element_size();
+    Elements source(from), target(to, static_cast<dim_t>((shifts[0] % count + count) % count));
+    for (int64_t i = 0; i < count; ++i) memmove(target.next(), source.next(), item);
     return out;
   }
   dim_t by[kMaxViewDim] = {};

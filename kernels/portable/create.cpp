@@ -16,19 +16,8 @@ Tensor& fill(KernelContext& ctx, Tensor& out, Scalar value) {
   return out;
 }
 
-bool resize_to_list(KernelContext& ctx, Tensor& out, ArrayRef<int64_t> size) {
-  Shape shape;
-  if (size.size() > static_cast<size_t>(kMaxDim))
-    return ctx.refuse(Status::InvalidArgument, "{} dimensions, the limit is {}", size.size(), kMaxDim);
-  for (const int64_t s : size) {
-    if (s < 0) return ctx.refuse(Status::InvalidArgument, "size {} is below 0", s);
-    shape.append(static_cast<dim_t>(s));
-  }
-  return ctx.resize(out, shape);
-}
-
 Tensor& fill_size(KernelContext& ctx, ArrayRef<int64_t> size, Scalar value, Tensor& out) {
-  return resize_to_list(ctx, out, size) ? fill(ctx, out, value) : out;
+  return resize_to(ctx, out, size) ? fill(ctx, out, value) : out;
 }
 
 Tensor& fill_like(KernelContext& ctx, const Tensor& like, Scalar value, Tensor& out) {
@@ -41,42 +30,15 @@ void fill_sequence(Tensor& out, F value) {
   constexpr dim_t kBlock = 64;
   C block[kBlock];
   const dim_t count = out.numel(), stride = out.dim() == 0 ? 1 : out.stride(0);
-  const dim_t item = static_cast<dim_t>(out.element_size());
-  char* to = static_cast<char*>(out.data_ptr());
   for (dim_t done = 0; done < count; done += kBlock) {
     const dim_t some = count - done < kBlock ? count - done : kBlock;
     for (dim_t i = 0; i < some; ++i) block[i] = value(done + i);
-    store_block(out.scalar_type(), to + done * stride * item, stride, block, some);
+    store_block(out, done * stride, stride, block, some);
   }
 }
 
 int64_t whole(const Scalar& value) {
   return value.isIntegral(true) ? value.to<int64_t>() : convert<int64_t>(value.to<double>());
-}
-
-Tensor& arange(KernelContext& ctx, const Scalar& start, const Scalar& end, const Scalar& step, Tensor& out) {
-  const double first = start.to<double>(), last = end.to<double>(), by = step.to<double>();
-  if (by == 0 || (last - first) / by < 0 || !(last - first < 9e15 && first - last < 9e15))
-    return ctx.fail(out, Status::InvalidArgument, "arange: the step must lead from start to end");
-  // ATen counts in whole numbers for int64 alone: arange(0, 3.1) has 3 elements there and 4 of int32.
-  const bool integral = out.scalar_type() == ScalarType::Long ||
-                        (start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true));
-  dim_t count = static_cast<dim_t>(math::ceil((last - first) / by));
-  if (integral) {
-    const int64_t a = whole(start), b = whole(end), s = whole(step);
-    if (!check(ctx, s != 0, "arange: the step of whole numbers is 0")) return out;
-    count = static_cast<dim_t>((b - a + s - (s > 0 ? 1 : -1)) / s);
-  }
-  const dim_t sizes[] = {count};
-  if (!ctx.resize(out, SizesRef(sizes, 1))) return out;
-  if (is_floating(out.scalar_type())) {
-    fill_sequence<double>(out, [=](dim_t i) { return first + by * static_cast<double>(i); });
-  } else {
-    const uint64_t from = static_cast<uint64_t>(whole(start)), s = static_cast<uint64_t>(whole(step));
-    fill_sequence<int64_t>(
-        out, [=](dim_t i) { return static_cast<int64_t>(from + s * static_cast<uint64_t>(i)); });
-  }
-  return out;
 }
 
 // The nearer end counts, so that both are met exactly. C is the type of the step.
@@ -91,34 +53,6 @@ void fill_linspace(Tensor& out, const Scalar& start, const Scalar& end, int64_t 
   });
 }
 
-Tensor& linspace(KernelContext& ctx, const Scalar& start, const Scalar& end, int64_t steps, Tensor& out) {
-  if (steps < 0) return ctx.fail(out, Status::InvalidArgument, "linspace: {} steps", steps);
-  const dim_t sizes[] = {static_cast<dim_t>(steps)};
-  if (!ctx.resize(out, SizesRef(sizes, 1))) return out;
-  const ScalarType type = out.scalar_type();
-  if (type == ScalarType::Double) {
-    fill_linspace<double>(out, start, end, steps);
-  } else if (is_floating(type)) {
-    fill_linspace<float>(out, start, end, steps);
-  } else {
-    // The ends are whole numbers. Products are rounded with their sums, as ATen's are: 28 / 7 is to be 4.
-    const int64_t first = whole(start), last = whole(end);
-    const double low = static_cast<double>(first), high = static_cast<double>(last);
-    const double step = steps > 1 ? (high - low) / static_cast<double>(steps - 1) : 0;
-    const dim_t half = static_cast<dim_t>(steps / 2), top = static_cast<dim_t>(steps - 1);
-    fill_sequence<int64_t>(out, [=](dim_t i) {
-      if (top == 0) return first;
-      return convert<int64_t>(i < half ? ::fma(step, static_cast<double>(i), low)
-                                       : ::fma(-step, static_cast<double>(top - i), high));
-    });
-  }
-  return out;
-}
-
-bool has_one_element(KernelContext& ctx, const Tensor& tensor) {
-  return check(ctx, tensor.numel() == 1, "a tensor with one element is wanted for a number");
-}
-
 }  // namespace
 
 Tensor& fill_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& value, Tensor& out) {
@@ -126,7 +60,8 @@ Tensor& fill_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& va
 }
 
 Tensor& fill_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& value, Tensor& out) {
-  return has_one_element(ctx, value) ? fill_like(ctx, self, item_of(value), out) : out;
+  if (!check(ctx, value.numel() == 1, "a tensor with one element is wanted for a number")) return out;
+  return fill_like(ctx, self, item_of(value), out);
 }
 
 Tensor& full_out(KernelContext& ctx, ArrayRef<int64_t> size, const Scalar& fill_value, Tensor& out) {
@@ -171,7 +106,7 @@ Tensor& new_ones_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, 
 // memory was used for before.
 // Where elements lie is said by the program's dim order: strides are not looked at.
 Tensor& empty_strided_out(KernelContext& ctx, ArrayRef<int64_t> size, ArrayRef<int64_t>, Tensor& out) {
-  resize_to_list(ctx, out, size);
+  resize_to(ctx, out, size);
   return out;
 }
 
@@ -188,25 +123,62 @@ Tensor& scalar_tensor_out(KernelContext& ctx, const Scalar& s, Tensor& out) {
   return ctx.resize(out, SizesRef()) ? fill(ctx, out, s) : out;
 }
 
-Tensor& arange_out(KernelContext& ctx, const Scalar& end, Tensor& out) {
-  return arange(ctx, Scalar(0), end, Scalar(1), out);
-}
-
 Tensor& arange_start_out(KernelContext& ctx, const Scalar& start, const Scalar& end, const Scalar& step,
                          Tensor& out) {
-  return arange(ctx, start, end, step, out);
+  const double first = start.to<double>(), last = end.to<double>(), by = step.to<double>();
+  if (by == 0 || (last - first) / by < 0 || !(last - first < 9e15 && first - last < 9e15))
+    return ctx.fail(out, Status::InvalidArgument, "arange: the step must lead from start to end");
+  // ATen counts in whole numbers for int64 alone: arange(0, 3.1) has 3 elements there and 4 of int32.
+  const bool integral = out.scalar_type() == ScalarType::Long ||
+                        (start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true));
+  dim_t count = static_cast<dim_t>(math::ceil((last - first) / by));
+  if (integral) {
+    const int64_t a = whole(start), b = whole(end), s = whole(step);
+    if (!check(ctx, s != 0, "arange: the step of whole numbers is 0")) return out;
+    count = static_cast<dim_t>((b - a + s - (s > 0 ? 1 : -1)) / s);
+  }
+  if (!ctx.resize(out, SizesRef(&count, 1))) return out;
+  if (is_floating(out.scalar_type())) {
+    fill_sequence<double>(out, [=](dim_t i) { return first + by * static_cast<double>(i); });
+  } else {
+    const int64_t from = whole(start), s = whole(step);
+    fill_sequence<int64_t>(out, [=](int64_t i) { return math::plus(from, math::times(s, i)); });
+  }
+  return out;
+}
+
+Tensor& arange_out(KernelContext& ctx, const Scalar& end, Tensor& out) {
+  return arange_start_out(ctx, Scalar(0), end, Scalar(1), out);
 }
 
 Tensor& linspace_out(KernelContext& ctx, const Scalar& start, const Scalar& end, int64_t steps, Tensor& out) {
-  return linspace(ctx, start, end, steps, out);
+  if (steps < 0) return ctx.fail(out, Status::InvalidArgument, "linspace: {} steps", steps);
+  if (!resize_to(ctx, out, {&steps, 1})) return out;
+  const ScalarType type = out.scalar_type();
+  if (type == ScalarType::Double) {
+    fill_linspace<double>(out, start, end, steps);
+  } else if (is_floating(type)) {
+    fill_linspace<float>(out, start, end, steps);
+  } else {
+    // The ends are whole numbers. Products are rounded with their sums, as ATen's are: 28 / 7 is to be 4.
+    const int64_t first = whole(start), last = whole(end);
+    const double low = static_cast<double>(first), high = static_cast<double>(last);
+    const double step = steps > 1 ? (high - low) / static_cast<double>(steps - 1) : 0;
+    const dim_t half = static_cast<dim_t>(steps / 2), top = static_cast<dim_t>(steps - 1);
+    fill_sequence<int64_t>(out, [=](dim_t i) {
+      if (top == 0) return first;
+      return convert<int64_t>(i < half ? ::fma(step, static_cast<double>(i), low)
+                                       : ::fma(-step, static_cast<double>(top - i), high));
+    });
+  }
+  return out;
 }
 
 Tensor& eye_m_out(KernelContext& ctx, int64_t n, int64_t m, Tensor& out) {
   const int64_t size[] = {n, m};
-  if (!resize_to_list(ctx, out, {size, 2})) return out;
-  fill(ctx, out, 0);
   char item[16] = {};
-  if (!scalar_item(ctx, 1, out.scalar_type(), item)) return out;
+  fill_size(ctx, size, 0, out);
+  if (!ctx.ok() || !scalar_item(ctx, 1, out.scalar_type(), item)) return out;
   View diagonal = view_of(out);
   if (diagonal_view(ctx, diagonal, 0, 0, 1)) fill_view(out.element_size(), item, diagonal);
   return out;

@@ -1,9 +1,8 @@
 // Running sums, products, logsumexps, maxima and minima along one dimension.
 #include <math.h>
 
-#include "kernels/common/checks.h"
-#include "kernels/common/complex.h"
-#include "kernels/common/convert.h"
+#include "kernels/common/reduce.h"
+#include "kernels/common/view.h"
 
 namespace penlight::portable {
 
@@ -17,75 +16,65 @@ constexpr dim_t kBlock = 256;
 // Lanes go side by side where they are closer in memory than their elements. Short ones that follow each
 // other in memory are read and written together.
 template <class C, class Scan>
-static void scan_lanes(const Tensor& self, int dim, Scan& scan, Tensor& out, Tensor* places) {
+static void scan_lanes(const Tensor& self, int dim, Scan& scan, const Tensor& out, const Tensor* places) {
   if (self.numel() == 0) return;
-  const int rank = static_cast<int>(self.dim());
-  const dim_t length = rank == 0 ? 1 : self.size(dim), step = rank == 0 ? 1 : self.stride(dim);
-  const auto follows = [&](const Tensor& t, int d) { return t.stride(d) == length * t.stride(dim); };
+  struct Side {
+    ScalarType type;
+    View view;
+    dim_t along, across, stride;  // along and across in bytes, the stride of a block in elements
+    explicit Side(const Tensor& tensor) : type(tensor.scalar_type()), view(at_least_1d(tensor)) {}
+  };
+  Side from(self), to(out), place_to(places ? *places : out);
+  Side* const sides[] = {&from, &to, &place_to};
+  const dim_t length = from.view.sizes[dim], step = from.view.strides[dim];
   int beside = -1, behind = -1;
-  for (int d = 0; d < rank; ++d) {
-    if (d == dim || self.size(d) < 4) continue;
-    if (self.stride(d) < step && (beside < 0 || self.stride(d) < self.stride(beside))) beside = d;
-    if (2 * length <= kBlock && follows(self, d) && follows(out, d) && (!places || follows(*places, d)))
-      behind = d;
+  for (int d = 0; d < from.view.dim; ++d) {
+    const dim_t own = from.view.strides[d];
+    if (d == dim || from.view.sizes[d] < 4) continue;
+    if (own < step && (beside < 0 || own < from.view.strides[beside])) beside = d;
+    bool follows = 2 * length <= kBlock;
+    for (const Side* side : sides) follows &= side->view.strides[d] == length * side->view.strides[dim];
+    if (follows) behind = d;
   }
   const int across = beside < 0 ? behind : beside;
-  const dim_t width = across < 0 ? 1 : self.size(across);
+  const dim_t width = across < 0 ? 1 : from.view.sizes[across];
   const dim_t most = beside < 0 && behind >= 0 ? kBlock / length : kLanes;
-  const auto stride_of = [&](const Tensor& t, int d) { return d < 0 || rank == 0 ? dim_t{0} : t.stride(d); };
-  const auto address = [](const Tensor& t, dim_t offset) {
-    return static_cast<char*>(t.data_ptr()) + offset * static_cast<dim_t>(t.element_size());
-  };
-  dim_t at[kMaxDim] = {};
-  for (;;) {
-    dim_t from = 0, to = 0, place_to = 0;
-    for (int d = 0; d < rank; ++d) {
-      if (d == dim || d == across) continue;
-      from += at[d] * self.stride(d);
-      to += at[d] * out.stride(d);
-      if (places) place_to += at[d] * places->stride(d);
-    }
+  for (Side* side : sides) {
+    side->along = side->view.strides[dim];
+    side->across = across < 0 ? 0 : side->view.strides[across];
+    side->stride = (beside < 0 ? side->along : side->across) / static_cast<dim_t>(element_size(side->type));
+    side->view.sizes[dim] = 1;
+    if (across >= 0) side->view.sizes[across] = 1;
+  }
+  for_each_place({&from.view, &to.view, &place_to.view}, from.view.dim, [&](char* const* at) {
     for (dim_t first = 0; first < width; first += most) {
       const int lanes = static_cast<int>(width - first < most ? width - first : most);
       // Side by side: one step of all lanes at a time. Else many steps of one, or all of several.
       const dim_t per_block = beside < 0 ? kBlock : 1;
       scan.start();
       for (dim_t i = 0; i < length; i += per_block) {
-        const dim_t count = length - i < per_block ? length - i : per_block;
-        const dim_t elements = count * lanes;
-        const auto locate = [&](const Tensor& t, dim_t base) {
-          return address(t, base + first * stride_of(t, across) + i * (rank == 0 ? 1 : t.stride(dim)));
-        };
-        const auto stride = [&](const Tensor& t) {
-          return beside >= 0 ? t.stride(beside) : rank == 0 ? dim_t{1} : t.stride(dim);
-        };
+        const dim_t count = length - i < per_block ? length - i : per_block, elements = count * lanes;
+        char* address[3];
+        for (int k = 0; k < 3; ++k) address[k] = at[k] + first * sides[k]->across + i * sides[k]->along;
         // What is int64 already is computed where it goes.
-        const auto direct = [&](const Tensor& t) {
-          return t.scalar_type() == ScalarType::Long && stride(t) == 1;
-        };
+        const auto direct = [](const Side& s) { return s.type == ScalarType::Long && s.stride == 1; };
         C block[kBlock];
-        int64_t place_block[kBlock], *place = place_block;
-        C* x = same_type<C, int64_t> && direct(out) ? reinterpret_cast<C*>(locate(out, to)) : block;
-        if (places && direct(*places)) place = reinterpret_cast<int64_t*>(locate(*places, place_to));
-        load_block(x, self.scalar_type(), locate(self, from), stride(self), elements);
+        int64_t place_block[kBlock];
+        C* const x = same_type<C, int64_t> && direct(to) ? reinterpret_cast<C*>(address[1]) : block;
+        int64_t* const place =
+            places && direct(place_to) ? reinterpret_cast<int64_t*>(address[2]) : place_block;
+        load_block(x, from.type, address[0], from.stride, elements);
         if (beside >= 0) scan.run(x, lanes, count, place);
         for (int k = 0; beside < 0 && k < lanes; ++k) {
           if (k > 0) scan.start();
           scan.run(x + k * count, 1, count, place + k * count);
         }
-        if (x == block) store_block(out.scalar_type(), locate(out, to), stride(out), x, elements);
+        if (x == block) store_block(to.type, address[1], to.stride, x, elements);
         if (places && place == place_block)
-          store_block(places->scalar_type(), locate(*places, place_to), stride(*places), place, elements);
+          store_block(place_to.type, address[2], place_to.stride, place, elements);
       }
     }
-    int d = rank - 1;
-    for (; d >= 0; --d) {
-      if (d == dim || d == across) continue;
-      if (++at[d] < self.size(d)) break;
-      at[d] = 0;
-    }
-    if (d < 0) return;
-  }
+  });
 }
 
 // result = function(result, x), from the first element on.
@@ -97,13 +86,13 @@ struct Running {
   void start() { begun = false; }
 
   void run(C* x, int lanes, dim_t count, int64_t*) {
-    for (int k = 0; !begun && k < lanes; ++k, ++x) result[k] = *x;
-    if (!begun) --count;
+    dim_t i = begun ? 0 : 1;
+    C last = begun ? result[0] : x[0];  // a lane alone stays in a register
+    for (int k = 0; !begun && k < lanes; ++k) result[k] = x[k];
     begun = true;
-    C last = result[0];  // a lane alone stays in a register
-    for (dim_t i = 0; lanes == 1 && i < count; ++i) x[i] = last = Function::apply(last, x[i]);
+    for (; lanes == 1 && i < count; ++i) x[i] = last = Function::apply(last, x[i]);
     if (lanes == 1) result[0] = last;
-    for (dim_t i = 0; lanes > 1 && i < count; ++i) {
+    for (x += i * lanes; i < count; ++i) {
       for (int k = 0; k < lanes; ++k, ++x) *x = result[k] = Function::apply(result[k], *x);
     }
   }
@@ -112,20 +101,14 @@ struct Running {
 struct Add {
   template <class C>
   static C apply(C a, C b) {
-    return a + b;
-  }
-  static int64_t apply(int64_t a, int64_t b) {
-    return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+    return math::plus(a, b);
   }
 };
 
 struct Multiply {
   template <class C>
   static C apply(C a, C b) {
-    return a * b;
-  }
-  static int64_t apply(int64_t a, int64_t b) {
-    return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+    return math::times(a, b);
   }
 };
 
@@ -143,20 +126,21 @@ struct LogAddExp {
 template <class Function>
 static Tensor& running(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
   if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return out;
-  if (out.scalar_type() == ScalarType::Half || out.scalar_type() == ScalarType::BFloat16) {
-    Running<float, Function> scan;
-    scan_lanes<float>(self, static_cast<int>(dim), scan, out, nullptr);
-  } else if (is_floating(out.scalar_type())) {
-    Running<double, Function> scan;
-    scan_lanes<double>(self, static_cast<int>(dim), scan, out, nullptr);
-  } else if (out.scalar_type() == ScalarType::Bool || is_integral(out.scalar_type())) {
-    Running<int64_t, Function> scan;
-    scan_lanes<int64_t>(self, static_cast<int>(dim), scan, out, nullptr);
-  } else if (kComplexSelected && is_complex(out.scalar_type())) {
-    Running<Complex, Function> scan;
-    scan_lanes<Complex>(self, static_cast<int>(dim), scan, out, nullptr);
+  const ScalarType type = out.scalar_type();
+  const auto run = [&](auto c) {
+    Running<decltype(c), Function> scan;
+    scan_lanes<decltype(c)>(self, static_cast<int>(dim), scan, out, nullptr);
+  };
+  if (type == ScalarType::Half || type == ScalarType::BFloat16) {
+    run(float{});
+  } else if (is_floating(type)) {
+    run(double{});
+  } else if (type == ScalarType::Bool || is_integral(type)) {
+    run(int64_t{});
+  } else if (kComplexSelected && is_complex(type)) {
+    run(Complex{});
   } else {
-    ctx.fail(Status::NotSupported, "element type {} is not supported here", dtype_name(out.scalar_type()));
+    ctx.fail(Status::NotSupported, "element type {} is not supported here", dtype_name(type));
   }
   return out;
 }
@@ -213,16 +197,11 @@ static void running_best(KernelContext& ctx, const Tensor& self, int64_t dim, Te
                          Tensor& indices) {
   if (!check_same_dtype(ctx, self, values) || !normalize_dim(ctx, dim, self.dim())) return;
   if (!ctx.resize(values, self.sizes()) || !ctx.resize(indices, self.sizes())) return;
-  if (is_floating(self.scalar_type()) && self.scalar_type() != ScalarType::Double) {
-    RunningBest<float, greatest> scan;
-    scan_lanes<float>(self, static_cast<int>(dim), scan, values, &indices);
-  } else if (self.scalar_type() == ScalarType::Double) {
-    RunningBest<double, greatest> scan;
-    scan_lanes<double>(self, static_cast<int>(dim), scan, values, &indices);
-  } else {
-    RunningBest<int64_t, greatest> scan;
-    scan_lanes<int64_t>(self, static_cast<int>(dim), scan, values, &indices);
-  }
+  dispatch_compute(ctx, self.scalar_type(), [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    RunningBest<C, greatest> scan;
+    scan_lanes<C>(self, static_cast<int>(dim), scan, values, &indices);
+  });
 }
 
 void cummax_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& values, Tensor& indices) {

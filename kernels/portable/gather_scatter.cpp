@@ -6,13 +6,6 @@
 
 namespace penlight::portable {
 
-// A tensor without dimensions is taken as having one of size 1.
-static View at_least_1d(const Tensor& tensor) {
-  View view = view_of(tensor);
-  if (view.dim == 0) view.insert_dim(0, 1, 0);
-  return view;
-}
-
 enum class Way { Any, Gathers, Scatters };
 
 // False at an index that is out of range. Only Any asks how far apart the items lie.
@@ -102,31 +95,22 @@ struct Scatter {
     const int last = index.dim - 1;
     const dim_t stride = index.strides[last];
     const bool dense = type == ScalarType::Long && stride == sizeof(int64_t);
-    dim_t at[kMaxDim] = {};
     if (index.numel() == 0) return true;
-    for (;;) {
-      const char* from = index.data;
-      char *named = whole.data, *beside = other.data;
-      for (int d = 0; d < last; ++d) {
-        from += at[d] * index.strides[d];
-        beside += at[d] * other.strides[d];
-        if (d != dim) named += at[d] * whole.strides[d];
-      }
-      for (dim_t first = 0; first < index.sizes[last]; first += kIndexBlock) {
+    View named = whole;
+    named.strides[dim] = 0;
+    for_each_place({&index, &named, &other}, last, [&](char* const* at) {
+      for (dim_t first = 0; first < index.sizes[last] && ctx.ok(); first += kIndexBlock) {
         const dim_t left = index.sizes[last] - first, count = left < kIndexBlock ? left : kIndexBlock;
-        const char* const indices = from + first * stride;
+        const char* const indices = at[0] + first * stride;
         int64_t block[kIndexBlock];
         if (!dense) load_block(block, type, indices, stride / static_cast<dim_t>(element_size(type)), count);
         const Places places(step(), dense ? indices : reinterpret_cast<char*>(block), to.stride, to.size);
-        if (!body(named + first * step(), places, beside + first * beside_step(), count)) {
-          dim_t offsets[kIndexBlock] = {};  // says which it is
-          return add_offsets(ctx, to, type, indices, stride, static_cast<int>(count), offsets);
-        }
+        if (body(at[1] + first * step(), places, at[2] + first * beside_step(), count)) continue;
+        dim_t offsets[kIndexBlock] = {};  // says which it is
+        add_offsets(ctx, to, type, indices, stride, static_cast<int>(count), offsets);
       }
-      int d = last - 1;
-      while (d >= 0 && ++at[d] == index.sizes[d]) at[d--] = 0;
-      if (d < 0) return true;
-    }
+    });
+    return ctx.ok();
   }
 
   // Moves what is at the index's own position, or `item` each time, to the named places.
@@ -155,9 +139,10 @@ Tensor& gather_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Te
 static Tensor& replace(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                        const Tensor* src, const char* item, Tensor& out) {
   Scatter scatter;
-  if (!check_same_dtype(ctx, self, out) || (src && !check_same_dtype(ctx, *src, out))) return out;
-  if (!ctx.resize(out, self.sizes()) || !scatter.prepare(ctx, out, dim, index, src)) return out;
-  move_view(out.element_size(), view_of(self), view_of(out));
+  if ((src && !check_same_dtype(ctx, *src, out)) || !copy_whole(ctx, self, out) ||
+      !scatter.prepare(ctx, out, dim, index, src)) {
+    return out;
+  }
   scatter.replace(ctx, out.element_size(), item);
   return out;
 }
@@ -214,13 +199,13 @@ static Tensor& reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const
                       const Tensor* src, const char* item, Combine op, bool mean, bool include_self,
                       bool rounds_once, Tensor& out) {
   Scatter scatter;
-  if (!check_same_dtype(ctx, self, out) || (src && !check_same_dtype(ctx, *src, out))) return out;
-  if (!ctx.resize(out, self.sizes()) || !scatter.prepare(ctx, out, dim, index, src)) return out;
   const ScalarType type = out.scalar_type();
   const bool wide = rounds_once && (type == ScalarType::Half || type == ScalarType::BFloat16);
   const CombineRow row = combine_row_for(ctx, wide ? ScalarType::Float : type);
-  if (!row) return out;
-  move_view(out.element_size(), view_of(self), view_of(out));
+  if (!row || (src && !check_same_dtype(ctx, *src, out)) || !copy_whole(ctx, self, out) ||
+      !scatter.prepare(ctx, out, dim, index, src)) {
+    return out;
+  }
   if (!include_self) {
     char identity[16];
     if (!identity_item(ctx, op, type, identity) || !scatter.replace(ctx, out.element_size(), identity))
@@ -266,15 +251,13 @@ static Tensor& reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const
   return out;
 }
 
-static bool equals(StringView text, const char* name) {
-  return text.size() == strlen(name) && memcmp(text.data(), name, text.size()) == 0;
-}
-
-// One of names[0..count), the position of which is the Combine.
-static bool find_reduction(KernelContext& ctx, StringView reduce, const char* const* names, int count,
-                           int& found) {
-  for (found = 0; found < count; ++found) {
-    if (equals(reduce, names[found])) return true;
+// One of `names`, the position of which is the Combine; but a mean is a sum, divided.
+static bool find_reduction(KernelContext& ctx, StringView reduce, ArrayRef<const char*> names, Combine& op,
+                           bool& mean) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    mean = reduce == "mean";
+    op = mean ? Combine::Add : static_cast<Combine>(i);
+    if (reduce == names[i]) return true;
   }
   return ctx.refuse(Status::InvalidArgument, "unknown reduction; known are {}, {} and the like", names[0],
                     names[1]);
@@ -288,11 +271,10 @@ Tensor& scatter_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, con
 Tensor& scatter_reduce_two_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                                const Tensor& src, StringView reduce_name, bool include_self, Tensor& out) {
   static const char* const kNames[] = {"sum", "prod", "amin", "amax", "mean"};
-  int found;
-  if (!find_reduction(ctx, reduce_name, kNames, 5, found)) return out;
-  const bool mean = found == 4;
-  return reduce(ctx, self, dim, index, &src, nullptr, mean ? Combine::Add : static_cast<Combine>(found), mean,
-                include_self, true, out);
+  Combine op;
+  bool mean;
+  if (!find_reduction(ctx, reduce_name, kNames, op, mean)) return out;
+  return reduce(ctx, self, dim, index, &src, nullptr, op, mean, include_self, true, out);
 }
 
 // The same with one index for each slice of source: an index for each element that
@@ -300,8 +282,10 @@ Tensor& scatter_reduce_two_out(KernelContext& ctx, const Tensor& self, int64_t d
 Tensor& index_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                          const Tensor& source, StringView reduce_name, bool include_self, Tensor& out) {
   static const char* const kNames[] = {"mean", "prod", "amin", "amax"};
-  int found, d;
-  if (!find_reduction(ctx, reduce_name, kNames, 4, found) || !wrap_dim(ctx, dim, self.dim(), d)) return out;
+  Combine op;
+  bool mean;
+  int d;
+  if (!find_reduction(ctx, reduce_name, kNames, op, mean) || !wrap_dim(ctx, dim, self.dim(), d)) return out;
   const bool fits = index.dim() <= 1 && source.dim() == self.dim() &&
                     (source.dim() == 0 ? 1 : source.size(d)) == index.numel();
   if (!check(ctx, fits, "index has not one element for each slice of the source")) return out;
@@ -317,52 +301,52 @@ Tensor& index_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, co
   impl.strides = strides;
   impl.dim = static_cast<uint8_t>(source.dim());
   impl.numel = source.numel();
-  return reduce(ctx, self, dim, Tensor(&impl), &source, nullptr,
-                found == 0 ? Combine::Add : static_cast<Combine>(found), found == 0, include_self, false,
-                out);
+  return reduce(ctx, self, dim, Tensor(&impl), &source, nullptr, op, mean, include_self, false, out);
 }
 
 // Places counted in row-major order.
 Tensor& put_out(KernelContext& ctx, const Tensor& self, const Tensor& index, const Tensor& source,
                 bool accumulate, Tensor& out) {
-  if (!check_same_dtype(ctx, self, out) || !check_same_dtype(ctx, source, out) ||
-      !check_index_dtype(ctx, index) ||
+  const CombineRow row = accumulate ? combine_row_for(ctx, out.scalar_type()) : nullptr;
+  if (!check_same_dtype(ctx, source, out) || !check_index_dtype(ctx, index) ||
       !check(ctx, index.numel() == source.numel(), "index and source have different numbers of elements") ||
-      !ctx.resize(out, self.sizes())) {
+      !copy_whole(ctx, self, out)) {
     return out;
   }
-  const CombineRow row = accumulate ? combine_row_for(ctx, out.scalar_type()) : nullptr;
-  if (!ctx.ok()) return out;
-  move_view(out.element_size(), view_of(self), view_of(out));
+  Elements indices(view_of(index)), sources(view_of(source));
   for (dim_t i = 0; i < index.numel(); ++i) {
-    int64_t place = load_element<int64_t>(index.scalar_type(), element_at(index, i));
+    int64_t place = load_element<int64_t>(index.scalar_type(), indices.next());
     if (!normalize_index(ctx, place, out.numel())) return out;
-    char* const to = const_cast<char*>(element_at(out, static_cast<dim_t>(place)));
+    char* const to = element_at(out, static_cast<dim_t>(place));
     if (accumulate) {
-      row(Combine::Add, to, dim_t{0}, element_at(source, i), 0, 1);
+      row(Combine::Add, to, dim_t{0}, sources.next(), 0, 1);
     } else {
-      memcpy(to, element_at(source, i), out.element_size());
+      memcpy(to, sources.next(), out.element_size());
     }
   }
   return out;
 }
 
+static const char* const kSumAndProduct[] = {"add", "multiply"};
+
 Tensor& scatter_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                            const Tensor& src, StringView reduce_name, Tensor& out) {
-  static const char* const kNames[] = {"add", "multiply"};
-  int found;
-  if (!find_reduction(ctx, reduce_name, kNames, 2, found)) return out;
-  return reduce(ctx, self, dim, index, &src, nullptr, static_cast<Combine>(found), false, true, true, out);
+  Combine op;
+  bool mean;
+  if (!find_reduction(ctx, reduce_name, kSumAndProduct, op, mean)) return out;
+  return reduce(ctx, self, dim, index, &src, nullptr, op, mean, true, true, out);
 }
 
 Tensor& scatter_value_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                                  Scalar value, StringView reduce_name, Tensor& out) {
-  static const char* const kNames[] = {"add", "multiply"};
-  int found;
+  Combine op;
+  bool mean;
   char item[16];
-  if (!find_reduction(ctx, reduce_name, kNames, 2, found)) return out;
-  if (!scalar_item(ctx, value, out.scalar_type(), item)) return out;
-  return reduce(ctx, self, dim, index, nullptr, item, static_cast<Combine>(found), false, true, true, out);
+  if (!find_reduction(ctx, reduce_name, kSumAndProduct, op, mean) ||
+      !scalar_item(ctx, value, out.scalar_type(), item)) {
+    return out;
+  }
+  return reduce(ctx, self, dim, index, nullptr, item, op, mean, true, true, out);
 }
 
 }  // namespace penlight::portable

@@ -14,10 +14,7 @@ namespace penlight::portable {
 struct IndexTensor {
   IndexedDim to;
   ScalarType type;
-  const char* data;
-  Shape sizes;
-  dim_t own_strides[kMaxDim];  // in bytes
-  dim_t strides[kMaxDim];      // in bytes, read as the indexed shape
+  View view;  // in the end of the indexed shape
 };
 
 static bool is_mask(const Tensor& index) {
@@ -52,12 +49,9 @@ class Indexing {
     for (; d < whole.dim; ++d) keep_dim(whole, d);
     if (count_ == 0) return ctx.refuse(Status::InvalidArgument, "no index tensor is given");
     for (int k = 0; k < count_; ++k) {
-      if (!broadcast_into(ctx, shape_, index_[k].sizes)) return false;
+      if (!broadcast_into(ctx, shape_, sizes_of(index_[k].view))) return false;
     }
-    for (int k = 0; k < count_; ++k) {
-      broadcast_strides(shape_, index_[k].sizes,
-                        {index_[k].own_strides, static_cast<size_t>(index_[k].sizes.dim)}, index_[k].strides);
-    }
+    for (int k = 0; k < count_; ++k) expand_view(ctx, index_[k].view, SizesRef(shape_));
     place_ = last - first + 1 == count_ ? first : 0;
     if (rest_.dim + shape_.dim > kMaxDim)
       return ctx.refuse(Status::InvalidArgument, "result has {} dimensions, the limit is {}",
@@ -102,9 +96,9 @@ class Indexing {
         dim_t offsets[kIndexBlock] = {}, result_offsets[kIndexBlock];
         for (int k = 0; k < count_; ++k) {
           const IndexTensor& index = index_[k];
-          const dim_t step = last < 0 ? 0 : index.strides[last];
-          const char* from = index.data + start * step;
-          for (int d = 0; d < last; ++d) from += at[d] * index.strides[d];
+          const dim_t step = last < 0 ? 0 : index.view.strides[last];
+          const char* from = index.view.data + start * step;
+          for (int d = 0; d < last; ++d) from += at[d] * index.view.strides[d];
           if (!add_offsets(ctx, index.to, index.type, from, step, count, offsets)) return false;
         }
         for (int i = 0; i < count; ++i) result_offsets[i] = result_start + (start + i) * result_step;
@@ -124,11 +118,7 @@ class Indexing {
     IndexTensor& added = index_[count_++];
     added.to = {d, whole.sizes[d], whole.strides[d], true};
     added.type = index.scalar_type();
-    added.data = static_cast<const char*>(index.const_data_ptr());
-    added.sizes = Shape(index.sizes());
-    for (int k = 0; k < index.dim(); ++k) {
-      added.own_strides[k] = index.stride(k) * static_cast<dim_t>(index.element_size());
-    }
+    added.view = view_of(index);
     return true;
   }
 
@@ -153,9 +143,7 @@ class Indexing {
       IndexTensor& added = index_[count_++];
       added.to = {d + k, whole.sizes[d + k], whole.strides[d + k], false};
       added.type = ScalarType::Long;
-      added.data = reinterpret_cast<const char*>(places + k * found);
-      added.sizes = Shape(SizesRef(&found, 1));
-      added.own_strides[0] = sizeof(int64_t);
+      added.view = {reinterpret_cast<char*>(places + k * found), 1, {found}, {sizeof(int64_t)}};
     }
     return true;
   }
@@ -204,8 +192,8 @@ Tensor& index_put_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<
   }
   // Complex numbers are added part by part.
   ScalarType type = out.scalar_type();
-  if (type == ScalarType::ComplexFloat || type == ScalarType::ComplexDouble) {
-    type = type == ScalarType::ComplexFloat ? ScalarType::Float : ScalarType::Double;
+  if (is_complex(type)) {
+    type = part_of(type);
     rest.insert_dim(rest.dim, 2, static_cast<dim_t>(element_size(type)));
     given_rest.insert_dim(given_rest.dim, 2, static_cast<dim_t>(element_size(type)));
   }
@@ -240,26 +228,17 @@ Tensor& masked_select_out(KernelContext& ctx, const Tensor& self, const Tensor& 
   if (!expand_view(ctx, from, SizesRef(shape)) || !expand_view(ctx, chosen, SizesRef(shape))) return out;
   // Counted first: the result's size depends on the data.
   dim_t found = 0;
-  for (int pass = 0; pass < 2; ++pass) {
-    dim_t at[kMaxDim] = {}, flag_at[kMaxDim] = {};
-    char *source = from.data, *flag = chosen.data;
-    char* to = static_cast<char*>(out.data_ptr());
-    const dim_t step =
-        pass == 0 || out.numel() == 0 ? 0 : out.stride(0) * static_cast<dim_t>(out.element_size());
+  const auto for_each_chosen = [&](auto body) {
+    Elements sources(from), flags(chosen);
     for (dim_t left = shape.numel(); left > 0; --left) {
-      if (*flag) {
-        if (pass == 0) {
-          ++found;
-        } else {
-          memmove(to, source, out.element_size());
-          to += step;
-        }
-      }
-      source = detail::next_element(from, at, source);
-      flag = detail::next_element(chosen, flag_at, flag);
+      const char* const source = sources.next();
+      if (*flags.next()) body(source);
     }
-    if (pass == 0 && !ctx.resize(out, SizesRef(&found, 1))) return out;
-  }
+  };
+  for_each_chosen([&](const char*) { ++found; });
+  if (!ctx.resize(out, SizesRef(&found, 1))) return out;
+  Elements targets(view_of(out));
+  for_each_chosen([&](const char* source) { memmove(targets.next(), source, out.element_size()); });
   return out;
 }
 

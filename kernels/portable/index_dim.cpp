@@ -21,40 +21,21 @@ struct Slices {
     if (index_tensor.dim() > 1)
       return ctx.refuse(Status::InvalidArgument, "the index has {} dimensions, at most 1 is taken",
                         index_tensor.dim());
-    index = at_least_1d(view_of(index_tensor));
-    whole = at_least_1d(view_of(named));
-    other = at_least_1d(other_tensor ? view_of(*other_tensor) : view_of(named));
+    index = at_least_1d(index_tensor);
+    whole = at_least_1d(named);
+    other = at_least_1d(other_tensor ? *other_tensor : named);
     if (!other_tensor) {
       other.sizes[dim] = index.sizes[0];
       other.strides[dim] = 0;
       return true;
     }
     // A slice of size 1 may come without its dimension.
-    if (other.dim != whole.dim && other.numel() == 1 && whole.dim == 1)
-      other = at_least_1d(scalar_view(other));
-    bool fits = other.dim == whole.dim;
-    for (int d = 0; fits && d < whole.dim; ++d)
-      fits = other.sizes[d] == (d == dim ? index.sizes[0] : whole.sizes[d]);
-    if (!fits) {
-      ctx.fail(Status::InvalidArgument, "values do not have the sizes of {} slices along dimension {}",
-               index.sizes[0], dim);
-    }
-    return fits;
-  }
-
-  static View at_least_1d(View view) {
-    if (view.dim == 0) view.insert_dim(0, 1, 0);
-    return view;
-  }
-
-  static View scalar_view(View view) {
-    view.dim = 0;
-    return view;
-  }
-
-  static View without(View view, int d) {
-    view.remove_dim(d);
-    return view;
+    if (other.numel() == 1 && whole.dim == 1) other.dim = 1;
+    View wanted = whole;
+    wanted.sizes[dim] = index.sizes[0];
+    if (sizes_of(other).equals(sizes_of(wanted))) return true;
+    return ctx.refuse(Status::InvalidArgument, "values do not have the sizes of {} slices along dimension {}",
+                      index.sizes[0], dim);
   }
 
   template <class Body>
@@ -72,8 +53,8 @@ struct Slices {
     return true;
   }
 
-  View whole_slice() const { return without(whole, dim); }
-  View other_slice() const { return without(other, dim); }
+  View whole_slice() const { return without_dim(whole, dim); }
+  View other_slice() const { return without_dim(other, dim); }
 };
 
 Tensor& index_select_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
@@ -94,9 +75,10 @@ Tensor& index_select_out(KernelContext& ctx, const Tensor& self, int64_t dim, co
 Tensor& index_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                        const Tensor& source, Tensor& out) {
   Slices slices;
-  if (!check_same_dtype(ctx, self, out) || !check_same_dtype(ctx, source, out)) return out;
-  if (!ctx.resize(out, self.sizes()) || !slices.prepare(ctx, out, dim, index, &source)) return out;
-  move_view(out.element_size(), view_of(self), view_of(out));
+  if (!check_same_dtype(ctx, source, out) || !copy_whole(ctx, self, out) ||
+      !slices.prepare(ctx, out, dim, index, &source)) {
+    return out;
+  }
   const IndexedMover mover(out.element_size(), slices.other_slice(), slices.whole_slice());
   slices.for_each_block(ctx, [&](const dim_t* offsets, const dim_t* source_offsets, int count) {
     mover.run(slices.other.data, source_offsets, slices.whole.data, offsets, count);
@@ -104,12 +86,12 @@ Tensor& index_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, cons
   return out;
 }
 
-static Tensor& index_fill(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                          const char* item, Tensor& out) {
+Tensor& index_fill_int_scalar_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                                  Scalar value, Tensor& out) {
   Slices slices;
-  if (!check_same_dtype(ctx, self, out) || !ctx.resize(out, self.sizes())) return out;
-  if (!slices.prepare(ctx, out, dim, index, nullptr, true)) return out;
-  move_view(out.element_size(), view_of(self), view_of(out));
+  char item[16];
+  if (!scalar_item(ctx, value, out.scalar_type(), item)) return out;
+  if (!copy_whole(ctx, self, out) || !slices.prepare(ctx, out, dim, index, nullptr, true)) return out;
   View slice = slices.whole_slice();
   slices.for_each_block(ctx, [&](const dim_t* offsets, const dim_t*, int count) {
     for (int i = 0; i < count; ++i) {
@@ -120,35 +102,23 @@ static Tensor& index_fill(KernelContext& ctx, const Tensor& self, int64_t dim, c
   return out;
 }
 
-Tensor& index_fill_int_scalar_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                                  Scalar value, Tensor& out) {
-  char item[16];
-  if (!scalar_item(ctx, value, out.scalar_type(), item)) return out;
-  return index_fill(ctx, self, dim, index, item, out);
-}
-
 Tensor& index_fill_int_tensor_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                                   const Tensor& value, Tensor& out) {
-  char item[16];
   if (value.numel() != 1)
     return ctx.fail(out, Status::InvalidArgument, "the value to fill with has {} elements", value.numel());
-  const ScalarType type = value.scalar_type();
-  const Scalar scalar = is_floating(type) ? Scalar(load_element<double>(type, value.const_data_ptr()))
-                                          : Scalar(load_element<int64_t>(type, value.const_data_ptr()));
-  if (!scalar_item(ctx, scalar, out.scalar_type(), item)) return out;
-  return index_fill(ctx, self, dim, index, item, out);
+  return index_fill_int_scalar_out(ctx, self, dim, index, item_of(value), out);
 }
 
 Tensor& index_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                       const Tensor& source, Scalar alpha, Tensor& out) {
   Slices slices;
-  if (!check_same_dtype(ctx, self, out) || !check_same_dtype(ctx, source, out)) return out;
-  if (!ctx.resize(out, self.sizes()) || !slices.prepare(ctx, out, dim, index, &source)) return out;
-  const CombineRow row = combine_row_for(ctx, out.scalar_type());
-  if (!row) return out;
   const ScalarType type = out.scalar_type();
+  const CombineRow row = combine_row_for(ctx, type);
+  if (!row || !check_same_dtype(ctx, source, out) || !copy_whole(ctx, self, out) ||
+      !slices.prepare(ctx, out, dim, index, &source)) {
+    return out;
+  }
   const bool scaled = alpha.isFloatingPoint() ? alpha.to<double>() != 1 : alpha.to<int64_t>() != 1;
-  move_view(out.element_size(), view_of(self), view_of(out));
   View to = slices.whole_slice(), from = slices.other_slice();
   join_views(to, from);
   // Scaled slices are made in scratch, one at a time.

@@ -1,7 +1,6 @@
 // Places of elements that are not zero, and filling places that a mask names.
 #include "nonzero.h"
 
-#include "kernels/common/broadcast.h"
 #include "kernels/common/view.h"
 
 namespace penlight::portable {
@@ -53,21 +52,17 @@ Tensor& masked_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor&
   if (!broadcast_into(ctx, shape, mask.sizes()) || !ctx.resize(out, SizesRef(shape))) return out;
   View from = view_of(self), chosen = view_of(mask);
   if (!expand_view(ctx, from, SizesRef(shape)) || !expand_view(ctx, chosen, SizesRef(shape))) return out;
-  const View to = view_of(out), values = view_of(source);
+  const View to = view_of(out);
   move_view(out.element_size(), from, to);
-  dim_t at[kMaxDim] = {}, flag_at[kMaxDim] = {}, value_at[kMaxDim] = {};
-  char *target = to.data, *flag = chosen.data, *value = values.data;
+  Elements targets(to), flags(chosen), values(view_of(source));
   dim_t left_values = source.numel();
   for (dim_t left = shape.numel(); left > 0; --left) {
-    if (*flag) {
-      if (left_values-- == 0)
-        return ctx.fail(out, Status::InvalidArgument, "the mask is true more often than source's {} elements",
-                        source.numel());
-      memmove(target, value, out.element_size());
-      value = detail::next_element(values, value_at, value);
-    }
-    target = detail::next_element(to, at, target);
-    flag = detail::next_element(chosen, flag_at, flag);
+    char* const target = targets.next();
+    if (!*flags.next()) continue;
+    if (left_values-- == 0)
+      return ctx.fail(out, Status::InvalidArgument, "the mask is true more often than source's {} elements",
+                      source.numel());
+    memmove(target, values.next(), out.element_size());
   }
   return out;
 }

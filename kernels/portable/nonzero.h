@@ -26,8 +26,6 @@ template <class Body>
 void for_each_nonzero(const Tensor& self, Body&& body) {
   const dim_t rank = self.dim(), last = rank - 1;
   const dim_t row = rank == 0 ? 1 : self.size(last), step = rank == 0 ? 0 : self.stride(last);
-  const char* data = static_cast<const char*>(self.const_data_ptr());
-  const dim_t item = static_cast<dim_t>(self.element_size());
   const bool floating = is_floating(self.scalar_type());
   if (self.numel() == 0) return;
   dim_t at[kMaxDim] = {};
@@ -36,14 +34,13 @@ void for_each_nonzero(const Tensor& self, Body&& body) {
     for (dim_t d = 0; d < last; ++d) offset += at[d] * self.stride(d);
     for (dim_t first = 0; first < row; first += kFoundBlock) {
       const dim_t count = row - first < kFoundBlock ? row - first : kFoundBlock;
-      const char* from = data + (offset + first * step) * item;
       double reals[kFoundBlock];
       int64_t integers[kFoundBlock];
       if (floating) {
-        load_block(reals, self.scalar_type(), from, step, count);
+        load_block(reals, self, offset + first * step, step, count);
         for (dim_t i = 0; i < count; ++i) integers[i] = reals[i] != 0;
       } else {
-        load_block(integers, self.scalar_type(), from, step, count);
+        load_block(integers, self, offset + first * step, step, count);
       }
       // Each is written, and kept or not: nobody could predict a branch.
       dim_t places[kFoundBlock], found = 0;

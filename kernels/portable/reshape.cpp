@@ -26,7 +26,7 @@ static bool resolve_sizes(KernelContext& ctx, dim_t numel, ArrayRef<int64_t> siz
   return true;
 }
 
-static Tensor& reshape(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Tensor& out) {
+Tensor& view_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Tensor& out) {
   dim_t sizes[kMaxDim];
   if (!check_same_dtype(ctx, self, out) || !resolve_sizes(ctx, self.numel(), size, sizes)) return out;
   if (!ctx.resize(out, {sizes, size.size()})) return out;
@@ -34,33 +34,14 @@ static Tensor& reshape(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t>
   return out;
 }
 
-Tensor& view_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Tensor& out) {
-  return reshape(ctx, self, size, out);
-}
-
 // The first elements in row-major order; zeros where there are no more.
 Tensor& resize_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Optional<MemoryFormat>,
                    Tensor& out) {
-  View sizes;
-  if (!check_same_dtype(ctx, self, out) ||
-      !check(ctx, size.size() <= static_cast<size_t>(kMaxDim), "too many dimensions")) {
-    return out;
-  }
-  sizes.dim = static_cast<int>(size.size());
-  for (size_t d = 0; d < size.size(); ++d) sizes.sizes[d] = static_cast<dim_t>(size[d]);
-  if (!resize_to(ctx, out, sizes)) return out;
-  const View from = view_of(self), to = view_of(out);
-  dim_t from_at[kMaxViewDim] = {}, to_at[kMaxViewDim] = {};
-  char *source = from.data, *target = to.data;
-  const dim_t kept = self.numel() < out.numel() ? self.numel() : out.numel();
+  if (!check_same_dtype(ctx, self, out) || !resize_to(ctx, out, size)) return out;
+  Elements source(view_of(self)), target(view_of(out));
   for (dim_t i = 0; i < out.numel(); ++i) {
-    if (i < kept) {
-      memcpy(target, source, out.element_size());
-      source = detail::next_element(from, from_at, source);
-    } else {
-      memset(target, 0, out.element_size());
-    }
-    target = detail::next_element(to, to_at, target);
+    static const char kZeros[16] = {};
+    memmove(target.next(), i < self.numel() ? source.next() : kZeros, out.element_size());
   }
   return out;
 }
@@ -68,7 +49,7 @@ Tensor& resize_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> siz
 // The strides only describe the result of a view: a copy has its own.
 Tensor& reshape_alias_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size,
                                ArrayRef<int64_t>, Tensor& out) {
-  return reshape(ctx, self, size, out);
+  return view_copy_out(ctx, self, size, out);
 }
 
 // The same bytes as elements of another type; the last dimension grows or

@@ -12,7 +12,7 @@ static Tensor& replace_view(KernelContext& ctx, const Tensor& self, const Tensor
   View part = view_of(out);
   if (!view_in(part)) return out;
   const View from = view_of(src);
-  if (!from.same_sizes(part))
+  if (!sizes_of(from).equals(sizes_of(part)))
     return ctx.fail(out, Status::InvalidArgument,
                     "src has {} elements in {} dimensions, the part it replaces {} in {}", from.numel(),
                     from.dim, part.numel(), part.dim);

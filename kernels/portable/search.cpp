@@ -30,77 +30,61 @@ static bool check_sorter(KernelContext& ctx, const Tensor& sequence, const Tenso
   if (sorter.scalar_type() != ScalarType::Long || !sorter.sizes().equals(sequence.sizes()))
     return ctx.refuse(Status::InvalidArgument, "the sorter has dtype {} and {} elements, the sequence {}",
                       dtype_name(sorter.scalar_type()), sorter.numel(), sequence.numel());
-  const View view = view_of(sorter);
-  const dim_t length = view.dim == 0 ? 1 : view.sizes[view.dim - 1];
-  dim_t at[kMaxDim] = {};
-  char* data = view.data;
+  const dim_t last = sorter.dim() - 1, length = last < 0 ? 1 : sorter.size(last);
+  Elements places(view_of(sorter));
   for (dim_t left = sorter.numel(); left > 0; --left) {
-    int64_t place;
-    memcpy(&place, data, sizeof place);
-    dim_t unused;
-    if (place < 0 || !wrap_index(ctx, place, view.dim - 1, length, unused))
+    const int64_t place = detail::load_item<int64_t>(places.next());
+    if (place < 0 || place >= length)
       return ctx.refuse(Status::KernelFailed, "index {} is out of range for dimension {} with size {}", place,
-                        view.dim - 1, length);
-    data = detail::next_element(view, at, data);
+                        last, length);
   }
   return true;
 }
 
 template <class C>
 static void search_as(KernelContext& ctx, const Tensor& sequence, const View& values, ScalarType value_type,
-                      const Tensor* sorter, bool right, Tensor& out) {
+                      const Tensor* sorter, bool right, const Tensor& out) {
   int64_t (*search)(const char*, dim_t, dim_t, const char*, dim_t, C, bool) = nullptr;
   dispatch<RealBool>(ctx, sequence.scalar_type(),
                      [&](auto tag) { search = search_one<C, typename decltype(tag)::type>; });
   if (!search || values.numel() == 0) return;
-  const View rows = view_of(sequence), to = view_of(out), sorter_rows = sorter ? view_of(*sorter) : rows;
+  View rows = at_least_1d(sequence), sorter_rows = at_least_1d(sorter ? *sorter : sequence);
+  const View to = at_least_1d(out);
   const int last = rows.dim - 1, inner = values.dim - 1;
-  const dim_t length = last < 0 ? 1 : rows.sizes[last], stride = last < 0 ? 0 : rows.strides[last];
-  const dim_t sorter_stride = last < 0 ? 0 : sorter_rows.strides[last];
-  const dim_t count = inner < 0 ? 1 : values.sizes[inner],
-              item = static_cast<dim_t>(element_size(value_type));
-  const dim_t value_step = inner < 0 ? 0 : values.strides[inner], to_step = inner < 0 ? 0 : to.strides[inner];
-  const dim_t place = static_cast<dim_t>(out.element_size());
-  dim_t at[kMaxDim] = {};
-  for (;;) {
-    const char *value = values.data, *row = rows.data, *sorter_row = sorter ? sorter_rows.data : nullptr;
-    char* place_to = to.data;
-    for (int d = 0; d < inner; ++d) {
-      value += at[d] * values.strides[d];
-      place_to += at[d] * to.strides[d];
-      if (d < last) row += at[d] * rows.strides[d];
-      if (d < last && sorter) sorter_row += at[d] * sorter_rows.strides[d];
-    }
+  const dim_t length = rows.sizes[last], stride = rows.strides[last], count = values.sizes[inner];
+  const dim_t sorter_stride = sorter_rows.strides[last];
+  const dim_t value_step = values.strides[inner], to_step = to.strides[inner];
+  const dim_t item = static_cast<dim_t>(element_size(value_type)),
+              place = static_cast<dim_t>(out.element_size());
+  for (int d = last; d < inner; ++d) rows.strides[d] = sorter_rows.strides[d] = 0;
+  for_each_place({&values, &to, &rows, &sorter_rows}, inner, [=, &out](char* const* at) {
+    const char *const row = at[2], *const sorter_row = sorter ? at[3] : nullptr;
     for (dim_t first = 0; first < count; first += kBlock) {
       const dim_t some = count - first < kBlock ? count - first : kBlock;
       C x[kBlock];
       int64_t places[kBlock];
-      load_block(x, value_type, value + first * value_step, value_step / item, some);
+      load_block(x, value_type, at[0] + first * value_step, value_step / item, some);
       for (dim_t i = 0; i < some; ++i)
         places[i] = search(row, stride, length, sorter_row, sorter_stride, x[i], right);
-      store_block(out.scalar_type(), place_to + first * to_step, to_step / place, places, some);
+      store_block(out.scalar_type(), at[1] + first * to_step, to_step / place, places, some);
     }
-    int d = inner - 1;
-    while (d >= 0 && ++at[d] == values.sizes[d]) at[d--] = 0;
-    if (d < 0) return;
-  }
+  });
 }
 
 // `values` and `out` have the same sizes. A sequence of one dimension serves all
 // values; one of more has a row for each row of values.
 static void search_all(KernelContext& ctx, const Tensor& sequence, const View& values, ScalarType value_type,
                        const Tensor* sorter, bool right, Tensor& out) {
-  if (out.scalar_type() != ScalarType::Int && out.scalar_type() != ScalarType::Long) {
-    ctx.fail(Status::InvalidArgument, "places are int32 or int64, not {}", dtype_name(out.scalar_type()));
-    return;
-  }
+  if (out.scalar_type() != ScalarType::Int && out.scalar_type() != ScalarType::Long)
+    return ctx.fail(Status::InvalidArgument, "places are int32 or int64, not {}",
+                    dtype_name(out.scalar_type()));
   if (sorter && !check_sorter(ctx, sequence, *sorter)) return;
   if (is_floating(value_type) || is_floating(sequence.scalar_type()))
     return search_as<double>(ctx, sequence, values, value_type, sorter, right, out);
   search_as<int64_t>(ctx, sequence, values, value_type, sorter, right, out);
 }
 
-// A number as a tensor without dimensions, of the dtype that it and the sequence promote to.
+// A number as a tensor of one element, of the dtype that it and the sequence promote to.
 struct ScalarView {
   int64_t element;
   ScalarType type;
@@ -110,8 +94,7 @@ struct ScalarView {
     const Operand operands[] = {sequence, number};
     type = promote(operands, 2);
     store_scalar(type, &element, number);
-    view.dim = 0;
-    view.data = reinterpret_cast<char*>(&element);
+    view = {reinterpret_cast<char*>(&element), 1, {1}, {0}};
   }
 };
 
@@ -122,7 +105,7 @@ static bool check_boundaries(KernelContext& ctx, const Tensor& boundaries) {
 Tensor& bucketize_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& boundaries, bool,
                              bool right, Tensor& out) {
   if (!check_boundaries(ctx, boundaries) || !ctx.resize(out, self.sizes())) return out;
-  search_all(ctx, boundaries, view_of(self), self.scalar_type(), nullptr, right, out);
+  search_all(ctx, boundaries, at_least_1d(self), self.scalar_type(), nullptr, right, out);
   return out;
 }
 
@@ -137,8 +120,7 @@ Tensor& bucketize_scalar_out(KernelContext& ctx, Scalar self, const Tensor& boun
 // `side`, where given, says the same as `right` in words.
 static bool search_right(KernelContext& ctx, bool& right, Optional<StringView> side) {
   if (!side) return true;
-  const bool is_left = side->size() == 4 && memcmp(side->data(), "left", 4) == 0;
-  const bool is_right = side->size() == 5 && memcmp(side->data(), "right", 5) == 0;
+  const bool is_left = *side == "left", is_right = *side == "right";
   if ((!is_left && !is_right) || (is_left && right))
     return ctx.refuse(Status::InvalidArgument, "side is \"left\" or \"right\" and agrees with right");
   right = is_right;
@@ -154,7 +136,7 @@ Tensor& searchsorted_tensor_out(KernelContext& ctx, const Tensor& sorted_sequenc
   if (!check(ctx, fits, "the sequence has one dimension, or those of the values but for the last"))
     return out;
   if (!search_right(ctx, right, side) || !ctx.resize(out, self.sizes())) return out;
-  search_all(ctx, sorted_sequence, view_of(self), self.scalar_type(), sorter ? &sorter.value() : nullptr,
+  search_all(ctx, sorted_sequence, at_least_1d(self), self.scalar_type(), sorter ? &sorter.value() : nullptr,
              right, out);
   return out;
 }
@@ -171,13 +153,9 @@ Tensor& searchsorted_scalar_out(KernelContext& ctx, const Tensor& sorted_sequenc
 // Calls body(element) for each element as C.
 template <class C, class Body>
 static void for_each_element(const Tensor& self, Body&& body) {
-  const View view = view_of(self);
-  dim_t at[kMaxDim] = {};
-  char* data = view.data;
-  for (dim_t left = self.numel(); left > 0; --left) {
-    body(load_element<C>(self.scalar_type(), data));
-    data = detail::next_element(view, at, data);
-  }
+  Elements elements(view_of(self));
+  for (dim_t left = self.numel(); left > 0; --left)
+    body(load_element<C>(self.scalar_type(), elements.next()));
 }
 
 // In C, every step rounded to T, as ATen computes it in the element type.
@@ -196,10 +174,8 @@ static void histogram(KernelContext& ctx, const Tensor& self, dim_t bins, C low,
     low = rounded(low - C(1));
     high = rounded(high + C(1));
   }
-  if (!(low < high) || low - low != 0 || high - high != 0) {
-    ctx.fail(Status::InvalidArgument, "a histogram needs a finite range, with its least number first");
-    return;
-  }
+  if (!(low < high) || low - low != 0 || high - high != 0)
+    return ctx.fail(Status::InvalidArgument, "a histogram needs a finite range, with its least number first");
   for_each_element<C>(self, [&](C x) {
     if (!(x >= low && x <= high)) return;
     const C scaled = rounded(rounded(x - low) * rounded(static_cast<C>(bins)));

@@ -5,66 +5,89 @@
 
 namespace penlight::portable {
 
-struct Lane {
-  dim_t length, self_stride, value_stride, index_stride;
+// The lanes of a tensor along one dimension, and where their results go: views without that dimension.
+// Steps along it are in bytes.
+struct Lanes {
+  ScalarType type;
+  View self, values, indices;
+  dim_t length, step, value_step, index_step;
 
-  Lane(const Tensor& self, int dim, const Tensor& values, const Tensor& indices) {
-    const bool scalar = self.dim() == 0;
-    const auto stride = [&](const Tensor& t) { return scalar || t.dim() == 0 ? dim_t{1} : t.stride(dim); };
-    length = scalar ? 1 : self.size(dim);
-    self_stride = stride(self);
-    value_stride = stride(values);
-    index_stride = stride(indices);
+  Lanes(const Tensor& tensor, int dim, const Tensor& to_values, const Tensor& to_indices)
+      : type(tensor.scalar_type()),
+        self(at_least_1d(tensor)),
+        values(at_least_1d(to_values)),
+        indices(at_least_1d(to_indices)) {
+    if (values.dim < self.dim) {  // one result for each lane
+      values.insert_dim(dim, 1, 0);
+      indices.insert_dim(dim, 1, 0);
+    }
+    length = self.sizes[dim];
+    step = self.strides[dim];
+    value_step = values.strides[dim];
+    index_step = indices.strides[dim];
+    self.remove_dim(dim);
+    values.remove_dim(dim);
+    indices.remove_dim(dim);
+  }
+
+  void rank(const char* lane, dim_t first, dim_t count, bool descending, Ranked* to) const {
+    rank_elements(type, lane + first * step, step / static_cast<dim_t>(element_size(type)), first, count,
+                  descending, to);
   }
 };
 
-// Writes the first `count` of `ranked`: the elements themselves, bit for bit, and their places.
-static void write_lane(const Tensor& self, dim_t from, const Lane& lane, const Ranked* ranked, dim_t count,
-                       Tensor* values, dim_t value_to, Tensor& indices, dim_t index_to) {
-  for (dim_t i = 0; i < count; ++i) {
-    if (values) {
-      memmove(address(*values, value_to + i * lane.value_stride),
-              address(self, from + ranked[i].place * lane.self_stride), self.element_size());
+// Of each lane the `count` elements that `choose(lanes, lane, ranked)` returns, which ranks them in `ranked`,
+// with `room`: bit for bit, and their places. With a single one, the dimension may go. `values` may be null.
+template <class Choose>
+static void for_each_lane(KernelContext& ctx, const Tensor& self, int64_t dim, dim_t count, bool keepdim,
+                          dim_t room, Tensor* values, Tensor& indices, Choose&& choose) {
+  const int d = static_cast<int>(dim);
+  View sizes = view_of(self);
+  if (sizes.dim > 0) sizes.sizes[d] = count;
+  if (sizes.dim > 0 && !keepdim) sizes.remove_dim(d);
+  if ((values && !resize_to(ctx, *values, sizes)) || !resize_to(ctx, indices, sizes) || indices.numel() == 0)
+    return;
+  Ranked* const ranked = ctx.allocate_scratch_array<Ranked>(static_cast<size_t>(room));
+  if (!ranked) return;
+  const Lanes lanes(self, d, values ? *values : indices, indices);
+  for_each_place({&lanes.self, &lanes.values, &lanes.indices}, lanes.self.dim, [&](char* const* at) {
+    const Ranked* const chosen = choose(lanes, at[0], ranked);
+    for (dim_t i = 0; i < count; ++i) {
+      if (values)
+        memmove(at[1] + i * lanes.value_step, at[0] + chosen[i].place * lanes.step, self.element_size());
+      detail::store_item<int64_t>(at[2] + i * lanes.index_step, chosen[i].place);
     }
-    indices.data_ptr<int64_t>()[index_to + i * lane.index_stride] = ranked[i].place;
-  }
+  });
+}
+
+static dim_t lane_length(const Tensor& self, int64_t dim) {
+  return self.dim() == 0 ? 1 : self.size(static_cast<dim_t>(dim));
 }
 
 static bool check_order(KernelContext& ctx, const Tensor& self) {
   const ScalarType type = self.scalar_type();
-  if (is_floating(type) || type == ScalarType::Bool ||
-      (type >= ScalarType::Byte && type <= ScalarType::Long)) {
-    return true;
-  }
+  if (is_floating(type) || type == ScalarType::Bool || is_integral(type)) return true;
   return ctx.refuse(Status::NotSupported, "elements of type {} have no order here", dtype_name(type));
 }
 
 static bool check_outs(KernelContext& ctx, const Tensor& self, const Tensor* values, const Tensor& indices) {
   if (values && !check_same_dtype(ctx, self, *values)) return false;
-  if (indices.scalar_type() != ScalarType::Long) {
-    ctx.fail(Status::InvalidArgument, "places are int64, out has dtype {}",
-             dtype_name(indices.scalar_type()));
-  }
-  return check_order(ctx, self) && ctx.ok();
+  if (indices.scalar_type() == ScalarType::Long) return check_order(ctx, self);
+  return ctx.refuse(Status::InvalidArgument, "places are int64, out has dtype {}",
+                    dtype_name(indices.scalar_type()));
 }
 
 // `values` may be null.
 static void sort(KernelContext& ctx, const Tensor& self, int64_t dim, bool descending, Tensor* values,
                  Tensor& indices) {
   if (!check_outs(ctx, self, values, indices) || !normalize_dim(ctx, dim, self.dim())) return;
-  if (values && !ctx.resize(*values, self.sizes())) return;
-  if (!ctx.resize(indices, self.sizes()) || self.numel() == 0) return;
-  const int d = static_cast<int>(dim);
-  const Tensor& first = values ? *values : indices;
-  const Lane lane(self, d, first, indices);
-  Ranked* ranked = ctx.allocate_scratch_array<Ranked>(2 * static_cast<size_t>(lane.length));
-  if (!ranked) return;
-  for_each_lane(self, d, first, indices, [&](dim_t from, dim_t value_to, dim_t index_to) {
-    rank_elements(self.scalar_type(), address(self, from), lane.self_stride, 0, lane.length, descending,
-                  ranked);
-    sort_ranked(ranked, ranked + lane.length, lane.length);
-    write_lane(self, from, lane, ranked, lane.length, values, value_to, indices, index_to);
-  });
+  const dim_t length = lane_length(self, dim);
+  const auto sorted = [=](const Lanes& lanes, const char* lane, Ranked* ranked) {
+    lanes.rank(lane, 0, length, descending, ranked);
+    sort_ranked(ranked, ranked + length, length);
+    return ranked;
+  };
+  for_each_lane(ctx, self, dim, length, true, 2 * length, values, indices, sorted);
 }
 
 void sort_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool descending, Tensor& values,
@@ -104,23 +127,21 @@ static bool selects(dim_t length, dim_t k) { return k > 32 && k >= length / 64; 
 
 // The first `k` of a lane in sorted order, at the start of `ranked`, which has
 // room for k and a block, or for two lanes.
-static void best_of_lane(const Tensor& self, dim_t from, const Lane& lane, dim_t k, bool descending,
-                         Ranked* ranked) {
+static void best_of_lane(const Lanes& lanes, const char* lane, dim_t k, bool descending, Ranked* ranked) {
   if (k == 0) return;
   Ranked* const block = ranked + k;
   const auto rank = [&](dim_t first, dim_t count, Ranked* to) {
-    rank_elements(self.scalar_type(), address(self, from + first * lane.self_stride), lane.self_stride, first,
-                  count, descending, to);
+    lanes.rank(lane, first, count, descending, to);
   };
-  if (selects(lane.length, k)) {
-    rank(0, lane.length, ranked);
-    select_first(ranked, ranked + lane.length, lane.length, k);
-    return sort_ranked(ranked, ranked + lane.length, k);
+  if (selects(lanes.length, k)) {
+    rank(0, lanes.length, ranked);
+    select_first(ranked, ranked + lanes.length, lanes.length, k);
+    return sort_ranked(ranked, ranked + lanes.length, k);
   }
   rank(0, k, ranked);
   for (dim_t at = k / 2; at-- > 0;) sift_down(ranked, k, at);
-  for (dim_t first = k; first < lane.length; first += kTopBlock) {
-    const dim_t count = lane.length - first < kTopBlock ? lane.length - first : kTopBlock;
+  for (dim_t first = k; first < lanes.length; first += kTopBlock) {
+    const dim_t count = lanes.length - first < kTopBlock ? lanes.length - first : kTopBlock;
     rank(first, count, block);
     for (dim_t i = 0; i < count; ++i) {
       if (block[i].key >= ranked[0].key) continue;  // a later equal is not better
@@ -140,66 +161,27 @@ static void best_of_lane(const Tensor& self, dim_t from, const Lane& lane, dim_t
 void topk_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t dim, bool largest, bool,
                  Tensor& values, Tensor& indices) {
   if (!check_outs(ctx, self, &values, indices) || !normalize_dim(ctx, dim, self.dim())) return;
-  const int d = static_cast<int>(dim);
-  View sizes = view_of(self);
-  const int64_t length = sizes.dim == 0 ? 1 : sizes.sizes[d];
-  if (k < 0 || k > length) {
-    ctx.fail(Status::InvalidArgument, "k is {}, dimension {} has size {}", k, d, length);
-    return;
-  }
-  if (sizes.dim > 0) sizes.sizes[d] = static_cast<dim_t>(k);
-  if (!resize_to(ctx, values, sizes) || !resize_to(ctx, indices, sizes) || values.numel() == 0) return;
-  const Lane lane(self, d, values, indices);
-  const dim_t count = static_cast<dim_t>(k);
-  const dim_t room = selects(lane.length, count) ? 2 * lane.length : count + kTopBlock;
-  Ranked* ranked = ctx.allocate_scratch_array<Ranked>(static_cast<size_t>(room));
-  if (!ranked) return;
-  for_each_lane(self, d, values, indices, [&](dim_t from, dim_t value_to, dim_t index_to) {
-    best_of_lane(self, from, lane, count, largest, ranked);
-    write_lane(self, from, lane, ranked, count, &values, value_to, indices, index_to);
-  });
+  const dim_t length = lane_length(self, dim), count = static_cast<dim_t>(k);
+  if (k < 0 || k > length)
+    return ctx.fail(Status::InvalidArgument, "k is {}, dimension {} has size {}", k, dim, length);
+  const auto best = [=](const Lanes& lanes, const char* lane, Ranked* ranked) {
+    best_of_lane(lanes, lane, count, largest, ranked);
+    return ranked;
+  };
+  for_each_lane(ctx, self, dim, count, true, selects(length, count) ? 2 * length : count + kTopBlock, &values,
+                indices, best);
 }
 
-// The element that `choose(ranked, spare, length)` returns of each lane, whose elements it may reorder.
+// The element that `choose(ranked, spare, length)` finds in each lane, whose elements it may reorder.
 template <class Choose>
 static void pick(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
                  Tensor& indices, Choose&& choose) {
-  const int d = static_cast<int>(dim);
-  View sizes = view_of(self);
-  if (sizes.dim > 0) sizes.sizes[d] = 1;
-  View kept = sizes;
-  if (!keepdim && sizes.dim > 0) kept.remove_dim(d);
-  if (!resize_to(ctx, values, kept) || !resize_to(ctx, indices, kept) || values.numel() == 0) return;
-  const dim_t length = self.dim() == 0 ? 1 : self.size(d), step = self.dim() == 0 ? 1 : self.stride(d);
-  Ranked* ranked = ctx.allocate_scratch_array<Ranked>(2 * static_cast<size_t>(length));
-  if (!ranked) return;
-  View value_view = view_of(values), index_view = view_of(indices);
-  if (!keepdim && sizes.dim > 0) {
-    value_view.insert_dim(d, 1, 0);
-    index_view.insert_dim(d, 1, 0);
-  }
-  dim_t at[kMaxDim] = {};
-  for (;;) {
-    dim_t from = 0, value_to = 0, index_to = 0;  // the latter two in bytes
-    for (int k = 0; k < sizes.dim; ++k) {
-      if (k == d) continue;
-      from += at[k] * self.stride(k);
-      value_to += at[k] * value_view.strides[k];
-      index_to += at[k] * index_view.strides[k];
-    }
-    rank_elements(self.scalar_type(), address(self, from), step, 0, length, false, ranked);
-    const int64_t place = choose(ranked, ranked + length, length).place;
-    memmove(value_view.data + value_to, address(self, from + static_cast<dim_t>(place) * step),
-            self.element_size());
-    memcpy(index_view.data + index_to, &place, sizeof place);
-    int k = sizes.dim - 1;
-    for (; k >= 0; --k) {
-      if (k == d) continue;
-      if (++at[k] < self.size(k)) break;
-      at[k] = 0;
-    }
-    if (k < 0) return;
-  }
+  const dim_t length = lane_length(self, dim);
+  const auto picked = [&](const Lanes& lanes, const char* lane, Ranked* ranked) {
+    lanes.rank(lane, 0, length, false, ranked);
+    return choose(ranked, ranked + length, length);
+  };
+  for_each_lane(ctx, self, dim, 1, keepdim, 2 * length, &values, indices, picked);
 }
 
 static bool check_lane(KernelContext& ctx, const Tensor& self, int64_t& dim, const Tensor& values,
@@ -209,47 +191,46 @@ static bool check_lane(KernelContext& ctx, const Tensor& self, int64_t& dim, con
   return ctx.refuse(Status::InvalidArgument, "dimension {} has size 0", dim);
 }
 
-static Ranked select(Ranked* ranked, Ranked* spare, dim_t length, dim_t rank) {
+static const Ranked* select(Ranked* ranked, Ranked* spare, dim_t length, dim_t rank) {
   select_first(ranked, spare, length, rank + 1);
-  return ranked[rank];
+  return ranked + rank;
 }
 
 // The lower of two in the middle. NaN, if there is one; with `skip_nan`, of those that are numbers.
-static Ranked middle(Ranked* ranked, Ranked* spare, dim_t length, bool floating, bool skip_nan) {
+static const Ranked* middle(Ranked* ranked, Ranked* spare, dim_t length, bool floating, bool skip_nan) {
   dim_t numbers = length;
   for (dim_t i = 0; floating && i < length; ++i) numbers -= ranked[i].key == kNanKey ? 1 : 0;
   if (numbers < length && !skip_nan) return select(ranked, spare, length, numbers);
   return select(ranked, spare, length, numbers == 0 ? 0 : (numbers - 1) / 2);
 }
 
-void median_dim_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
-                       Tensor& indices) {
+static void median_of_lanes(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, bool skip_nan,
+                            Tensor& values, Tensor& indices) {
   if (!check_lane(ctx, self, dim, values, indices)) return;
   const bool floating = is_floating(self.scalar_type());
-  pick(ctx, self, dim, keepdim, values, indices, [floating](Ranked* ranked, Ranked* spare, dim_t length) {
-    return middle(ranked, spare, length, floating, false);
+  pick(ctx, self, dim, keepdim, values, indices, [=](Ranked* ranked, Ranked* spare, dim_t length) {
+    return middle(ranked, spare, length, floating, skip_nan);
   });
+}
+
+void median_dim_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
+                       Tensor& indices) {
+  median_of_lanes(ctx, self, dim, keepdim, false, values, indices);
 }
 
 void nanmedian_dim_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
                           Tensor& indices) {
-  if (!check_lane(ctx, self, dim, values, indices)) return;
-  const bool floating = is_floating(self.scalar_type());
-  pick(ctx, self, dim, keepdim, values, indices, [floating](Ranked* ranked, Ranked* spare, dim_t length) {
-    return middle(ranked, spare, length, floating, true);
-  });
+  median_of_lanes(ctx, self, dim, keepdim, true, values, indices);
 }
 
 void kthvalue_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t dim, bool keepdim,
                      Tensor& values, Tensor& indices) {
   if (!check_lane(ctx, self, dim, values, indices)) return;
-  const int64_t length = self.dim() == 0 ? 1 : self.size(dim);
-  if (k < 1 || k > length) {
-    ctx.fail(Status::InvalidArgument, "k is {}, dimension {} has size {}", k, dim, length);
-    return;
-  }
-  pick(ctx, self, dim, keepdim, values, indices, [k](Ranked* ranked, Ranked* spare, dim_t length) {
-    return select(ranked, spare, length, static_cast<dim_t>(k - 1));
+  const dim_t length = lane_length(self, dim);
+  if (k < 1 || k > length)
+    return ctx.fail(Status::InvalidArgument, "k is {}, dimension {} has size {}", k, dim, length);
+  pick(ctx, self, dim, keepdim, values, indices, [k](Ranked* ranked, Ranked* spare, dim_t all) {
+    return select(ranked, spare, all, static_cast<dim_t>(k - 1));
   });
 }
 
@@ -265,8 +246,9 @@ static Tensor& median(KernelContext& ctx, const Tensor& self, bool skip_nan, Ten
   Ranked* ranked = ctx.allocate_scratch_array<Ranked>(2 * static_cast<size_t>(length));
   if (!ranked) return out;
   rank_all(self, false, ranked);
-  const Ranked chosen = middle(ranked, ranked + length, length, is_floating(self.scalar_type()), skip_nan);
-  memmove(out.data_ptr(), element_at(self, chosen.place), out.element_size());
+  const bool floating = is_floating(self.scalar_type());
+  const dim_t place = middle(ranked, ranked + length, length, floating, skip_nan)->place;
+  memmove(out.data_ptr(), element_at(self, place), out.element_size());
   return out;
 }
 
@@ -294,7 +276,7 @@ void mode_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepd
       }
       first = last + 1;
     }
-    return ranked[best];
+    return static_cast<const Ranked*>(ranked + best);
   });
 }
 

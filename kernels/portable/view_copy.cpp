@@ -5,100 +5,88 @@
 namespace penlight::portable {
 
 Tensor& permute_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
-  if (!check_same_dtype(ctx, self, out)) return out;
-  const View whole = view_of(self);
-  if (dims.size() != static_cast<size_t>(whole.dim))
-    return ctx.fail(out, Status::InvalidArgument, "{} dimensions given for a tensor that has {}", dims.size(),
-                    whole.dim);
-  View view = whole;
-  uint32_t seen = 0;
-  for (int d = 0; d < whole.dim; ++d) {
-    int from;
-    if (!wrap_dim(ctx, dims[static_cast<size_t>(d)], whole.dim, from)) return out;
-    if (seen & (1u << from))
-      return ctx.fail(out, Status::InvalidArgument, "dimension {} is given twice", from);
-    seen |= 1u << from;
-    view.sizes[d] = whole.sizes[from];
-    view.strides[d] = whole.strides[from];
-  }
-  return move_to_out(ctx, view, out);
-}
-
-static Tensor& transpose(KernelContext& ctx, const Tensor& self, int64_t dim0, int64_t dim1, Tensor& out) {
-  View view = view_of(self);
-  int a, b;
-  if (!check_same_dtype(ctx, self, out)) return out;
-  if (!wrap_dim(ctx, dim0, view.dim, a) || !wrap_dim(ctx, dim1, view.dim, b)) return out;
-  if (view.dim > 0) {
-    const dim_t size = view.sizes[a], stride = view.strides[a];
-    view.sizes[a] = view.sizes[b];
-    view.strides[a] = view.strides[b];
-    view.sizes[b] = size;
-    view.strides[b] = stride;
-  }
-  return move_to_out(ctx, view, out);
+  return copy_view(ctx, self, out, [&](View& view) {
+    const View whole = view;
+    if (dims.size() != static_cast<size_t>(whole.dim))
+      return ctx.refuse(Status::InvalidArgument, "{} dimensions given for a tensor that has {}", dims.size(),
+                        whole.dim);
+    uint32_t seen = 0;
+    for (int d = 0; d < whole.dim; ++d) {
+      int from;
+      if (!take_dim(ctx, dims[static_cast<size_t>(d)], whole.dim, seen, from)) return false;
+      view.sizes[d] = whole.sizes[from];
+      view.strides[d] = whole.strides[from];
+    }
+    return true;
+  });
 }
 
 Tensor& transpose_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim0, int64_t dim1,
                                Tensor& out) {
-  return transpose(ctx, self, dim0, dim1, out);
+  return copy_view(ctx, self, out, [&](View& view) {
+    int a, b;
+    if (!wrap_dim(ctx, dim0, view.dim, a) || !wrap_dim(ctx, dim1, view.dim, b)) return false;
+    const View whole = view;
+    if (view.dim > 0) {
+      view.sizes[a] = whole.sizes[b];
+      view.strides[a] = whole.strides[b];
+      view.sizes[b] = whole.sizes[a];
+      view.strides[b] = whole.strides[a];
+    }
+    return true;
+  });
 }
 
 Tensor& t_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (self.dim() > 2)
     return ctx.fail(out, Status::InvalidArgument, "t() takes at most 2 dimensions, input has {}", self.dim());
-  return transpose(ctx, self, 0, self.dim() < 2 ? 0 : 1, out);
+  return transpose_copy_int_out(ctx, self, 0, self.dim() < 2 ? 0 : 1, out);
 }
 
 Tensor& alias_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  if (!check_same_dtype(ctx, self, out)) return out;
-  return move_to_out(ctx, view_of(self), out);
+  copy_whole(ctx, self, out);
+  return out;
 }
 
 Tensor& slice_copy_tensor_out(KernelContext& ctx, const Tensor& self, int64_t dim, Optional<int64_t> start,
                               Optional<int64_t> end, int64_t step, Tensor& out) {
-  View view = view_of(self);
-  if (!check_same_dtype(ctx, self, out) || !slice_view(ctx, view, dim, start, end, step)) return out;
-  return move_to_out(ctx, view, out);
+  return copy_view(ctx, self, out, [&](View& view) { return slice_view(ctx, view, dim, start, end, step); });
 }
 
 Tensor& narrow_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, int64_t start, int64_t length,
                         Tensor& out) {
-  View view = view_of(self);
-  int d;
-  if (!check_same_dtype(ctx, self, out) || !wrap_dim(ctx, dim, view.dim, d)) return out;
-  if (view.dim == 0) return ctx.fail(out, Status::InvalidArgument, "narrow takes a tensor with dimensions");
-  const int64_t size = view.sizes[d];
-  const int64_t first = start < 0 ? start + size : start;
-  if (length < 0 || first < 0 || first > size || length > size - first)
-    return ctx.fail(out, Status::InvalidArgument,
-                    "start {} and length {} are out of range for dimension {} with size {}", start, length, d,
-                    size);
-  view.data += first * view.strides[d];
-  view.sizes[d] = static_cast<dim_t>(length);
-  return move_to_out(ctx, view, out);
+  return copy_view(ctx, self, out, [&](View& view) {
+    int d;
+    if (!wrap_dim(ctx, dim, view.dim, d)) return false;
+    if (view.dim == 0) return ctx.refuse(Status::InvalidArgument, "narrow takes a tensor with dimensions");
+    const int64_t size = view.sizes[d];
+    const int64_t first = start < 0 ? start + size : start;
+    if (length < 0 || first < 0 || first > size || length > size - first)
+      return ctx.refuse(Status::InvalidArgument,
+                        "start {} and length {} are out of range for dimension {} with size {}", start,
+                        length, d, size);
+    view.data += first * view.strides[d];
+    view.sizes[d] = static_cast<dim_t>(length);
+    return true;
+  });
 }
 
 Tensor& select_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, int64_t index, Tensor& out) {
-  View view = view_of(self);
-  if (!check_same_dtype(ctx, self, out) || !select_view(ctx, view, dim, index)) return out;
-  return move_to_out(ctx, view, out);
+  return copy_view(ctx, self, out, [&](View& view) { return select_view(ctx, view, dim, index); });
 }
 
 Tensor& expand_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, bool, Tensor& out) {
-  View view = view_of(self);
-  if (!check_same_dtype(ctx, self, out) || !expand_view(ctx, view, size)) return out;
-  return move_to_out(ctx, view, out);
+  return copy_view(ctx, self, out, [&](View& view) { return expand_view(ctx, view, size); });
 }
 
 // Removes the dimensions of size 1 that `chosen` has a bit for.
 static Tensor& squeeze(KernelContext& ctx, const Tensor& self, uint32_t chosen, Tensor& out) {
-  if (!check_same_dtype(ctx, self, out)) return out;
-  View view = view_of(self);
-  for (int d = view.dim; d-- > 0;) {
-    if ((chosen & (1u << d)) && view.sizes[d] == 1) view.remove_dim(d);
-  }
-  return move_to_out(ctx, view, out);
+  return copy_view(ctx, self, out, [&](View& view) {
+    for (int d = view.dim; d-- > 0;) {
+      if ((chosen & (1u << d)) && view.sizes[d] == 1) view.remove_dim(d);
+    }
+    return true;
+  });
 }
 
 Tensor& squeeze_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
@@ -108,9 +96,8 @@ Tensor& squeeze_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
 Tensor& squeeze_copy_dims_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
   uint32_t chosen = 0;
   for (int64_t dim : dims) {
-    int d;
-    if (!wrap_dim(ctx, dim, self.dim(), d)) return out;
-    chosen |= 1u << d;
+    if (!normalize_dim(ctx, dim, self.dim())) return out;
+    chosen |= 1u << dim;
   }
   return squeeze(ctx, self, chosen, out);
 }
@@ -120,45 +107,43 @@ Tensor& squeeze_copy_dim_out(KernelContext& ctx, const Tensor& self, int64_t dim
 }
 
 Tensor& unsqueeze_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
-  View view = view_of(self);
-  int d;
-  if (!check_same_dtype(ctx, self, out) || !wrap_dim(ctx, dim, view.dim + 1, d)) return out;
-  view.insert_dim(d, 1, 0);
-  return move_to_out(ctx, view, out);
+  return copy_view(ctx, self, out, [&](View& view) {
+    if (!normalize_dim(ctx, dim, view.dim + 1)) return false;
+    view.insert_dim(static_cast<int>(dim), 1, 0);
+    return true;
+  });
 }
 
 Tensor& as_strided_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size,
                             ArrayRef<int64_t> stride, Optional<int64_t> storage_offset, Tensor& out) {
-  View view;
-  if (!check_same_dtype(ctx, self, out) || !as_strided_view(ctx, self, size, stride, storage_offset, view))
-    return out;
-  return move_to_out(ctx, view, out);
+  return copy_view(ctx, self, out, [&](View& view) {
+    return as_strided_view(ctx, self, size, stride, storage_offset, view);
+  });
 }
 
 Tensor& diagonal_copy_out(KernelContext& ctx, const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2,
                           Tensor& out) {
-  View view = view_of(self);
-  if (!check_same_dtype(ctx, self, out) || !diagonal_view(ctx, view, offset, dim1, dim2)) return out;
-  return move_to_out(ctx, view, out);
+  return copy_view(ctx, self, out, [&](View& view) { return diagonal_view(ctx, view, offset, dim1, dim2); });
 }
 
 Tensor& unfold_copy_out(KernelContext& ctx, const Tensor& self, int64_t dimension, int64_t size, int64_t step,
                         Tensor& out) {
-  View view = view_of(self);
-  int d;
-  if (!check_same_dtype(ctx, self, out) || !wrap_dim(ctx, dimension, view.dim, d)) return out;
-  const dim_t length = view.dim == 0 ? 1 : view.sizes[d];
-  const dim_t stride = view.dim == 0 ? 0 : view.strides[d];
-  if (size < 0 || size > length || step <= 0)
-    return ctx.fail(out, Status::InvalidArgument,
-                    "windows of {} every {} do not fit dimension {} with size {}", size, step, d, length);
-  if (view.dim > 0) {
-    view.sizes[d] = static_cast<dim_t>((length - size) / step + 1);
-    // Past the end only where there is a single window and the stride is not used.
-    view.strides[d] = view.sizes[d] == 1 ? 0 : stride * static_cast<dim_t>(step);
-  }
-  view.insert_dim(view.dim, static_cast<dim_t>(size), stride);
-  return move_to_out(ctx, view, out);
+  return copy_view(ctx, self, out, [&](View& view) {
+    int d;
+    if (!wrap_dim(ctx, dimension, view.dim, d)) return false;
+    const dim_t length = view.dim == 0 ? 1 : view.sizes[d];
+    const dim_t stride = view.dim == 0 ? 0 : view.strides[d];
+    if (size < 0 || size > length || step <= 0)
+      return ctx.refuse(Status::InvalidArgument,
+                        "windows of {} every {} do not fit dimension {} with size {}", size, step, d, length);
+    if (view.dim > 0) {
+      view.sizes[d] = static_cast<dim_t>((length - size) / step + 1);
+      // Past the end only where there is a single window and the stride is not used.
+      view.strides[d] = view.sizes[d] == 1 ? 0 : stride * static_cast<dim_t>(step);
+    }
+    view.insert_dim(view.dim, static_cast<dim_t>(size), stride);
+    return true;
+  });
 }
 
 static bool check_parts(KernelContext& ctx, const Tensor& complex, const Tensor& real) {
