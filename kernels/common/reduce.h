@@ -18,6 +18,7 @@
 #include "kernels/common/complex.h"
 #include "kernels/common/convert.h"
 #include "kernels/common/math.h"
+#include "kernels/common/strided.h"
 
 namespace penlight {
 
@@ -34,10 +35,9 @@ inline bool reduced_dims(KernelContext& ctx, const Tensor& self, Optional<ArrayR
     return true;
   }
   mask = 0;
+  int taken;
   for (int64_t dim : *dims) {
-    if (!normalize_dim(ctx, dim, self.dim())) return false;
-    if (mask & (1u << dim)) return ctx.refuse(Status::InvalidArgument, "dimension {} is given twice", dim);
-    mask |= 1u << dim;
+    if (!take_dim(ctx, dim, self.dim(), mask, taken)) return false;
   }
   if (self.dim() == 0) mask = 0;
   return true;
@@ -53,33 +53,35 @@ class ReduceLoop {
                int out_count, bool ordered = false) {
     self_ = &self;
     out_count_ = out_count;
-    dim_t sizes[kMaxDim];
-    size_t rank = 0;
+    Shape sizes, kept, reduced, kept_strides, reduced_strides;
     for (int d = 0; d < self.dim(); ++d) {
-      const bool reduced = mask & (1u << d);
-      if (!reduced || keepdim) sizes[rank++] = reduced ? 1 : self.size(d);
+      const bool is_reduced = mask & (1u << d);
+      if (!is_reduced || keepdim) sizes.append(is_reduced ? 1 : self.size(d));
+      (is_reduced ? reduced : kept).append(self.size(d));
+      (is_reduced ? reduced_strides : kept_strides).append(self.stride(d));
     }
+    outer_ = StridedLoop(kept);
+    outer_.add(kept, kept_strides);
     for (int k = 0; k < out_count; ++k) {
-      if (!ctx.resize(*outs[k], {sizes, rank})) return false;
+      if (!ctx.resize(*outs[k], sizes)) return false;
+      Shape strides;
+      for (int d = 0, out_dim = 0; d < self.dim(); ++d) {
+        const bool is_reduced = mask & (1u << d);
+        if (!is_reduced) strides.append(outs[k]->stride(out_dim));
+        out_dim += !is_reduced || keepdim;
+      }
+      outer_.add(kept, strides);
     }
-    results_ = 1;
-    elements_ = 1;
-    for (int d = 0, out_dim = 0; d < self.dim(); ++d) {
-      const bool reduced = mask & (1u << d);
-      const dim_t size = self.size(d), stride = self.stride(d);
-      (reduced ? elements_ : results_) *= size;
-      Dim dim = {size, stride, {}};
-      for (int k = 0; k < out_count && !reduced; ++k) dim.out[k] = outs[k]->stride(out_dim);
-      if (size != 1) (reduced ? inner_ : outer_).insert(dim, reduced && ordered);
-      out_dim += !reduced || keepdim;
-    }
-    inner_.join(out_count);
-    outer_.join(out_count);
-    const Dim* result = outer_.innermost();
-    const Dim* element = inner_.innermost();
+    outer_.simplify();
+    inner_ = StridedLoop(reduced);
+    inner_.add(reduced, reduced_strides);
+    inner_.simplify(!ordered);
+    results_ = kept.numel();
+    elements_ = reduced.numel();
     // Few elements too: each result by itself would cost more than they do.
-    const bool beside = !element || elements_ <= kFewElements;
-    columns_ = result && result->size >= 4 && (beside || magnitude(result->in) < magnitude(element->in));
+    const bool beside = inner_.dim() == 0 || elements_ <= kFewElements;
+    columns_ = outer_.dim() > 0 && outer_.inner_size() >= 4 &&
+               (beside || outer_.inner_stride(0) < inner_.inner_stride(0));
     return true;
   }
 
@@ -88,96 +90,33 @@ class ReduceLoop {
 
   template <class C, class Operation>
   void run(Operation& operation) const {
-    if (results_ == 0) return;
-    DimList outer = outer_;
-    const Dim step = columns_ ? outer.dims[--outer.count] : Dim{1, 0, {}};
-    Position at = {};
-    do {
-      for (dim_t first = 0; first < step.size; first += kReduceColumns) {
-        const dim_t left = step.size - first;
-        const int columns = static_cast<int>(left < kReduceColumns ? left : kReduceColumns);
+    outer_.for_each_row([&](const dim_t* at, dim_t count) {
+      const dim_t step = outer_.inner_stride(0), most = columns_ ? kReduceColumns : 1;
+      for (dim_t first = 0; first < count; first += most) {
+        const int columns = static_cast<int>(count - first < most ? count - first : most);
         operation.start(columns);
-        if (elements_ > 0) {
-          const dim_t offset = at.in + first * step.in;
-          if (columns_) {
-            fold_columns<C>(operation, offset, step.in, columns);
-          } else {
-            fold_rows<C>(operation, offset);
-          }
+        if (columns_) {
+          fold_columns<C>(operation, at[0] + first * step, step, columns);
+        } else {
+          fold_rows<C>(operation, at[0] + first * step);
         }
         dim_t offsets[kMaxOuts], strides[kMaxOuts];
         for (int k = 0; k < out_count_; ++k) {
-          offsets[k] = at.out[k] + first * step.out[k];
-          strides[k] = step.out[k];
+          strides[k] = outer_.inner_stride(k + 1);
+          offsets[k] = at[k + 1] + first * strides[k];
         }
         operation.store(offsets, strides, columns);
       }
-    } while (outer.next(at, out_count_, outer.count));
+    });
   }
 
  private:
-  struct Dim {
-    dim_t size, in;  // stride of the input
-    dim_t out[kMaxOuts];
-  };
-
-  struct Position {
-    dim_t in, out[kMaxOuts], index[kMaxDim];
-  };
-
-  struct DimList {
-    int count = 0;
-    Dim dims[kMaxDim];
-
-    // In descending order of the input's stride unless `last`.
-    void insert(const Dim& dim, bool last) {
-      int d = count++;
-      for (; !last && d > 0 && magnitude(dims[d - 1].in) < magnitude(dim.in); --d) dims[d] = dims[d - 1];
-      dims[d] = dim;
-    }
-
-    void join(int out_count) {
-      int kept = 0;
-      for (int d = 1; d < count; ++d) {
-        bool joins = dims[kept].in == dims[d].in * dims[d].size;
-        for (int k = 0; k < out_count; ++k)
-          joins = joins && dims[kept].out[k] == dims[d].out[k] * dims[d].size;
-        if (joins) {
-          const dim_t size = dims[kept].size * dims[d].size;
-          dims[kept] = dims[d];
-          dims[kept].size = size;
-        } else {
-          dims[++kept] = dims[d];
-        }
-      }
-      if (count > 0) count = kept + 1;
-    }
-
-    const Dim* innermost() const { return count > 0 ? &dims[count - 1] : nullptr; }
-
-    // The next position of the first `used` dimensions; false after the last.
-    bool next(Position& at, int out_count, int used) const {
-      for (int d = used; d-- > 0;) {
-        const bool inside = ++at.index[d] < dims[d].size;
-        const dim_t steps = inside ? 1 : 1 - dims[d].size;
-        at.in += dims[d].in * steps;
-        for (int k = 0; k < out_count; ++k) at.out[k] += dims[d].out[k] * steps;
-        if (inside) return true;
-        at.index[d] = 0;
-      }
-      return false;
-    }
-  };
-
-  static dim_t magnitude(dim_t stride) { return stride < 0 ? -stride : stride; }
-
   // `count` elements at `offset` as compute type C: in place where they already are.
   template <class C>
   const C* load(C* buffer, dim_t offset, dim_t stride, dim_t count) const {
-    const ScalarType type = self_->scalar_type();
-    if (stride == 1 && type == ScalarTypeOf<C>::value) return self_->const_data_ptr<C>() + offset;
-    const char* from = static_cast<const char*>(self_->const_data_ptr());
-    load_block(buffer, type, from + offset * static_cast<dim_t>(self_->element_size()), stride, count);
+    if (stride == 1 && self_->scalar_type() == ScalarTypeOf<C>::value)
+      return self_->const_data_ptr<C>() + offset;
+    load_block(buffer, *self_, offset, stride, count);
     return buffer;
   }
 
@@ -185,33 +124,31 @@ class ReduceLoop {
   void fold_rows(Operation& operation, dim_t offset) const {
     C buffer[kReduceRow];
     // Without a copy into the buffer, calls need not be as many.
-    const bool direct = self_->scalar_type() == ScalarTypeOf<C>::value;
-    const Dim row = inner_.count > 0 ? inner_.dims[inner_.count - 1] : Dim{1, 1, {}};
-    const dim_t longest = direct && row.in == 1 ? 4 * kReduceRow : kReduceRow;
-    Position at = {};
-    do {
-      for (dim_t first = 0; first < row.size; first += longest) {
-        const dim_t left = row.size - first;
-        const dim_t count = left < longest ? left : longest;
-        operation.row(load(buffer, offset + at.in + first * row.in, row.in, count), count);
+    const dim_t stride = inner_.dim() == 0 ? 1 : inner_.inner_stride(0);
+    const bool direct = stride == 1 && self_->scalar_type() == ScalarTypeOf<C>::value;
+    const dim_t longest = direct ? 4 * kReduceRow : kReduceRow;
+    inner_.for_each_row([&](const dim_t* at, dim_t size) {
+      for (dim_t first = 0; first < size; first += longest) {
+        const dim_t count = size - first < longest ? size - first : longest;
+        operation.row(load(buffer, offset + at[0] + first * stride, stride, count), count);
       }
-    } while (inner_.next(at, 0, inner_.count - 1));
+    });
   }
 
   template <class C, class Operation>
   void fold_columns(Operation& operation, dim_t offset, dim_t stride, int columns) const {
     C buffer[kReduceColumns];
-    Position at = {};
-    do {
-      operation.column(load(buffer, offset + at.in, stride, columns), columns);
-    } while (inner_.next(at, 0, inner_.count));
+    inner_.for_each_row([&](const dim_t* at, dim_t size) {
+      for (dim_t i = 0; i < size; ++i)
+        operation.column(load(buffer, offset + at[0] + i * inner_.inner_stride(0), stride, columns), columns);
+    });
   }
 
   const Tensor* self_;
   int out_count_;
   bool columns_;
   dim_t results_, elements_;
-  DimList outer_, inner_;  // of the results, of the elements that make up each
+  StridedLoop outer_, inner_;  // over the results, over the elements that make up each
 };
 
 PENLIGHT_BY_DTYPES_BEGIN
@@ -239,18 +176,9 @@ PENLIGHT_BY_DTYPES_END
 namespace detail {
 
 // Long sums of floats are held in double: one such addition for a run of floats.
-template <class C>
-struct TotalOf {
-  using type = double;
-};
-template <>
-struct TotalOf<int64_t> {
-  using type = int64_t;
-};
-template <>
-struct TotalOf<Complex> {
-  using type = Complex;
-};
+double total_type(double);
+int64_t total_type(int64_t);
+Complex total_type(Complex);
 
 }  // namespace detail
 
@@ -258,7 +186,7 @@ struct TotalOf<Complex> {
 // number of rows: short runs are added in C, the runs in Total.
 template <class C, class Map, class Result>
 struct SumOf {
-  using Total = typename detail::TotalOf<C>::type;
+  using Total = decltype(detail::total_type(C()));
   static constexpr int kLanes = 16;
   static constexpr int kRun = 32;
 
@@ -308,8 +236,7 @@ struct SumOf {
     Result result[kReduceColumns];
     flush(columns);
     for (int k = 0; k < columns; ++k) result[k] = map.finish(static_cast<C>(total[k]));
-    char* to = static_cast<char*>(out.data_ptr()) + offset[0] * static_cast<dim_t>(out.element_size());
-    store_block(out.scalar_type(), to, stride[0], result, columns);
+    store_block(out, offset[0], stride[0], result, columns);
   }
 };
 
@@ -347,8 +274,7 @@ struct FoldOf {
   }
 
   void store(const dim_t* offset, const dim_t* stride, int columns) {
-    char* to = static_cast<char*>(out.data_ptr()) + offset[0] * static_cast<dim_t>(out.element_size());
-    store_block(out.scalar_type(), to, stride[0], value, columns);
+    store_block(out, offset[0], stride[0], value, columns);
   }
 };
 

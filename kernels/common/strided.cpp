@@ -2,14 +2,24 @@
 
 namespace penlight {
 
-void StridedLoop::simplify() {
+bool StridedLoop::next(Position& at) const {
+  for (int d = shape_.dim - 1; d-- > 0; at.index[d] = 0) {
+    const bool inside = ++at.index[d] < shape_[d];
+    const dim_t steps = inside ? 1 : 1 - shape_[d];
+    for (int k = 0; k < operands_; ++k) at.offset[k] += strides_[k][d] * steps;
+    if (inside) return true;
+  }
+  return false;
+}
+
+void StridedLoop::simplify(bool sorts) {
   // Dimensions of size 1 go; the others are insertion-sorted, outermost first.
   int order[kMaxDim];
   int rank = 0;
   for (int d = 0; d < shape_.dim; ++d) {
     if (shape_[d] == 1) continue;
     int at = rank++;
-    while (at > 0 && strides_[0][order[at - 1]] < strides_[0][d]) {
+    while (sorts && at > 0 && strides_[0][order[at - 1]] < strides_[0][d]) {
       order[at] = order[at - 1];
       --at;
     }

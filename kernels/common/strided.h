@@ -23,7 +23,7 @@ class StridedLoop {
  public:
   static constexpr int kMaxOperands = 4;
 
-  explicit StridedLoop(SizesRef sizes) : shape_(sizes), operands_(0) {}
+  explicit StridedLoop(SizesRef sizes = {}) : shape_(sizes), operands_(0) {}
 
   // The next operand; its sizes must broadcast to the loop's.
   void add(SizesRef sizes, SizesRef strides) {
@@ -31,7 +31,8 @@ class StridedLoop {
   }
   void add(const Tensor& tensor) { add(tensor.sizes(), tensor.strides()); }
 
-  void simplify();
+  // `sorts`: else dimensions stay in their order, and are only joined.
+  void simplify(bool sorts = true);
 
   int dim() const { return shape_.dim; }
   dim_t size(int d) const { return shape_[d]; }
@@ -43,24 +44,21 @@ class StridedLoop {
   // dimension; never for an empty shape, once with count 1 for rank 0.
   template <class Row>
   void for_each_row(Row&& row) const {
-    dim_t offset[kMaxOperands] = {};
-    dim_t index[kMaxDim] = {};
+    Position at = {};
     if (shape_.numel() == 0) return;
-    const dim_t count = inner_size();
-    for (;;) {
-      row(static_cast<const dim_t*>(offset), count);
-      int d = shape_.dim - 2;
-      for (; d >= 0; --d) {
-        for (int k = 0; k < operands_; ++k) offset[k] += strides_[k][d];
-        if (++index[d] < shape_[d]) break;
-        for (int k = 0; k < operands_; ++k) offset[k] -= strides_[k][d] * shape_[d];
-        index[d] = 0;
-      }
-      if (d < 0) return;
-    }
+    do {
+      row(static_cast<const dim_t*>(at.offset), inner_size());
+    } while (next(at));
   }
 
  private:
+  struct Position {
+    dim_t offset[kMaxOperands], index[kMaxDim];
+  };
+
+  // The next row; false after the last.
+  bool next(Position& at) const;
+
   Shape shape_;
   int operands_;
   dim_t strides_[kMaxOperands][kMaxDim];
