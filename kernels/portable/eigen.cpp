@@ -136,10 +136,9 @@ void linalg_eig_out(KernelContext& ctx, const Tensor& self, Tensor& eigenvalues,
   if (!check_square(ctx, self)) return;
   const dim_t n = self.size(-1);
   if (!resize_batch(ctx, self, n, eigenvalues) || !ctx.resize(eigenvectors, self.sizes())) return;
-  const size_t area = static_cast<size_t>(n * n) + 1;
-  Complex *a = ctx.allocate_scratch_array<Complex>(area), *q = ctx.allocate_scratch_array<Complex>(area);
-  Complex *v = ctx.allocate_scratch_array<Complex>(area), *x = ctx.allocate_scratch_array<Complex>(area);
-  Rotation* rotations = ctx.allocate_scratch_array<Rotation>(static_cast<size_t>(n) + 1);
+  Complex *a = scratch<Complex>(ctx, n, n), *q = scratch<Complex>(ctx, n, n);
+  Complex *v = scratch<Complex>(ctx, n, n), *x = scratch<Complex>(ctx, n);
+  Rotation* rotations = scratch<Rotation>(ctx, n);
   if (!ctx.ok()) return;
   const int batch = static_cast<int>(self.dim() - 2);
   const dim_t count = Span(self, 0, batch).count();
@@ -154,10 +153,8 @@ void linalg_eig_out(KernelContext& ctx, const Tensor& self, Tensor& eigenvalues,
     const double scale = largest > 0 ? largest : 1, rounding = kEpsilon * static_cast<double>(n);
     for (dim_t k = 0; k < n * n; ++k) a[k] = a[k] / Complex(scale);
     reduce_to_hessenberg(a, n, q);
-    if (!reduce_to_triangle(a, n, q, rotations)) {
-      ctx.fail(Status::KernelFailed, "eigenvalues do not converge");
-      return;
-    }
+    if (!reduce_to_triangle(a, n, q, rotations))
+      return ctx.fail(Status::KernelFailed, "eigenvalues do not converge");
     for (dim_t k = 0; k < n; ++k) eigenvector(a, q, n, k, rounding, x, v);
     for (dim_t k = 0; k < n; ++k) {
       x[k] = a[k * n + k] * Complex(scale);

@@ -63,13 +63,9 @@ int64_t factorise(double* a, dim_t n, int64_t* pivots) {
       }
       largest_below(a, n, r, r + 1, under);
       if (under > in_row) in_row = under;
-      if (here * in_row >= kGrowth * below * below) {
-        with = k;
-      } else if (math::fabs(a[r * n + r]) >= kGrowth * in_row) {
+      if (!(here * in_row >= kGrowth * below * below)) {
         with = r;
-      } else {
-        with = r;
-        rows = 2;
+        rows = math::fabs(a[r * n + r]) >= kGrowth * in_row ? 1 : 2;
       }
     }
     exchange(a, n, k, k + rows - 1, with);
@@ -96,14 +92,6 @@ int64_t factorise(double* a, dim_t n, int64_t* pivots) {
     k += rows;
   }
   return info;
-}
-
-void swap_rows(double* x, dim_t columns, dim_t p, dim_t q) {
-  for (dim_t c = 0; c < columns && p != q; ++c) {
-    const double kept = x[p * columns + c];
-    x[p * columns + c] = x[q * columns + c];
-    x[q * columns + c] = kept;
-  }
 }
 
 // x = (L D L^T)^-1 x. Pivots were checked.
@@ -165,8 +153,8 @@ void linalg_ldl_factor_ex_out(KernelContext& ctx, const Tensor& self, bool, bool
   const dim_t n = self.size(-1);
   if (!ctx.resize(LD, self.sizes()) || !resize_batch(ctx, self, n, pivots) || !resize_batch(ctx, self, info))
     return;
-  double* a = ctx.allocate_scratch_array<double>(static_cast<size_t>(n * n) + 1);
-  int64_t* order = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(n) + 1);
+  double* a = scratch(ctx, n, n);
+  int64_t* order = scratch<int64_t>(ctx, n);
   if (!ctx.ok()) return;
   const Matrices from(self), to(LD);
   for (dim_t i = 0; i < from.count(); ++i) {
@@ -194,9 +182,9 @@ Tensor& linalg_ldl_solve_out(KernelContext& ctx, const Tensor& LD, const Tensor&
   shape.append(n);
   shape.append(columns);
   if (!ctx.resize(out, shape)) return out;
-  double* a = ctx.allocate_scratch_array<double>(static_cast<size_t>(n * n) + 1);
-  double* x = ctx.allocate_scratch_array<double>(static_cast<size_t>(n * columns) + 1);
-  int64_t* order = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(n) + 1);
+  double* a = scratch(ctx, n, n);
+  double* x = scratch(ctx, n, columns);
+  int64_t* order = scratch<int64_t>(ctx, n);
   if (!ctx.ok()) return out;
   const Span factors(LD, LD.dim() - 2, LD.dim()), right(B, B.dim() - 2, B.dim());
   const Span rows(pivots, pivots.dim() - 1, pivots.dim());

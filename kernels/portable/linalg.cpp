@@ -8,14 +8,6 @@ namespace penlight::portable {
 
 namespace {
 
-void swap_rows(double* a, dim_t columns, dim_t first, dim_t second) {
-  for (dim_t c = 0; c < columns && first != second; ++c) {
-    const double kept = a[first * columns + c];
-    a[first * columns + c] = a[second * columns + c];
-    a[second * columns + c] = kept;
-  }
-}
-
 // Factorises `a` in place with the largest pivot of each column; pivots count from 1.
 // `sign` is that of the rows' order. The number of the first pivot that is 0, or 0.
 int64_t factorise(double* a, dim_t rows, dim_t columns, int64_t* pivots, double& sign, bool search = true) {
@@ -27,10 +19,8 @@ int64_t factorise(double* a, dim_t rows, dim_t columns, int64_t* pivots, double&
       if (math::fabs(a[i * columns + k]) > math::fabs(a[best * columns + k])) best = i;
     }
     pivots[k] = best + 1;
-    if (best != k) {
-      sign = -sign;
-      swap_rows(a, columns, k, best);
-    }
+    if (best != k) sign = -sign;
+    swap_rows(a, columns, k, best);
     const double pivot = a[k * columns + k];
     if (pivot == 0) {
       if (info == 0) info = k + 1;
@@ -68,10 +58,10 @@ struct Workspace {
 
   // For matrices of n by n and right-hand sides of n by `columns`.
   bool prepare(KernelContext& ctx, dim_t n, dim_t columns) {
-    a = ctx.allocate_scratch_array<double>(static_cast<size_t>(n * n) + 1);
-    x = ctx.allocate_scratch_array<double>(static_cast<size_t>(n * columns) + 1);
-    y = ctx.allocate_scratch_array<double>(static_cast<size_t>(n * (columns > n ? columns : n)) + 1);
-    pivots = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(n) + 1);
+    a = scratch(ctx, n, n);
+    x = scratch(ctx, n, columns);
+    y = scratch(ctx, n, columns > n ? columns : n);
+    pivots = scratch<int64_t>(ctx, n);
     return ctx.ok();
   }
 };
@@ -156,8 +146,7 @@ void linalg_solve_ex_result(KernelContext& ctx, const Tensor& A, const Tensor& B
       !check(ctx, vector || B.dim() == A.dim(), "the right-hand side has another number of dimensions")) {
     return;
   }
-  bool fits = B.size(left || vector ? batch : batch + 1) == n;
-  for (dim_t d = 0; d < batch; ++d) fits = fits && A.size(d) == B.size(d);
+  const bool fits = B.size(left || vector ? batch : batch + 1) == n && same_batch(A, B, batch);
   const dim_t columns = vector ? 1 : left ? B.size(-1) : B.size(-2);
   if (!check(ctx, fits, "the right-hand side does not have the sizes of the matrices") ||
       !ctx.resize(result, B.sizes()) || !ctx.resize(LU, A.sizes()) ||
@@ -219,10 +208,8 @@ void linalg_cholesky_ex_l(KernelContext& ctx, const Tensor& self, bool upper, bo
         l[r * n + c] = c > r ? 0 : c == r ? math::sqrt(sum) : sum / l[c * n + c];
       }
     }
-    if (failed && check_errors) {
-      ctx.fail(Status::KernelFailed, "the matrix is not positive-definite: minor {}", failed);
-      return;
-    }
+    if (failed && check_errors)
+      return ctx.fail(Status::KernelFailed, "the matrix is not positive-definite: minor {}", failed);
     if (upper) transpose(l, n, n, a);
     to.store(i, upper ? a : l);
     store_item_of(info, self.dim() - 2, i, &failed);
@@ -236,8 +223,7 @@ Tensor& linalg_solve_triangular_out(KernelContext& ctx, const Tensor& self, cons
       !check(ctx, B.dim() == self.dim(), "matrices and right-hand sides differ in rank"))
     return out;
   const dim_t n = self.size(-1), columns = left ? B.size(-1) : B.size(-2);
-  bool fits = B.size(left ? -2 : -1) == n;
-  for (dim_t d = 0; d < self.dim() - 2; ++d) fits = fits && self.size(d) == B.size(d);
+  const bool fits = B.size(left ? -2 : -1) == n && same_batch(self, B, self.dim() - 2);
   if (!check(ctx, fits, "the right-hand side does not have the sizes of the matrices") ||
       !ctx.resize(out, B.sizes()) || !work.prepare(ctx, n, columns)) {
     return out;
@@ -264,8 +250,8 @@ void linalg_lu_factor_ex_out(KernelContext& ctx, const Tensor& A, bool pivot, bo
   if (!check_matrices(ctx, A)) return;
   const dim_t m = A.size(-2), n = A.size(-1), k = m < n ? m : n;
   if (!ctx.resize(LU, A.sizes()) || !resize_batch(ctx, A, k, pivots) || !resize_batch(ctx, A, info)) return;
-  double* a = ctx.allocate_scratch_array<double>(static_cast<size_t>(m * n) + 1);
-  int64_t* order = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(k) + 1);
+  double* a = scratch(ctx, m, n);
+  int64_t* order = scratch<int64_t>(ctx, k);
   if (!ctx.ok()) return;
   const Matrices from(A), to(LU);
   for (dim_t i = 0; i < from.count(); ++i) {
@@ -283,20 +269,17 @@ void linalg_lu_factor_ex_out(KernelContext& ctx, const Tensor& A, bool pivot, bo
 void lu_unpack_out(KernelContext& ctx, const Tensor& LU_data, const Tensor& LU_pivots, bool unpack_data,
                    bool unpack_pivots, Tensor& P, Tensor& L, Tensor& U) {
   if (!check_matrices(ctx, LU_data)) return;
-  const dim_t m = LU_data.size(-2), n = LU_data.size(-1), k = m < n ? m : n, none = 0,
-              batch = LU_data.dim() - 2;
-  const SizesRef nothing(&none, 1);
-  bool fits = LU_pivots.dim() == batch + 1 && LU_pivots.size(-1) == k;
-  for (dim_t d = 0; fits && d < batch; ++d) fits = LU_pivots.size(d) == LU_data.size(d);
+  const dim_t m = LU_data.size(-2), n = LU_data.size(-1), k = m < n ? m : n, batch = LU_data.dim() - 2;
+  const bool fits =
+      LU_pivots.dim() == batch + 1 && LU_pivots.size(-1) == k && same_batch(LU_pivots, LU_data, batch);
   if (!check(ctx, fits, "there is one pivot for each row or column of the shorter side") ||
-      !(unpack_pivots ? resize_batch(ctx, LU_data, m, m, P) : ctx.resize(P, nothing)) ||
-      !(unpack_data ? resize_batch(ctx, LU_data, m, k, L) : ctx.resize(L, nothing)) ||
-      !(unpack_data ? resize_batch(ctx, LU_data, k, n, U) : ctx.resize(U, nothing))) {
+      !(unpack_pivots ? resize_batch(ctx, LU_data, m, m, P) : resize_to_nothing(ctx, P)) ||
+      !(unpack_data ? resize_batch(ctx, LU_data, m, k, L) : resize_to_nothing(ctx, L)) ||
+      !(unpack_data ? resize_batch(ctx, LU_data, k, n, U) : resize_to_nothing(ctx, U))) {
     return;
   }
-  double* a = ctx.allocate_scratch_array<double>(static_cast<size_t>(m * n) + 1);
-  double* part = ctx.allocate_scratch_array<double>(static_cast<size_t>(m * m + m * k + k * n) + 1);
-  int64_t* order = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(k) + 1);
+  double *a = scratch(ctx, m, n), *part = scratch(ctx, m * m + m * k + k * n);
+  int64_t* order = scratch<int64_t>(ctx, k);
   if (!ctx.ok()) return;
   const Matrices from(LU_data);
   for (dim_t i = 0; i < from.count(); ++i) {
@@ -339,7 +322,7 @@ Tensor& linalg_matrix_exp_out(KernelContext& ctx, const Tensor& self, Tensor& ou
       }
     }
   };
-  double* term = ctx.allocate_scratch_array<double>(static_cast<size_t>(n * n) + 1);
+  double* term = scratch(ctx, n, n);
   if (!ctx.ok()) return out;
   for (dim_t i = 0; i < from.count(); ++i) {
     from.load(i, work.a);

@@ -65,6 +65,34 @@ void load_item_of(const Tensor& from, dim_t batch_dims, dim_t i, T* values) {
   Span(from, batch_dims, from.dim()).load(values, from.const_data_ptr(), at);
 }
 
+// Whether the first `dims` dimensions have the same sizes.
+inline bool same_batch(const Tensor& a, const Tensor& b, dim_t dims) {
+  for (dim_t d = 0; d < dims; ++d) {
+    if (a.size(d) != b.size(d)) return false;
+  }
+  return true;
+}
+
+// An output that is not asked for.
+inline bool resize_to_nothing(KernelContext& ctx, Tensor& out) {
+  const dim_t none = 0;
+  return ctx.resize(out, SizesRef(&none, 1));
+}
+
+// Room for so many numbers; null, with the failure recorded.
+template <class T = double>
+T* scratch(KernelContext& ctx, dim_t rows, dim_t columns = 1) {
+  return ctx.allocate_scratch_array<T>(static_cast<size_t>(rows * columns) + 1);
+}
+
+inline void swap_rows(double* a, dim_t columns, dim_t first, dim_t second) {
+  for (dim_t c = 0; c < columns && first != second; ++c) {
+    const double kept = a[first * columns + c];
+    a[first * columns + c] = a[second * columns + c];
+    a[second * columns + c] = kept;
+  }
+}
+
 inline void transpose(const double* from, dim_t rows, dim_t columns, double* to) {
   for (dim_t i = 0; i < rows; ++i) {
     for (dim_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];

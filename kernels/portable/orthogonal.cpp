@@ -15,10 +15,6 @@ namespace {
 constexpr int kMaxSweeps = 60;  // a handful is usual
 constexpr double kEpsilon = 2.2e-16;
 
-double* scratch(KernelContext& ctx, dim_t rows, dim_t columns) {
-  return ctx.allocate_scratch_array<double>(static_cast<size_t>(rows * columns) + 1);
-}
-
 bool check_finite(KernelContext& ctx, const double* a, dim_t count) {
   for (dim_t i = 0; i < count; ++i) {
     if (!(a[i] - a[i] == 0))
@@ -114,11 +110,27 @@ void make_orthonormal(double* vectors, dim_t count, dim_t length) {
   }
 }
 
-void swap_rows(double* a, double* b, dim_t count) {
+// Calls turn(p, q), which says whether it turned anything, for all pairs until none is turned any more.
+template <class Turn>
+void sweep_pairs(dim_t count, Turn&& turn) {
+  bool turned = true;
+  for (int sweep = 0; turned && sweep < kMaxSweeps; ++sweep) {
+    turned = false;
+    for (dim_t p = 0; p < count; ++p) {
+      for (dim_t q = p + 1; q < count; ++q) turned |= turn(p, q);
+    }
+  }
+}
+
+// Calls swap(i, j) until values[i] * sign ascend; it exchanges them, and what goes with them.
+template <class Swap>
+void sort_values(const double* values, dim_t count, double sign, Swap&& swap) {
   for (dim_t i = 0; i < count; ++i) {
-    const double kept = a[i];
-    a[i] = b[i];
-    b[i] = kept;
+    dim_t least = i;
+    for (dim_t j = i + 1; j < count; ++j) {
+      if (values[j] * sign < values[least] * sign) least = j;
+    }
+    swap(i, least);
   }
 }
 
@@ -126,65 +138,43 @@ void swap_rows(double* a, double* b, dim_t count) {
 // collects; then sorted by their lengths, the longest first.
 void orthogonalise(double* w, dim_t count, dim_t length, double* v, double* lengths) {
   set_identity(v, count, count);
-  bool turned = true;
-  for (int sweep = 0; turned && sweep < kMaxSweeps; ++sweep) {
-    turned = false;
-    for (dim_t p = 0; p < count; ++p) {
-      for (dim_t q = p + 1; q < count; ++q) {
-        double *a = w + p * length, *b = w + q * length;
-        const double alpha = dot(a, a, length), beta = dot(b, b, length), gamma = dot(a, b, length);
-        if (math::fabs(gamma) <= kEpsilon * math::sqrt(alpha) * math::sqrt(beta)) continue;
-        turned = true;
-        double cosine, sine;
-        find_rotation(alpha, beta, gamma, cosine, sine);
-        rotate(a, b, length, cosine, sine);
-        rotate(v + p * count, v + q * count, count, cosine, sine);
-      }
-    }
-  }
+  sweep_pairs(count, [=](dim_t p, dim_t q) {
+    double *a = w + p * length, *b = w + q * length;
+    const double alpha = dot(a, a, length), beta = dot(b, b, length), gamma = dot(a, b, length);
+    if (math::fabs(gamma) <= kEpsilon * math::sqrt(alpha) * math::sqrt(beta)) return false;
+    double cosine, sine;
+    find_rotation(alpha, beta, gamma, cosine, sine);
+    rotate(a, b, length, cosine, sine);
+    rotate(v + p * count, v + q * count, count, cosine, sine);
+    return true;
+  });
   for (dim_t i = 0; i < count; ++i) lengths[i] = math::sqrt(dot(w + i * length, w + i * length, length));
-  for (dim_t i = 0; i < count; ++i) {
-    dim_t best = i;
-    for (dim_t j = i + 1; j < count; ++j) {
-      if (lengths[j] > lengths[best]) best = j;
-    }
-    swap_rows(lengths + i, lengths + best, 1);
-    if (best == i) continue;
-    swap_rows(w + i * length, w + best * length, length);
-    swap_rows(v + i * count, v + best * count, count);
-  }
+  sort_values(lengths, count, -1, [=](dim_t i, dim_t j) {
+    swap_rows(lengths, 1, i, j);
+    swap_rows(w, length, i, j);
+    swap_rows(v, count, i, j);
+  });
 }
 
 // Eigenvalues of a symmetric matrix, ascending; its vectors are the rows of `v`.
 void diagonalise(double* a, dim_t n, double* v, double* values) {
   set_identity(v, n, n);
-  bool turned = true;
-  for (int sweep = 0; turned && sweep < kMaxSweeps; ++sweep) {
-    turned = false;
-    for (dim_t p = 0; p < n; ++p) {
-      for (dim_t q = p + 1; q < n; ++q) {
-        const double gamma = a[p * n + q], alpha = a[p * n + p], beta = a[q * n + q];
-        // What does not change the diagonal in its last digit counts as 0.
-        if (math::fabs(gamma) <= kEpsilon * 0.1 * (math::fabs(alpha) + math::fabs(beta))) continue;
-        turned = true;
-        double cosine, sine;
-        find_rotation(alpha, beta, gamma, cosine, sine);
-        rotate(a + p * n, a + q * n, n, cosine, sine);
-        for (dim_t i = 0; i < n; ++i) rotate(a + i * n + p, a + i * n + q, 1, cosine, sine);
-        rotate(v + p * n, v + q * n, n, cosine, sine);
-      }
-    }
-  }
+  sweep_pairs(n, [=](dim_t p, dim_t q) {
+    const double gamma = a[p * n + q], alpha = a[p * n + p], beta = a[q * n + q];
+    // What does not change the diagonal in its last digit counts as 0.
+    if (math::fabs(gamma) <= kEpsilon * 0.1 * (math::fabs(alpha) + math::fabs(beta))) return false;
+    double cosine, sine;
+    find_rotation(alpha, beta, gamma, cosine, sine);
+    rotate(a + p * n, a + q * n, n, cosine, sine);
+    for (dim_t i = 0; i < n; ++i) rotate(a + i * n + p, a + i * n + q, 1, cosine, sine);
+    rotate(v + p * n, v + q * n, n, cosine, sine);
+    return true;
+  });
   for (dim_t i = 0; i < n; ++i) values[i] = a[i * n + i];
-  for (dim_t i = 0; i < n; ++i) {
-    dim_t least = i;
-    for (dim_t j = i + 1; j < n; ++j) {
-      if (values[j] < values[least]) least = j;
-    }
-    if (least == i) continue;
-    swap_rows(values + i, values + least, 1);
-    swap_rows(v + i * n, v + least * n, n);
-  }
+  sort_values(values, n, 1, [=](dim_t i, dim_t j) {
+    swap_rows(values, 1, i, j);
+    swap_rows(v, n, i, j);
+  });
 }
 
 // Divides by the largest element, so that squares neither overflow nor vanish.
@@ -197,20 +187,14 @@ double normalise(double* a, dim_t count) {
   return largest;
 }
 
-bool is_text(StringView text, const char* other) {
-  return text.size() == strlen(other) && memcmp(text.data(), other, text.size()) == 0;
-}
-
 }  // namespace
 
 void linalg_qr_out(KernelContext& ctx, const Tensor& A, StringView mode, Tensor& Q, Tensor& R) {
   if (!check_matrices(ctx, A)) return;
-  const bool complete = is_text(mode, "complete"), only_r = is_text(mode, "r");
-  if (!check(ctx, complete || only_r || is_text(mode, "reduced"), "qr: mode is reduced, complete or r"))
-    return;
+  const bool complete = mode == "complete", only_r = mode == "r";
+  if (!check(ctx, complete || only_r || mode == "reduced", "qr: mode is reduced, complete or r")) return;
   const dim_t m = A.size(-2), n = A.size(-1), k = m < n ? m : n, width = complete ? m : k;
-  const dim_t none = 0;
-  if (!(only_r ? ctx.resize(Q, SizesRef(&none, 1)) : resize_batch(ctx, A, m, width, Q)) ||
+  if (!(only_r ? resize_to_nothing(ctx, Q) : resize_batch(ctx, A, m, width, Q)) ||
       !resize_batch(ctx, A, width, n, R)) {
     return;
   }
@@ -250,8 +234,8 @@ Tensor& linalg_householder_product_out(KernelContext& ctx, const Tensor& input, 
                                        Tensor& out) {
   if (!check_matrices(ctx, input) || !check_same_dtype(ctx, input, tau)) return out;
   const dim_t m = input.size(-2), n = input.size(-1);
-  bool fits = m >= n && tau.dim() == input.dim() - 1 && tau.size(-1) <= n;
-  for (dim_t d = 0; fits && d < input.dim() - 2; ++d) fits = tau.size(d) == input.size(d);
+  const bool fits =
+      m >= n && tau.dim() == input.dim() - 1 && tau.size(-1) <= n && same_batch(tau, input, input.dim() - 2);
   if (!check(ctx, fits, "tau has at most one number for each column of a matrix that is not wide") ||
       !ctx.resize(out, input.sizes())) {
     return out;
@@ -272,10 +256,10 @@ Tensor& linalg_householder_product_out(KernelContext& ctx, const Tensor& input, 
 void linalg_svd_u(KernelContext& ctx, const Tensor& A, bool full_matrices, bool compute_uv,
                   const Optional<StringView>&, Tensor& U, Tensor& S, Tensor& Vh) {
   if (!check_matrices(ctx, A)) return;
-  const dim_t m = A.size(-2), n = A.size(-1), k = m < n ? m : n, none = 0;
+  const dim_t m = A.size(-2), n = A.size(-1), k = m < n ? m : n;
   const dim_t left = full_matrices ? m : k, right = full_matrices ? n : k;
   const bool sized = compute_uv ? resize_batch(ctx, A, m, left, U) && resize_batch(ctx, A, right, n, Vh)
-                                : ctx.resize(U, SizesRef(&none, 1)) && ctx.resize(Vh, SizesRef(&none, 1));
+                                : resize_to_nothing(ctx, U) && resize_to_nothing(ctx, Vh);
   if (!sized || !resize_batch(ctx, A, k, S)) return;
   // The shorter side is turned: its k vectors as rows of `w`, each as long as the longer side.
   const dim_t length = m < n ? n : m;
@@ -313,10 +297,10 @@ void linalg_svd_u(KernelContext& ctx, const Tensor& A, bool full_matrices, bool 
 void linalg_eigh_eigenvalues(KernelContext& ctx, const Tensor& A, StringView UPLO, bool compute_v,
                              Tensor& eigenvalues, Tensor& eigenvectors) {
   if (!check_square(ctx, A)) return;
-  const dim_t n = A.size(-1), none = 0;
-  const bool upper = is_text(UPLO, "U") || is_text(UPLO, "u");
+  const dim_t n = A.size(-1);
+  const bool upper = UPLO == "U" || UPLO == "u";
   if (!resize_batch(ctx, A, n, eigenvalues) ||
-      !(compute_v ? ctx.resize(eigenvectors, A.sizes()) : ctx.resize(eigenvectors, SizesRef(&none, 1)))) {
+      !(compute_v ? ctx.resize(eigenvectors, A.sizes()) : resize_to_nothing(ctx, eigenvectors))) {
     return;
   }
   double *a = scratch(ctx, n, n), *v = scratch(ctx, n, n), *values = scratch(ctx, n, 1);
