@@ -9,48 +9,45 @@ namespace penlight::portable {
 
 namespace {
 
-// out[i] = functor(bits of i, operand[i]); the operand (null: none) broadcasts to
-// out's sizes, which are set. Result is double, or int64_t where that is too narrow.
+// out[i] = functor(bits of i, a[i], b[i]); operands broadcast to out's sizes, which are set.
+// Result is double, or int64_t where that is too narrow.
 template <class Result, class F>
-Tensor& draw(KernelContext& ctx, Tensor& out, const Tensor* a, const Tensor* b, F functor) {
+Tensor& draw(KernelContext& ctx, Tensor& out, F functor, const Operand& a = Scalar(0),
+             const Operand& b = Scalar(0)) {
   constexpr dim_t kBlock = 64;
   const RandomBits random(ctx.random());
-  const Tensor* const operands[] = {a, b};
+  const Operand operands[] = {a, b};
+  double in[2][kBlock];
   StridedLoop loop(out.sizes());
   loop.add(out);
-  for (const Tensor* operand : operands) operand ? loop.add(*operand) : loop.add(SizesRef(), SizesRef());
-  const dim_t item = static_cast<dim_t>(out.element_size()), step = loop.inner_stride(0);
+  for (int k = 0; k < 2; ++k) {
+    const TensorImpl* const tensor = operands[k].tensor();
+    tensor ? loop.add({tensor->sizes, tensor->dim}, {tensor->strides, tensor->dim})
+           : loop.add(SizesRef(), SizesRef());
+    for (double& number : in[k]) number = operands[k].scalar().to<double>();
+  }
+  const dim_t step = loop.inner_stride(0);
   uint64_t place = 0;
   loop.for_each_row([&](const dim_t* offset, dim_t count) {
     for (dim_t done = 0; done < count; done += kBlock) {
       const int some = static_cast<int>(count - done < kBlock ? count - done : kBlock);
       uint64_t bits[kBlock];
-      double in[2][kBlock] = {};
       Result result[kBlock];
       random.fill(bits, place, some);
       place += static_cast<uint64_t>(some);
       for (int k = 0; k < 2; ++k) {
-        if (!operands[k]) continue;
-        const dim_t at = offset[k + 1] + done * loop.inner_stride(k + 1);
-        const char* from = static_cast<const char*>(operands[k]->const_data_ptr());
-        load_block(in[k], operands[k]->scalar_type(),
-                   from + at * static_cast<dim_t>(operands[k]->element_size()), loop.inner_stride(k + 1),
+        const TensorImpl* const tensor = operands[k].tensor();
+        if (!tensor) continue;
+        const dim_t stride = loop.inner_stride(k + 1), at = offset[k + 1] + done * stride;
+        const char* const from = static_cast<const char*>(tensor->data);
+        load_block(in[k], tensor->dtype, from + at * static_cast<dim_t>(element_size(tensor->dtype)), stride,
                    some);
       }
       for (int i = 0; i < some; ++i) result[i] = functor(bits[i], in[0][i], in[1][i]);
-      char* to = static_cast<char*>(out.data_ptr()) + (offset[0] + done * step) * item;
-      store_block(out.scalar_type(), to, step, result, some);
+      store_block(out, offset[0] + done * step, step, result, some);
     }
   });
   return out;
-}
-
-bool resize_to_list(KernelContext& ctx, Tensor& out, ArrayRef<int64_t> size) {
-  Shape shape;
-  if (size.size() > static_cast<size_t>(kMaxDim))
-    return ctx.refuse(Status::InvalidArgument, "{} dimensions, the limit is {}", size.size(), kMaxDim);
-  for (const int64_t s : size) shape.append(static_cast<dim_t>(s));
-  return ctx.resize(out, shape);
 }
 
 // As many digits as the dtype has, so that rounding never gives the upper end.
@@ -58,65 +55,75 @@ int digits_of(ScalarType type) {
   return type == ScalarType::Double ? 53 : type == ScalarType::Float ? 24 : type == ScalarType::Half ? 11 : 8;
 }
 
-Tensor& uniform(KernelContext& ctx, double from, double to, Tensor& out) {
+bool resize_to(KernelContext& ctx, Tensor& out, const Tensor& like) { return ctx.resize(out, like.sizes()); }
+
+// `size`: a list, or a tensor of that size.
+template <class Size>
+Tensor& uniform(KernelContext& ctx, const Size& size, double from, double to, Tensor& out) {
   if (!(from <= to) || !(to - from < HUGE_VAL))
     return ctx.fail(out, Status::InvalidArgument, "uniform: no finite interval between the limits");
-  const int digits = digits_of(out.scalar_type());
-  return draw<double>(ctx, out, nullptr, nullptr, [=](uint64_t bits, double, double) {
-    return from + random::uniform(bits, digits) * (to - from);
-  });
+  if (!resize_to(ctx, out, size)) return out;
+  return draw<double>(
+      ctx, out,
+      [digits = digits_of(out.scalar_type())](uint64_t bits, double low, double high) {
+        return low + random::uniform(bits, digits) * (high - low);
+      },
+      Scalar(from), Scalar(to));
 }
 
-Tensor& normal(KernelContext& ctx, double mean, double deviation, Tensor& out) {
-  if (!(deviation >= 0))
+template <class Size>
+Tensor& normal(KernelContext& ctx, const Size& size, const Operand& mean, const Operand& deviation,
+               Tensor& out) {
+  if (!deviation.tensor() && !(deviation.scalar().to<double>() >= 0))
     return ctx.fail(out, Status::InvalidArgument, "normal: the standard deviation is negative");
-  return draw<double>(ctx, out, nullptr, nullptr,
-                      [=](uint64_t bits, double, double) { return mean + deviation * random::normal(bits); });
+  if (!resize_to(ctx, out, size)) return out;
+  const auto at = [](uint64_t bits, double m, double s) { return m + s * random::normal(bits); };
+  return draw<double>(ctx, out, at, mean, deviation);
 }
 
-// Integers of [low, high). 64 bits make the bias of the remainder too small to see.
-Tensor& integers(KernelContext& ctx, int64_t low, int64_t high, Tensor& out) {
-  if (low >= high)
-    return ctx.fail(out, Status::InvalidArgument, "random integers from {} up to, but not including, {}", low,
-                    high);
-  const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
-  return draw<int64_t>(ctx, out, nullptr, nullptr, [=](uint64_t bits, double, double) {
+// `range` integers from `low` on. 64 bits make the bias of the remainder too small to see.
+template <class Size>
+Tensor& integers_of(KernelContext& ctx, const Size& size, int64_t low, uint64_t range, Tensor& out) {
+  if (!resize_to(ctx, out, size)) return out;
+  return draw<int64_t>(ctx, out, [=](uint64_t bits, double, double) {
     return static_cast<int64_t>(static_cast<uint64_t>(low) + bits % range);
   });
 }
 
-// The largest integer up to which the dtype has all of them.
-int64_t integer_limit(ScalarType type) {
-  switch (type) {
-    case ScalarType::Bool:
-      return 1;
-    case ScalarType::Byte:
-      return UINT8_MAX;
-    case ScalarType::Char:
-      return INT8_MAX;
-    case ScalarType::Short:
-      return INT16_MAX;
-    case ScalarType::Int:
-      return INT32_MAX;
-    case ScalarType::Long:
-      return INT64_MAX;
-    default:
-      return int64_t{1} << digits_of(type);
-  }
+// Integers of [low, high).
+template <class Size>
+Tensor& integers(KernelContext& ctx, const Size& size, int64_t low, int64_t high, Tensor& out) {
+  if (low >= high)
+    return ctx.fail(out, Status::InvalidArgument, "random integers from {} up to, but not including, {}", low,
+                    high);
+  return integers_of(ctx, size, low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low), out);
 }
 
-// Each element is 1 with the probability `p` (null: `chance`).
-Tensor& bernoulli(KernelContext& ctx, const Tensor* p, double chance, Tensor& out) {
-  bool valid = p || (chance >= 0 && chance <= 1);
-  if (valid) {
-    draw<int64_t>(ctx, out, p, nullptr, [&](uint64_t bits, double here, double) {
-      if (!p) here = chance;
-      valid &= here >= 0 && here <= 1;
-      return static_cast<int64_t>(random::uniform(bits) < here);
-    });
-  }
+// The largest integer up to which the dtype has all of them.
+int64_t integer_limit(ScalarType type) {
+  if (type == ScalarType::Bool) return 1;
+  if (type == ScalarType::Byte) return UINT8_MAX;
+  if (is_integral(type)) return static_cast<int64_t>(UINT64_MAX >> (65 - 8 * element_size(type)));
+  return int64_t{1} << digits_of(type);
+}
+
+// Each element is 1 with the probability `p`.
+template <class Size>
+Tensor& bernoulli(KernelContext& ctx, const Size& size, const Operand& p, Tensor& out) {
+  if (!resize_to(ctx, out, size)) return out;
+  bool valid = true;
+  const auto one = [&](uint64_t bits, double chance, double) {
+    valid &= chance >= 0 && chance <= 1;
+    return static_cast<int64_t>(random::uniform(bits) < chance);
+  };
+  draw<int64_t>(ctx, out, one, p);
   if (!valid) ctx.fail(Status::KernelFailed, "a probability is not in [0, 1]");
   return out;
+}
+
+bool resize_to_both(KernelContext& ctx, Tensor& out, const Tensor& a, const Tensor& b) {
+  Shape shape(a.sizes());
+  return broadcast_into(ctx, shape, b.sizes()) && ctx.resize(out, shape);
 }
 
 // What is dropped is multiplied by 0, as in ATen: NaN stays.
@@ -131,154 +138,139 @@ struct ScaleWhere {
 }  // namespace
 
 Tensor& rand_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
-  return resize_to_list(ctx, out, size) ? uniform(ctx, 0, 1, out) : out;
+  return uniform(ctx, size, 0, 1, out);
 }
 
 Tensor& rand_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  return ctx.resize(out, self.sizes()) ? uniform(ctx, 0, 1, out) : out;
+  return uniform(ctx, self, 0, 1, out);
 }
 
 Tensor& uniform_out(KernelContext& ctx, const Tensor& self, double from, double to, Optional<Generator>,
                     Tensor& out) {
-  return ctx.resize(out, self.sizes()) ? uniform(ctx, from, to, out) : out;
+  return uniform(ctx, self, from, to, out);
 }
 
 Tensor& prims_uniform_out(KernelContext& ctx, ArrayRef<int64_t> shape, const Scalar& low, const Scalar& high,
                           ScalarType, Device, ArrayRef<int64_t>, Optional<Generator>, Tensor& out) {
-  return resize_to_list(ctx, out, shape) ? uniform(ctx, low.to<double>(), high.to<double>(), out) : out;
+  return uniform(ctx, shape, low.to<double>(), high.to<double>(), out);
 }
 
 Tensor& prims_normal_out(KernelContext& ctx, ArrayRef<int64_t> shape, const Scalar& mean, const Scalar& std,
                          ScalarType, Device, bool, Optional<Generator>, Tensor& out) {
-  return resize_to_list(ctx, out, shape) ? normal(ctx, mean.to<double>(), std.to<double>(), out) : out;
+  return normal(ctx, shape, mean, std, out);
 }
 
 Tensor& randn_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
-  return resize_to_list(ctx, out, size) ? normal(ctx, 0, 1, out) : out;
+  return normal(ctx, size, Scalar(0), Scalar(1), out);
 }
 
 Tensor& randn_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  return ctx.resize(out, self.sizes()) ? normal(ctx, 0, 1, out) : out;
+  return normal(ctx, self, Scalar(0), Scalar(1), out);
 }
 
 Tensor& normal_functional_out(KernelContext& ctx, const Tensor& self, double mean, double std,
                               Optional<Generator>, Tensor& out) {
-  return ctx.resize(out, self.sizes()) ? normal(ctx, mean, std, out) : out;
+  return normal(ctx, self, Scalar(mean), Scalar(std), out);
 }
 
 Tensor& normal_float_float_out(KernelContext& ctx, double mean, double std, ArrayRef<int64_t> size,
                                Optional<Generator>, Tensor& out) {
-  return resize_to_list(ctx, out, size) ? normal(ctx, mean, std, out) : out;
+  return normal(ctx, size, Scalar(mean), Scalar(std), out);
 }
 
 Tensor& normal_tensor_float_out(KernelContext& ctx, const Tensor& mean, double std, Optional<Generator>,
                                 Tensor& out) {
-  if (!(std >= 0))
-    return ctx.fail(out, Status::InvalidArgument, "normal: the standard deviation is negative");
-  if (!ctx.resize(out, mean.sizes())) return out;
-  return draw<double>(ctx, out, &mean, nullptr,
-                      [=](uint64_t bits, double m, double) { return m + std * random::normal(bits); });
+  return normal(ctx, mean, mean, Scalar(std), out);
 }
 
 Tensor& normal_float_tensor_out(KernelContext& ctx, double mean, const Tensor& std, Optional<Generator>,
                                 Tensor& out) {
-  if (!ctx.resize(out, std.sizes())) return out;
-  return draw<double>(ctx, out, &std, nullptr,
-                      [=](uint64_t bits, double s, double) { return mean + s * random::normal(bits); });
+  return normal(ctx, std, Scalar(mean), std, out);
 }
 
 Tensor& normal_tensor_tensor_out(KernelContext& ctx, const Tensor& mean, const Tensor& std,
                                  Optional<Generator>, Tensor& out) {
-  Shape shape(mean.sizes());
-  if (!broadcast_into(ctx, shape, std.sizes()) || !ctx.resize(out, shape)) return out;
-  return draw<double>(ctx, out, &mean, &std,
-                      [](uint64_t bits, double m, double s) { return m + s * random::normal(bits); });
+  return resize_to_both(ctx, out, mean, std) ? normal(ctx, out, mean, std, out) : out;
 }
 
 Tensor& exponential_out(KernelContext& ctx, const Tensor& self, double lambd, Optional<Generator>,
                         Tensor& out) {
   if (!(lambd > 0)) return ctx.fail(out, Status::InvalidArgument, "exponential: the rate is not above 0");
   if (!ctx.resize(out, self.sizes())) return out;
-  return draw<double>(ctx, out, nullptr, nullptr, [=](uint64_t bits, double, double) {
+  return draw<double>(ctx, out, [=](uint64_t bits, double, double) {
     return -random::log(random::uniform_inside(bits)) / lambd;
   });
 }
 
 Tensor& randint_out(KernelContext& ctx, int64_t high, ArrayRef<int64_t> size, Tensor& out) {
-  return resize_to_list(ctx, out, size) ? integers(ctx, 0, high, out) : out;
+  return integers(ctx, size, 0, high, out);
 }
 
 Tensor& randint_low_out(KernelContext& ctx, int64_t low, int64_t high, ArrayRef<int64_t> size, Tensor& out) {
-  return resize_to_list(ctx, out, size) ? integers(ctx, low, high, out) : out;
+  return integers(ctx, size, low, high, out);
 }
 
 Tensor& randint_like_out(KernelContext& ctx, const Tensor& self, int64_t high, Optional<MemoryFormat>,
                          Tensor& out) {
-  return ctx.resize(out, self.sizes()) ? integers(ctx, 0, high, out) : out;
+  return integers(ctx, self, 0, high, out);
 }
 
 Tensor& randint_like_low_dtype_out(KernelContext& ctx, const Tensor& self, int64_t low, int64_t high,
                                    Optional<MemoryFormat>, Tensor& out) {
-  return ctx.resize(out, self.sizes()) ? integers(ctx, low, high, out) : out;
+  return integers(ctx, self, low, high, out);
 }
 
 Tensor& random_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
-  if (!ctx.resize(out, self.sizes())) return out;
-  const int64_t limit = integer_limit(out.scalar_type());
-  return draw<int64_t>(ctx, out, nullptr, nullptr, [=](uint64_t bits, double, double) {
-    return static_cast<int64_t>(bits % (static_cast<uint64_t>(limit) + 1));
-  });
+  return integers_of(ctx, self, 0, static_cast<uint64_t>(integer_limit(out.scalar_type())) + 1, out);
 }
 
 Tensor& random_to_out(KernelContext& ctx, const Tensor& self, int64_t to, Optional<Generator>, Tensor& out) {
-  return ctx.resize(out, self.sizes()) ? integers(ctx, 0, to, out) : out;
+  return integers(ctx, self, 0, to, out);
 }
 
 Tensor& random_from_out(KernelContext& ctx, const Tensor& self, int64_t from, Optional<int64_t> to,
                         Optional<Generator>, Tensor& out) {
   const int64_t limit = integer_limit(out.scalar_type());
-  const int64_t end = to ? *to : limit < INT64_MAX ? limit + 1 : limit;
-  return ctx.resize(out, self.sizes()) ? integers(ctx, from, end, out) : out;
+  return integers(ctx, self, from, to ? *to : limit < INT64_MAX ? limit + 1 : limit, out);
 }
 
 Tensor& bernoulli_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
-  return ctx.resize(out, self.sizes()) ? bernoulli(ctx, &self, 0, out) : out;
+  return bernoulli(ctx, self, self, out);
 }
 
 Tensor& bernoulli_float_out(KernelContext& ctx, const Tensor& self, double p, Optional<Generator>,
                             Tensor& out) {
-  return ctx.resize(out, self.sizes()) ? bernoulli(ctx, nullptr, p, out) : out;
+  return bernoulli(ctx, self, Scalar(p), out);
 }
 
 Tensor& bernoulli_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& p, Optional<Generator>,
                              Tensor& out) {
-  Shape shape(self.sizes());
-  if (!broadcast_into(ctx, shape, p.sizes()) || !ctx.resize(out, shape)) return out;
-  return bernoulli(ctx, &p, 0, out);
+  return resize_to_both(ctx, out, self, p) ? bernoulli(ctx, out, p, out) : out;
 }
 
 Tensor& poisson_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
   if (!ctx.resize(out, self.sizes())) return out;
   bool valid = true;
-  draw<double>(ctx, out, &self, nullptr, [&](uint64_t bits, double rate, double) {
+  const auto events = [&](uint64_t bits, double rate, double) {
     const bool here = rate >= 0 && rate < HUGE_VAL;
     valid &= here;
     return here ? random::poisson(bits, rate) : 0;
-  });
+  };
+  draw<double>(ctx, out, events, self);
   if (!valid) ctx.fail(Status::KernelFailed, "poisson: a rate is negative or not finite");
   return out;
 }
 
 Tensor& binomial_out(KernelContext& ctx, const Tensor& count, const Tensor& prob, Optional<Generator>,
                      Tensor& out) {
-  Shape shape(count.sizes());
-  if (!broadcast_into(ctx, shape, prob.sizes()) || !ctx.resize(out, shape)) return out;
+  if (!resize_to_both(ctx, out, count, prob)) return out;
   bool valid = true;
-  draw<double>(ctx, out, &count, &prob, [&](uint64_t bits, double n, double p) {
+  const auto successes = [&](uint64_t bits, double n, double p) {
     const bool here = n >= 0 && n < HUGE_VAL && p >= 0 && p <= 1;
     valid &= here;
     return here ? random::binomial(bits, ::floor(n), p) : 0;
-  });
+  };
+  draw<double>(ctx, out, successes, count, prob);
   if (!valid)
     ctx.fail(Status::KernelFailed,
              "binomial: a count is negative or not finite, or a probability not in [0, 1]");
@@ -289,7 +281,7 @@ void native_dropout_out(KernelContext& ctx, const Tensor& input, double p, Optio
                         Tensor& mask) {
   if (!ctx.resize(out, input.sizes()) || !ctx.resize(mask, input.sizes())) return;
   const bool drops = train.value_or(true);
-  bernoulli(ctx, nullptr, drops ? 1 - p : 1, mask);
+  bernoulli(ctx, input, Scalar(drops ? 1 - p : 1.0), mask);
   if (!ctx.ok()) return;
   const double scale = !drops ? 1 : p == 1 ? 0 : 1 / (1 - p);
   map<Domain::Floating>(ctx, ScaleWhere{scale}, out, input, mask);
@@ -297,11 +289,10 @@ void native_dropout_out(KernelContext& ctx, const Tensor& input, double p, Optio
 
 // Each order with the same probability: Fisher and Yates, from the end.
 Tensor& randperm_out(KernelContext& ctx, int64_t n, Tensor& out) {
-  const dim_t sizes[] = {static_cast<dim_t>(n)};
   if (n > integer_limit(out.scalar_type()))
     return ctx.fail(out, Status::InvalidArgument, "{} numbers do not fit {}", n,
                     dtype_name(out.scalar_type()));
-  if (!ctx.resize(out, SizesRef(sizes, 1))) return out;
+  if (!penlight::resize_to(ctx, out, {&n, 1})) return out;
   const RandomBits random(ctx.random());
   const dim_t item = static_cast<dim_t>(out.element_size()), step = out.stride(0) * item;
   char* const at = static_cast<char*>(out.data_ptr());
@@ -332,10 +323,7 @@ Tensor& multinomial_out(KernelContext& ctx, const Tensor& self, int64_t num_samp
   if (!weights) return out;
   const RandomBits random(ctx.random());
   for (dim_t row = 0; row < rows; ++row) {
-    const dim_t offset = rank == 2 ? row * self.stride(0) : 0;
-    const char* from = static_cast<const char*>(self.const_data_ptr());
-    load_block(weights, self.scalar_type(), from + offset * static_cast<dim_t>(self.element_size()),
-               self.stride(rank - 1), places);
+    load_block(weights, self, rank == 2 ? row * self.stride(0) : 0, self.stride(rank - 1), places);
     double total = 0;
     for (dim_t i = 0; i < places; ++i) {
       if (!(weights[i] >= 0 && weights[i] < HUGE_VAL))
