@@ -6,6 +6,7 @@
 // of a power of two. Real input has its imaginary parts filled in, and of its
 // result, which is symmetric, half is stored.
 #include "dense_copy.h"
+#include "kernels/common/broadcast.h"
 #include "kernels/common/checks.h"
 #include "kernels/common/complex.h"
 
@@ -33,6 +34,10 @@ bool has_large_factor(dim_t n) {
   return false;
 }
 
+Complex* scratch(KernelContext& ctx, dim_t count) {
+  return ctx.allocate_scratch_array<Complex>(static_cast<size_t>(count) + 1);
+}
+
 Complex times_i(Complex x, double sign) { return {-sign * x.im, sign * x.re}; }
 
 // Transforms of one length. `sign` is -1 forward and 1 backward; nothing is scaled.
@@ -46,15 +51,14 @@ class Transform {
     if (chirped_) {
       for (length_ = 1; length_ < 2 * n - 1;) length_ *= 2;
     }
-    const size_t count = static_cast<size_t>(length_);
-    roots_ = ctx.allocate_scratch_array<Complex>(count);
+    roots_ = scratch(ctx, length_);
     if (!roots_) return false;
     for (dim_t i = 0; i < length_; ++i) roots_[i] = root(i, length_, chirped_ ? -1 : sign);
     if (!chirped_) return true;
-    chirp_ = ctx.allocate_scratch_array<Complex>(static_cast<size_t>(n));
-    filter_ = ctx.allocate_scratch_array<Complex>(count);
-    padded_ = ctx.allocate_scratch_array<Complex>(count);
-    Complex* spare = ctx.allocate_scratch_array<Complex>(count);
+    chirp_ = scratch(ctx, n);
+    filter_ = scratch(ctx, length_);
+    padded_ = scratch(ctx, length_);
+    Complex* spare = scratch(ctx, length_);
     if (!ctx.ok()) return false;
     spare_ = spare;
     for (dim_t i = 0; i < length_; ++i) spare[i] = 0;
@@ -131,12 +135,10 @@ class Transform {
 // A tensor in row-major order, seen as [outer, size, inner] along one dimension.
 struct Volume {
   Complex* data;
-  dim_t sizes[kMaxDim];
-  int dim;
+  Shape sizes;
 
-  dim_t numel() const { return product(0, dim); }
   dim_t outer(int d) const { return product(0, d); }
-  dim_t inner(int d) const { return product(d + 1, dim); }
+  dim_t inner(int d) const { return product(d + 1, sizes.dim); }
 
  private:
   dim_t product(int first, int last) const {
@@ -147,9 +149,8 @@ struct Volume {
 };
 
 bool load_volume(KernelContext& ctx, const Tensor& self, Volume& volume) {
-  volume.dim = static_cast<int>(self.dim());
-  for (int d = 0; d < volume.dim; ++d) volume.sizes[d] = self.size(d);
-  volume.data = ctx.allocate_scratch_array<Complex>(static_cast<size_t>(self.numel()) + 1);
+  volume.sizes = Shape(self.sizes());
+  volume.data = scratch(ctx, self.numel());
   if (volume.data) Span(self, 0, self.dim()).load(volume.data, self.const_data_ptr(), 0);
   return volume.data != nullptr;
 }
@@ -158,7 +159,7 @@ bool transform(KernelContext& ctx, Volume& volume, int d, double sign) {
   const dim_t n = volume.sizes[d], inner = volume.inner(d), outer = volume.outer(d);
   if (!check(ctx, n > 0, "a transform needs at least one element")) return false;
   Transform line;
-  Complex* from = ctx.allocate_scratch_array<Complex>(static_cast<size_t>(2 * n));
+  Complex* from = scratch(ctx, 2 * n);
   if (!from || !line.prepare(ctx, n, sign)) return false;
   Complex* const to = from + n;
   for (dim_t i = 0; i < outer; ++i) {
@@ -172,11 +173,21 @@ bool transform(KernelContext& ctx, Volume& volume, int d, double sign) {
   return true;
 }
 
+// The same along `count` dimensions; `elements` is multiplied by their sizes.
+bool transform_all(KernelContext& ctx, Volume& volume, const int* dims, size_t count, double sign,
+                   double& elements) {
+  for (size_t i = 0; i < count; ++i) {
+    elements *= static_cast<double>(volume.sizes[dims[i]]);
+    if (!transform(ctx, volume, dims[i], sign)) return false;
+  }
+  return true;
+}
+
 // Gives dimension `d` another size. A longer one is filled by symmetry: element
 // n - k is the conjugate of element k.
 bool change_size(KernelContext& ctx, Volume& volume, int d, dim_t size) {
   const dim_t old = volume.sizes[d], inner = volume.inner(d), outer = volume.outer(d);
-  Complex* made = ctx.allocate_scratch_array<Complex>(static_cast<size_t>(outer * size * inner) + 1);
+  Complex* made = scratch(ctx, outer * size * inner);
   if (!made) return false;
   for (dim_t i = 0; i < outer; ++i) {
     for (dim_t k = 0; k < size; ++k) {
@@ -210,7 +221,7 @@ bool read_dims(KernelContext& ctx, ArrayRef<int64_t> list, const Tensor& self, i
 // ATen's numbers: 0 leaves the sums, 1 divides by the root of their length, 2 by the length.
 void store_scaled(Volume& volume, int64_t normalization, double count, Tensor& out) {
   const double scale = normalization == 0 ? 1 : normalization == 1 ? 1 / math::sqrt(count) : 1 / count;
-  const dim_t numel = volume.numel();
+  const dim_t numel = volume.sizes.numel();
   for (dim_t i = 0; i < numel; ++i) volume.data[i] = volume.data[i] * Complex(scale);
   Span(out, 0, out.dim()).store(volume.data, out.mutable_data_ptr(), 0);
 }
@@ -224,10 +235,7 @@ Tensor& fft_c2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> di
   if (!read_dims(ctx, dim, self, dims) || !ctx.resize(out, self.sizes()) || !load_volume(ctx, self, volume))
     return out;
   double count = 1;
-  for (size_t i = 0; i < dim.size(); ++i) {
-    count *= static_cast<double>(self.size(dims[i]));
-    if (!transform(ctx, volume, dims[i], forward ? -1 : 1)) return out;
-  }
+  if (!transform_all(ctx, volume, dims, dim.size(), forward ? -1 : 1, count)) return out;
   store_scaled(volume, normalization, count, out);
   return out;
 }
@@ -244,11 +252,8 @@ Tensor& fft_r2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> di
   double count = static_cast<double>(self.size(last));
   if (!transform(ctx, volume, last, -1)) return out;
   if (onesided && !change_size(ctx, volume, last, self.size(last) / 2 + 1)) return out;
-  for (size_t i = 0; i + 1 < dim.size(); ++i) {
-    count *= static_cast<double>(self.size(dims[i]));
-    if (!transform(ctx, volume, dims[i], -1)) return out;
-  }
-  if (!ctx.resize(out, SizesRef(volume.sizes, static_cast<size_t>(volume.dim)))) return out;
+  if (!transform_all(ctx, volume, dims, dim.size() - 1, -1, count)) return out;
+  if (!ctx.resize(out, volume.sizes)) return out;
   store_scaled(volume, normalization, count, out);
   return out;
 }
@@ -266,10 +271,7 @@ Tensor& fft_c2r_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> di
   if (!check(ctx, self.size(last) >= size / 2 + 1, "the input has fewer elements than half the result"))
     return out;
   double count = static_cast<double>(size);
-  for (size_t i = 0; i + 1 < dim.size(); ++i) {
-    count *= static_cast<double>(self.size(dims[i]));
-    if (!transform(ctx, volume, dims[i], 1)) return out;
-  }
+  if (!transform_all(ctx, volume, dims, dim.size() - 1, 1, count)) return out;
   // What is symmetric to itself is real, whatever the input says.
   if (!change_size(ctx, volume, last, size / 2 + 1)) return out;
   const dim_t inner = volume.inner(last);
@@ -281,7 +283,7 @@ Tensor& fft_c2r_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> di
     }
   }
   if (!change_size(ctx, volume, last, size) || !transform(ctx, volume, last, 1)) return out;
-  if (!ctx.resize(out, SizesRef(volume.sizes, static_cast<size_t>(volume.dim)))) return out;
+  if (!ctx.resize(out, volume.sizes)) return out;
   store_scaled(volume, normalization, count, out);
   return out;
 }
