@@ -29,19 +29,16 @@ Tensor& bincount_out(KernelContext& ctx, const Tensor& self, const Optional<Tens
   const dim_t size = static_cast<dim_t>(length);
   if (!ctx.resize(out, SizesRef(&size, 1))) return out;
   const Span bins(out, 0, 1);
-  if (is_floating(out.scalar_type())) {
-    double* sums = ctx.allocate_scratch_array<double>(static_cast<size_t>(size) + 1);
-    if (!sums) return out;
-    for (dim_t i = 0; i < size; ++i) sums[i] = 0;
-    for (dim_t i = 0; i < count; ++i) sums[numbers[i]] += shares ? shares[i] : 1;
+  const auto add_up = [&](auto zero) {
+    using C = decltype(zero);
+    C* sums = ctx.allocate_scratch_array<C>(static_cast<size_t>(size) + 1);
+    if (!sums) return;
+    for (dim_t i = 0; i < size; ++i) sums[i] = zero;
+    for (dim_t i = 0; i < count; ++i)
+      sums[numbers[i]] += same_type<C, double> && shares ? static_cast<C>(shares[i]) : C(1);
     bins.store(sums, out.mutable_data_ptr(), 0);
-  } else {
-    int64_t* sums = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(size) + 1);
-    if (!sums) return out;
-    for (dim_t i = 0; i < size; ++i) sums[i] = 0;
-    for (dim_t i = 0; i < count; ++i) ++sums[numbers[i]];
-    bins.store(sums, out.mutable_data_ptr(), 0);
-  }
+  };
+  is_floating(out.scalar_type()) ? add_up(0.0) : add_up(int64_t{0});
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/common/checks.h"
 #include "kernels/common/convert.h"
 #include "kernels/common/math.h"
+#include "kernels/common/view.h"
 
 namespace penlight::portable {
 
@@ -20,31 +21,19 @@ struct Row {
 template <class S>
 Compute<S> distance(Row<S> a, Row<S> b, dim_t count, double p) {
   using T = Compute<S>;
-  T total = 0;
-  const auto difference = [&](dim_t i) {
-    return math::fabs(static_cast<T>(a.data[i * a.step]) - static_cast<T>(b.data[i * b.step]));
+  // add(total, difference) for each column.
+  const auto total_of = [&](auto add) {
+    T total = 0;
+    for (dim_t i = 0; i < count; ++i)
+      total = add(total, math::fabs(static_cast<T>(a.data[i * a.step]) - static_cast<T>(b.data[i * b.step])));
+    return total;
   };
-  if (p == 0) {
-    for (dim_t i = 0; i < count; ++i) total += difference(i) != 0 ? T(1) : T(0);
-    return total;
-  }
-  if (p == 1) {
-    for (dim_t i = 0; i < count; ++i) total += difference(i);
-    return total;
-  }
-  if (p == 2) {
-    for (dim_t i = 0; i < count; ++i) total += difference(i) * difference(i);
-    return static_cast<T>(sqrt(total));
-  }
-  if (isinf(p)) {
-    for (dim_t i = 0; i < count; ++i) {
-      const T d = difference(i);
-      total = d > total || d != d ? d : total;
-    }
-    return total;
-  }
-  for (dim_t i = 0; i < count; ++i) total += static_cast<T>(pow(difference(i), p));
-  return static_cast<T>(pow(total, 1 / p));
+  if (p == 0) return total_of([](T total, T d) { return total + (d != 0 ? T(1) : T(0)); });
+  if (p == 1) return total_of([](T total, T d) { return total + d; });
+  if (p == 2) return math::sqrt(total_of([](T total, T d) { return total + d * d; }));
+  if (isinf(p)) return total_of([](T total, T d) { return d > total || d != d ? d : total; });
+  const auto add_power = [p](T total, T d) { return total + static_cast<T>(pow(d, p)); };
+  return static_cast<T>(pow(total_of(add_power), 1 / p));
 }
 
 bool check_power(KernelContext& ctx, double p) {
@@ -63,39 +52,35 @@ Tensor& cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2
     return ctx.fail(out, Status::InvalidArgument,
                     "rows of x1 ({} dimensions) and x2 ({} dimensions) do not match", x1.dim(), x2.dim());
   if (!check_power(ctx, p) || !check_same_dtype(ctx, x1, x2) || !check_same_dtype(ctx, x1, out)) return out;
-  const dim_t rank = x1.dim() > x2.dim() ? x1.dim() : x2.dim();
-  dim_t sizes[kMaxDim], batches = 1;
-  for (dim_t d = 3; d <= rank; ++d) {
-    const dim_t a = d <= x1.dim() ? x1.size(-d) : 1, b = d <= x2.dim() ? x2.size(-d) : 1;
-    if (a != b && a != 1 && b != 1)
-      return ctx.fail(out, Status::InvalidArgument, "batches of {} and {} cannot be broadcast", a, b);
-    sizes[rank - d] = a == 1 ? b : a;
-    batches *= sizes[rank - d];
+  const size_t batch1 = static_cast<size_t>(x1.dim() - 2), batch2 = static_cast<size_t>(x2.dim() - 2);
+  Shape shape(x1.sizes().slice(0, batch1));
+  if (!broadcast_into(ctx, shape, x2.sizes().slice(0, batch2))) return out;
+  Shape sizes1 = shape, sizes2 = shape, sizes = shape;
+  const dim_t rows = x1.size(-2), columns = x2.size(-2), length = x1.size(-1);
+  sizes1.append(rows);
+  sizes1.append(length);
+  sizes2.append(columns);
+  sizes2.append(length);
+  sizes.append(rows);
+  sizes.append(columns);
+  View from1 = view_of(x1), from2 = view_of(x2);
+  if (!ctx.resize(out, sizes) || !expand_view(ctx, from1, SizesRef(sizes1)) ||
+      !expand_view(ctx, from2, SizesRef(sizes2))) {
+    return out;
   }
-  const dim_t rows = sizes[rank - 2] = x1.size(-2), columns = sizes[rank - 1] = x2.size(-2);
-  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(rank)))) return out;
+  const View results = view_of(out);
   dispatch<Floats>(ctx, out.dtype(), [&](auto tag) {
     using S = typename decltype(tag)::type;
-    for (dim_t batch = 0; batch < batches; ++batch) {
-      const S* a = x1.const_data_ptr<S>();
-      const S* b = x2.const_data_ptr<S>();
-      S* to = out.mutable_data_ptr<S>();
-      dim_t rest = batch;
-      for (dim_t d = 3; d <= rank; ++d) {
-        const dim_t index = rest % sizes[rank - d];
-        rest /= sizes[rank - d];
-        if (d <= x1.dim() && x1.size(-d) != 1) a += index * x1.stride(-d);
-        if (d <= x2.dim() && x2.size(-d) != 1) b += index * x2.stride(-d);
-        to += index * out.stride(-d);
-      }
+    for_each_place({&results, &from1, &from2}, shape.dim, [&](char* const* at) {
+      S* const to = reinterpret_cast<S*>(at[0]);
+      const S *a = reinterpret_cast<const S*>(at[1]), *b = reinterpret_cast<const S*>(at[2]);
       for (dim_t i = 0; i < rows; ++i) {
         for (dim_t j = 0; j < columns; ++j) {
-          to[i * out.stride(-2) + j * out.stride(-1)] =
-              static_cast<S>(distance<S>({a + i * x1.stride(-2), x1.stride(-1)},
-                                         {b + j * x2.stride(-2), x2.stride(-1)}, x1.size(-1), p));
+          to[i * out.stride(-2) + j * out.stride(-1)] = static_cast<S>(distance<S>(
+              {a + i * x1.stride(-2), x1.stride(-1)}, {b + j * x2.stride(-2), x2.stride(-1)}, length, p));
         }
       }
-    }
+    });
   });
   return out;
 }

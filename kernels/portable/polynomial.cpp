@@ -36,19 +36,11 @@ struct Polynomial {
  private:
   // From degrees k and k - 1 to k + 1.
   double step(double x, double k, double value, double before) const {
-    switch (family) {
-      case Chebyshev:
-        return 2 * x * value - before;
-      case Hermite:
-        return 2 * x * value - 2 * k * before;
-      case HermiteOfProbability:
-        return x * value - k * before;
-      case Laguerre:
-        return ((2 * k + 1 - x) * value - k * before) / (k + 1);
-      case Legendre:
-        return ((2 * k + 1) * x * value - k * before) / (k + 1);
-    }
-    return 0;
+    if (family == Chebyshev) return 2 * x * value - before;
+    if (family == Hermite) return 2 * x * value - 2 * k * before;
+    if (family == HermiteOfProbability) return x * value - k * before;
+    const double slope = family == Laguerre ? 2 * k + 1 - x : (2 * k + 1) * x;  // else Legendre's
+    return (slope * value - k * before) / (k + 1);
   }
 };
 

@@ -22,68 +22,64 @@ void move_dim(View& view, int from, int to) {
   view.insert_dim(to, size, stride);
 }
 
-bool check_factor(KernelContext& ctx, const Tensor& self, dim_t lowest_rank, int64_t factor) {
-  if (self.dim() >= lowest_rank && self.dim() <= kMaxDim - 2 && factor > 0 && factor < 1 << 15) {
-    return true;
-  }
+bool check_factor(KernelContext& ctx, const Tensor& self, int64_t factor) {
+  if (self.dim() >= 3 && self.dim() <= kMaxDim - 2 && factor > 0 && factor < 1 << 15) return true;
   return ctx.refuse(Status::InvalidArgument, "factor {} for an input of {} dimensions", factor, self.dim());
+}
+
+// Splits both alike: [..., C r r, H, W] and [..., C, H r, W r].
+void match(View& channels, View& pixels, int c, dim_t r) {
+  split_dim(channels, c, r);       // [C r, r, H, W]
+  split_dim(channels, c, r);       // [C, r, r, H, W]
+  split_dim(pixels, c + 2, r);     // [C, H r, W, r]
+  split_dim(pixels, c + 1, r);     // [C, H, r, W, r]
+  move_dim(pixels, c + 2, c + 1);  // [C, r, H, W, r]
+  move_dim(pixels, c + 4, c + 2);  // [C, r, r, H, W]
 }
 
 }  // namespace
 
 // [..., C r r, H, W] to [..., C, H r, W r].
 Tensor& pixel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t upscale_factor, Tensor& out) {
-  if (!check_factor(ctx, self, 3, upscale_factor) || !check_same_dtype(ctx, self, out)) return out;
+  if (!check_factor(ctx, self, upscale_factor) || !check_same_dtype(ctx, self, out)) return out;
   const dim_t r = static_cast<dim_t>(upscale_factor);
-  const int c = static_cast<int>(self.dim()) - 3;
   if (self.size(-3) % r != 0 || self.size(-3) / r % r != 0)
     return ctx.fail(out, Status::InvalidArgument, "{} channels are not a multiple of {} squared",
                     self.size(-3), r);
-  dim_t sizes[kMaxDim];
-  for (dim_t d = 0; d < self.dim(); ++d) sizes[d] = self.size(d);
-  sizes[c] /= r * r;
-  sizes[c + 1] *= r;
-  sizes[c + 2] *= r;
-  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(self.dim())))) return out;
-  View from = view_of(self), to = view_of(out);
-  split_dim(from, c, r);       // [C r, r, H, W]
-  split_dim(from, c, r);       // [C, r, r, H, W]
-  split_dim(to, c + 2, r);     // [C, H r, W, r]
-  split_dim(to, c + 1, r);     // [C, H, r, W, r]
-  move_dim(to, c + 2, c + 1);  // [C, r, H, W, r]
-  move_dim(to, c + 4, c + 2);  // [C, r, r, H, W]
+  View from = view_of(self), sizes = from;
+  const int c = from.dim - 3;
+  sizes.sizes[c] /= r * r;
+  sizes.sizes[c + 1] *= r;
+  sizes.sizes[c + 2] *= r;
+  if (!resize_to(ctx, out, sizes)) return out;
+  View to = view_of(out);
+  match(from, to, c, r);
   move_view(out.element_size(), from, to);
   return out;
 }
 
 // [..., C, H r, W r] to [..., C r r, H, W].
 Tensor& pixel_unshuffle_out(KernelContext& ctx, const Tensor& self, int64_t downscale_factor, Tensor& out) {
-  if (!check_factor(ctx, self, 3, downscale_factor) || !check_same_dtype(ctx, self, out)) return out;
+  if (!check_factor(ctx, self, downscale_factor) || !check_same_dtype(ctx, self, out)) return out;
   const dim_t r = static_cast<dim_t>(downscale_factor);
-  const int c = static_cast<int>(self.dim()) - 3;
   if (self.size(-1) % r != 0 || self.size(-2) % r != 0)
     return ctx.fail(out, Status::InvalidArgument, "an image of [{}, {}] does not divide by {}", self.size(-2),
                     self.size(-1), r);
-  dim_t sizes[kMaxDim];
-  for (dim_t d = 0; d < self.dim(); ++d) sizes[d] = self.size(d);
-  sizes[c] *= r * r;
-  sizes[c + 1] /= r;
-  sizes[c + 2] /= r;
-  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(self.dim())))) return out;
-  View from = view_of(self), to = view_of(out);
-  split_dim(to, c, r);
-  split_dim(to, c, r);
-  split_dim(from, c + 2, r);
-  split_dim(from, c + 1, r);
-  move_dim(from, c + 2, c + 1);
-  move_dim(from, c + 4, c + 2);
+  View from = view_of(self), sizes = from;
+  const int c = from.dim - 3;
+  sizes.sizes[c] *= r * r;
+  sizes.sizes[c + 1] /= r;
+  sizes.sizes[c + 2] /= r;
+  if (!resize_to(ctx, out, sizes)) return out;
+  View to = view_of(out);
+  match(to, from, c, r);
   move_view(out.element_size(), from, to);
   return out;
 }
 
 // [N, groups, C / groups, ...] with the two transposed.
 Tensor& channel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t groups, Tensor& out) {
-  if (!check_factor(ctx, self, 3, groups) || !check_same_dtype(ctx, self, out)) return out;
+  if (!check_factor(ctx, self, groups) || !check_same_dtype(ctx, self, out)) return out;
   const dim_t g = static_cast<dim_t>(groups);
   if (self.size(1) % g != 0)
     return ctx.fail(out, Status::InvalidArgument, "{} groups do not divide {} channels", g, self.size(1));
