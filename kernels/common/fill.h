@@ -49,14 +49,9 @@ inline void move_padded(size_t element_size, const View& from, const dim_t* befo
   for (int d = 0; d < to.dim; ++d) {
     const dim_t starts[] = {0, before[d] + from.sizes[d]}, sizes[] = {before[d], to.sizes[d] - starts[1]};
     for (int side = 0; side < 2; ++side) {
-      if (sizes[side] == 0) continue;
-      View slab = to;
-      slab.data += starts[side] * to.strides[d];
-      slab.sizes[d] = sizes[side];
-      fill_view(element_size, item, slab);
+      if (sizes[side] > 0) fill_view(element_size, item, part_of(to, d, starts[side], sizes[side]));
     }
-    to.data += before[d] * to.strides[d];
-    to.sizes[d] = from.sizes[d];
+    to = part_of(to, d, before[d], from.sizes[d]);
   }
   move_view(element_size, from, to);
 }

@@ -48,7 +48,7 @@ inline void store_item(char* to, Item item) {
   memcpy(to, &item, sizeof(Item));
 }
 
-// Calls body(TypeTag<Item>{}) with an item of so many bytes: 1, 2, 4, 8 or 16.
+// body(TypeTag<Item>{}) for an item of so many bytes: 1, 2, 4, 8 or 16.
 template <class Body>
 inline auto with_item(size_t bytes, Body&& body) {
   if (bytes == 1) return body(TypeTag<uint8_t>{});

@@ -120,6 +120,14 @@ inline bool same_strides(const View& a, const View& b) {
   return true;
 }
 
+// The part that begins at `start` in dimension `d` and has `length` there.
+inline View part_of(const View& whole, int d, dim_t start, dim_t length) {
+  View part = whole;
+  part.data += start * whole.strides[d];
+  part.sizes[d] = length;
+  return part;
+}
+
 // Elements of `element_size` bytes from one view to another of the same sizes.
 inline void move_view(size_t element_size, const View& from, const View& to) {
   // `out` may be given the memory of a dead input: nothing to move then.

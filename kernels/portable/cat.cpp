@@ -4,14 +4,6 @@
 
 namespace penlight::portable {
 
-// The part of `out` that begins at `start` in dimension `d`, as long as `part`.
-static View part_of(const View& whole, int d, dim_t start, dim_t length) {
-  View part = whole;
-  part.data += start * whole.strides[d];
-  part.sizes[d] = length;
-  return part;
-}
-
 // A one-dimensional empty tensor may stand among tensors of any shape.
 static bool is_skipped(const Tensor& tensor) { return tensor.dim() == 1 && tensor.numel() == 0; }
 

@@ -21,16 +21,12 @@ static Tensor& triangle(KernelContext& ctx, const Tensor& self, int64_t diagonal
     int64_t edge = i + shift + (lower ? 1 : 0);
     edge = edge < 0 ? 0 : edge > columns ? columns : edge;
     const dim_t split = static_cast<dim_t>(edge), rest = static_cast<dim_t>(columns - edge);
-    View kept_from = from, kept_to = to, zeros = to;
-    kept_from.sizes[row] = kept_to.sizes[row] = zeros.sizes[row] = 1;
-    kept_from.sizes[column] = kept_to.sizes[column] = lower ? split : rest;
-    zeros.sizes[column] = lower ? rest : split;
-    const dim_t kept_start = lower ? 0 : split, zero_start = lower ? split : 0;
-    kept_from.data += i * from.strides[row] + kept_start * from.strides[column];
-    kept_to.data += i * to.strides[row] + kept_start * to.strides[column];
-    zeros.data += i * to.strides[row] + zero_start * to.strides[column];
-    move_view(out.element_size(), kept_from, kept_to);
-    fill_view(out.element_size(), kZeros, zeros);
+    const dim_t kept = lower ? 0 : split, length = lower ? split : rest;
+    const View to_row = part_of(to, row, i, 1);
+    move_view(out.element_size(), part_of(part_of(from, row, i, 1), column, kept, length),
+              part_of(to_row, column, kept, length));
+    fill_view(out.element_size(), kZeros,
+              lower ? part_of(to_row, column, split, rest) : part_of(to_row, column, 0, split));
   }
   return out;
 }

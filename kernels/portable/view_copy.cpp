@@ -65,8 +65,7 @@ Tensor& narrow_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, int
       return ctx.refuse(Status::InvalidArgument,
                         "start {} and length {} are out of range for dimension {} with size {}", start,
                         length, d, size);
-    view.data += first * view.strides[d];
-    view.sizes[d] = static_cast<dim_t>(length);
+    view = part_of(view, d, static_cast<dim_t>(first), static_cast<dim_t>(length));
     return true;
   });
 }
