@@ -1,60 +1,38 @@
 // One-dimensional indices along one dimension: whole slices are moved.
+#include "indexed.h"
 #include "kernels/common/combine.h"
 #include "kernels/common/fill.h"
-#include "kernels/common/indexing.h"
 
 namespace penlight::portable {
 
-// Slices of `whole` named by `index`, beside the slices of `other` in order.
+// Slices of `whole`, beside those of `other` in order. Both have at least one dimension.
 struct Slices {
-  View whole, other, index;  // of at least one dimension
-  ScalarType type;
-  int dim;
-  bool wraps;
+  View whole, other;
+  Indexing named;
 
-  // `other` null: there is none to look at.
-  bool prepare(KernelContext& ctx, const Tensor& named, int64_t along, const Tensor& index_tensor,
-               const Tensor* other_tensor, bool negative = false) {
-    wraps = negative;
-    type = index_tensor.scalar_type();
-    if (!check_index_dtype(ctx, index_tensor) || !wrap_dim(ctx, along, named.dim(), dim)) return false;
-    if (index_tensor.dim() > 1)
-      return ctx.refuse(Status::InvalidArgument, "the index has {} dimensions, at most 1 is taken",
-                        index_tensor.dim());
-    index = at_least_1d(index_tensor);
-    whole = at_least_1d(named);
-    other = at_least_1d(other_tensor ? *other_tensor : named);
-    if (!other_tensor) {
-      other.sizes[dim] = index.sizes[0];
-      other.strides[dim] = 0;
-      return true;
-    }
+  // `values` null: there is no other to look at.
+  bool prepare(KernelContext& ctx, const Tensor& of, int64_t dim, const Tensor& index, const Tensor* values,
+               bool wraps = false) {
+    int d;
+    whole = at_least_1d(of);
+    if (!wrap_dim(ctx, dim, of.dim(), d) || !named.prepare_slices(ctx, whole, d, index, wraps)) return false;
+    const Shape sizes = named.sizes();
+    other = at_least_1d(values ? *values : of);
     // A slice of size 1 may come without its dimension.
     if (other.numel() == 1 && whole.dim == 1) other.dim = 1;
-    View wanted = whole;
-    wanted.sizes[dim] = index.sizes[0];
-    if (sizes_of(other).equals(sizes_of(wanted))) return true;
+    if (!values) other.strides[d] = 0;
+    if (!values || sizes_of(other).equals(sizes)) return true;
     return ctx.refuse(Status::InvalidArgument, "values do not have the sizes of {} slices along dimension {}",
-                      index.sizes[0], dim);
+                      index.numel(), d);
   }
 
   template <class Body>
-  bool for_each_block(KernelContext& ctx, Body&& body) const {
-    const IndexedDim to = {dim, whole.sizes[dim], whole.strides[dim], wraps};
-    for (dim_t first = 0; first < index.sizes[0]; first += kIndexBlock) {
-      const dim_t left = index.sizes[0] - first;
-      const int count = static_cast<int>(left < kIndexBlock ? left : kIndexBlock);
-      dim_t offsets[kIndexBlock] = {}, other_offsets[kIndexBlock];
-      const char* from = index.data + first * index.strides[0];
-      if (!add_offsets(ctx, to, type, from, index.strides[0], count, offsets)) return false;
-      for (int i = 0; i < count; ++i) other_offsets[i] = (first + i) * other.strides[dim];
-      body(static_cast<const dim_t*>(offsets), static_cast<const dim_t*>(other_offsets), count);
-    }
-    return true;
+  void for_each_block(KernelContext& ctx, Body&& body) const {
+    named.for_each_block(ctx, other, body);
   }
 
-  View whole_slice() const { return without_dim(whole, dim); }
-  View other_slice() const { return without_dim(other, dim); }
+  const View& whole_slice() const { return named.rest(); }
+  View other_slice() const { return named.rest_of(other); }
 };
 
 Tensor& index_select_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,

@@ -1,4 +1,4 @@
-// Places of elements that are not zero, and filling places that a mask names.
+// Places of elements that are not zero, and taking and filling places that a mask names.
 #include "nonzero.h"
 
 #include "kernels/common/view.h"
@@ -42,21 +42,50 @@ Tensor& nonzero_static_out(KernelContext& ctx, const Tensor& self, int64_t size,
   return out;
 }
 
+// Both broadcast to each other.
+static bool spread_mask(KernelContext& ctx, const Tensor& self, const Tensor& mask, View& from,
+                        View& chosen) {
+  if (mask.scalar_type() != ScalarType::Bool)
+    return ctx.refuse(Status::InvalidArgument, "the mask has dtype {}, not bool",
+                      dtype_name(mask.scalar_type()));
+  Shape shape(self.sizes());
+  from = view_of(self);
+  chosen = view_of(mask);
+  return broadcast_into(ctx, shape, mask.sizes()) && expand_view(ctx, from, SizesRef(shape)) &&
+         expand_view(ctx, chosen, SizesRef(shape));
+}
+
+Tensor& masked_select_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, Tensor& out) {
+  View from, chosen;
+  if (!check_same_dtype(ctx, self, out) || !spread_mask(ctx, self, mask, from, chosen)) return out;
+  // Counted first: the result's size depends on the data.
+  dim_t found = 0;
+  const auto for_each_chosen = [&](auto body) {
+    Elements sources(from), flags(chosen);
+    for (dim_t left = from.numel(); left > 0; --left) {
+      const char* const source = sources.next();
+      if (*flags.next()) body(source);
+    }
+  };
+  for_each_chosen([&](const char*) { ++found; });
+  if (!ctx.resize(out, SizesRef(&found, 1))) return out;
+  Elements targets(view_of(out));
+  for_each_chosen([&](const char* source) { memmove(targets.next(), source, out.element_size()); });
+  return out;
+}
+
 Tensor& masked_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, const Tensor& source,
                            Tensor& out) {
-  if (!check_same_dtype(ctx, self, out) || !check_same_dtype(ctx, source, out)) return out;
-  if (mask.scalar_type() != ScalarType::Bool)
-    return ctx.fail(out, Status::InvalidArgument, "the mask has dtype {}, not bool",
-                    dtype_name(mask.scalar_type()));
-  Shape shape(self.sizes());
-  if (!broadcast_into(ctx, shape, mask.sizes()) || !ctx.resize(out, SizesRef(shape))) return out;
-  View from = view_of(self), chosen = view_of(mask);
-  if (!expand_view(ctx, from, SizesRef(shape)) || !expand_view(ctx, chosen, SizesRef(shape))) return out;
+  View from, chosen;
+  if (!check_same_dtype(ctx, source, out) || !check_same_dtype(ctx, self, out) ||
+      !spread_mask(ctx, self, mask, from, chosen) || !resize_to(ctx, out, from)) {
+    return out;
+  }
   const View to = view_of(out);
   move_view(out.element_size(), from, to);
   Elements targets(to), flags(chosen), values(view_of(source));
   dim_t left_values = source.numel();
-  for (dim_t left = shape.numel(); left > 0; --left) {
+  for (dim_t left = from.numel(); left > 0; --left) {
     char* const target = targets.next();
     if (!*flags.next()) continue;
     if (left_values-- == 0)
