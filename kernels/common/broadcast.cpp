@@ -34,6 +34,11 @@ bool broadcast_into(KernelContext& ctx, Shape& shape, SizesRef other) {
   return true;
 }
 
+bool resize_to_both(KernelContext& ctx, Tensor& out, const Tensor& a, const Tensor& b) {
+  Shape shape(a.sizes());
+  return broadcast_into(ctx, shape, b.sizes()) && ctx.resize(out, shape);
+}
+
 void broadcast_strides(SizesRef shape, SizesRef sizes, SizesRef strides, dim_t* result) {
   const size_t added = shape.size() - sizes.size();
   for (size_t d = 0; d < shape.size(); ++d) {

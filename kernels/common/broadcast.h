@@ -32,6 +32,9 @@ bool resize_to(KernelContext& ctx, Tensor& out, ArrayRef<int64_t> size);
 // recorded, when two sizes differ and neither is 1.
 bool broadcast_into(KernelContext& ctx, Shape& shape, SizesRef other);
 
+// Gives `out` the sizes to which both broadcast.
+bool resize_to_both(KernelContext& ctx, Tensor& out, const Tensor& a, const Tensor& b);
+
 // Fills strides[0..shape.size()) with the strides by which `sizes`/`strides`
 // is read as `shape`: 0 where it is stretched. The shapes must broadcast.
 void broadcast_strides(SizesRef shape, SizesRef sizes, SizesRef strides, dim_t* result);

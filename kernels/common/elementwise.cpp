@@ -174,9 +174,6 @@ bool is_flat(const ElementwiseOp& op, const Operand* operands, const TensorImpl&
   return shaped && dense(out);
 }
 
-SizesRef sizes_of(const TensorImpl& tensor) { return {tensor.sizes, tensor.dim}; }
-SizesRef strides_of(const TensorImpl& tensor) { return {tensor.strides, tensor.dim}; }
-
 }  // namespace
 
 ScalarType promote(ScalarType a, ScalarType b) {
@@ -232,7 +229,7 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
     Shape shape;
     for (int k = 0; k < op.operands; ++k) {
       const TensorImpl* tensor = operands[k].tensor();
-      if (tensor && !broadcast_into(ctx, shape, sizes_of(*tensor))) return out;
+      if (tensor && !broadcast_into(ctx, shape, {tensor->sizes, tensor->dim})) return out;
     }
     if (!ctx.resize(out, shape)) return out;
   }
@@ -283,10 +280,7 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
   }
   StridedLoop walk(out.sizes());
   walk.add(out);
-  for (int k = 0; k < op.operands; ++k) {
-    const TensorImpl* tensor = operands[k].tensor();
-    walk.add(tensor ? sizes_of(*tensor) : SizesRef(), tensor ? strides_of(*tensor) : SizesRef());
-  }
+  for (int k = 0; k < op.operands; ++k) walk.add(operands[k].tensor());
   walk.simplify();
   dim_t stride[kMaxOperands + 1];
   for (int k = 0; k <= op.operands; ++k) stride[k] = walk.inner_stride(k);

@@ -30,6 +30,10 @@ class StridedLoop {
     broadcast_strides(shape_, sizes, strides, strides_[operands_++]);
   }
   void add(const Tensor& tensor) { add(tensor.sizes(), tensor.strides()); }
+  // Null for a number.
+  void add(const TensorImpl* tensor) {
+    tensor ? add({tensor->sizes, tensor->dim}, {tensor->strides, tensor->dim}) : add(SizesRef(), SizesRef());
+  }
 
   // `sorts`: else dimensions stay in their order, and are only joined.
   void simplify(bool sorts = true);

@@ -4,7 +4,6 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/common/elementwise.h"
-#include "kernels/common/math.h"
 
 namespace penlight::portable {
 
@@ -32,9 +31,8 @@ struct Conj {
 };
 
 bool resize_for_parts(KernelContext& ctx, const Tensor& a, const Tensor& b, Tensor& out) {
-  Shape shape(a.sizes());
   return check(ctx, is_complex(out.dtype()), "the result of parts is complex") &&
-         broadcast_into(ctx, shape, b.sizes()) && ctx.resize(out, shape);
+         resize_to_both(ctx, out, a, b);
 }
 
 }  // namespace

@@ -21,9 +21,7 @@ Tensor& draw(KernelContext& ctx, Tensor& out, F functor, const Operand& a = Scal
   StridedLoop loop(out.sizes());
   loop.add(out);
   for (int k = 0; k < 2; ++k) {
-    const TensorImpl* const tensor = operands[k].tensor();
-    tensor ? loop.add({tensor->sizes, tensor->dim}, {tensor->strides, tensor->dim})
-           : loop.add(SizesRef(), SizesRef());
+    loop.add(operands[k].tensor());
     for (double& number : in[k]) number = operands[k].scalar().to<double>();
   }
   const dim_t step = loop.inner_stride(0);
@@ -119,11 +117,6 @@ Tensor& bernoulli(KernelContext& ctx, const Size& size, const Operand& p, Tensor
   draw<int64_t>(ctx, out, one, p);
   if (!valid) ctx.fail(Status::KernelFailed, "a probability is not in [0, 1]");
   return out;
-}
-
-bool resize_to_both(KernelContext& ctx, Tensor& out, const Tensor& a, const Tensor& b) {
-  Shape shape(a.sizes());
-  return broadcast_into(ctx, shape, b.sizes()) && ctx.resize(out, shape);
 }
 
 // What is dropped is multiplied by 0, as in ATen: NaN stays.
