@@ -5,53 +5,67 @@
 
 namespace penlight::portable {
 
-// `ranked` holds `count` elements in the order in which equals are neighbours.
-static void write_groups(KernelContext& ctx, const Tensor& self, const Ranked* ranked, bool return_inverse,
-                         bool return_counts, Tensor& values, Tensor& inverse, Tensor& counts) {
-  const dim_t count = self.numel();
-  const bool floating = is_floating(self.scalar_type());
-  const auto begins = [&](dim_t i) {
-    return i == 0 || ranked[i].key != ranked[i - 1].key || (floating && ranked[i].key == kNanKey);
-  };
+// What is asked for, and where it goes: the distinct ones, the number of the one that each is, how many each
+// is.
+struct Results {
+  bool places, counted;
+  Tensor &values, &inverse, &counts;
+};
+
+// `ranked` holds `count` places in the order in which equals are neighbours. The result has `sizes`, but as
+// many in dimension `d` as differ(item, the one before); put(group, place) writes each of them.
+template <class Differ, class Put>
+static void write_groups(KernelContext& ctx, Ranked* ranked, dim_t count, View sizes, int d,
+                         SizesRef inverse_sizes, const Results& to, Differ&& differ, Put&& put) {
   dim_t groups = 0;
-  for (dim_t i = 0; i < count; ++i) groups += begins(i);
-  const dim_t none = 0, counted = return_counts ? groups : 0;
-  if (!ctx.resize(values, SizesRef(&groups, 1)) || !ctx.resize(counts, SizesRef(&counted, 1))) return;
-  if (!ctx.resize(inverse, return_inverse ? self.sizes() : SizesRef(&none, 1))) return;
-  const View to = view_of(values);
-  dim_t group = -1;
+  Ranked before = {};
   for (dim_t i = 0; i < count; ++i) {
-    if (begins(i)) {
-      ++group;
-      memmove(to.data + group * to.strides[0], element_at(self, ranked[i].place), self.element_size());
-      if (return_counts) counts.data_ptr<int64_t>()[group * counts.stride(0)] = 0;
-    }
-    if (return_counts) ++counts.data_ptr<int64_t>()[group * counts.stride(0)];
-    if (return_inverse) {
-      const int64_t number = group;
-      memcpy(const_cast<char*>(element_at(inverse, ranked[i].place)), &number, sizeof number);
-    }
+    const Ranked item = ranked[i];
+    groups += i == 0 || differ(item, before);
+    ranked[i].key = groups - 1;
+    before = item;
+  }
+  const dim_t none = 0, counted = to.counted ? groups : 0;
+  sizes.sizes[d] = groups;
+  if (!resize_to(ctx, to.values, sizes) || !ctx.resize(to.counts, SizesRef(&counted, 1)) ||
+      !ctx.resize(to.inverse, to.places ? inverse_sizes : SizesRef(&none, 1))) {
+    return;
+  }
+  int64_t run = 0;
+  for (dim_t i = 0; i < count; ++i) {
+    const int64_t group = ranked[i].key;
+    const bool begins = i == 0 || ranked[i - 1].key != group;
+    if (begins) put(static_cast<dim_t>(group), ranked[i].place);
+    run = begins ? 1 : run + 1;
+    if (to.counted) detail::store_item(element_at(to.counts, static_cast<dim_t>(group)), run);
+    if (to.places) detail::store_item(element_at(to.inverse, ranked[i].place), group);
   }
 }
 
-static bool check_unique(KernelContext& ctx, const Tensor& self, const Tensor& values, const Tensor& inverse,
-                         const Tensor& counts) {
+static bool check_unique(KernelContext& ctx, const Tensor& self, const Results& to) {
   const ScalarType type = self.scalar_type();
   const bool ordered = is_floating(type) || type == ScalarType::Bool || is_integral(type);
-  const bool places = inverse.scalar_type() == ScalarType::Long && counts.scalar_type() == ScalarType::Long;
-  return check_same_dtype(ctx, self, values) &&
+  const bool places =
+      to.inverse.scalar_type() == ScalarType::Long && to.counts.scalar_type() == ScalarType::Long;
+  return check_same_dtype(ctx, self, to.values) &&
          check(ctx, ordered && places, "unique takes real numbers, gives int64");
 }
 
-static void unique(KernelContext& ctx, const Tensor& self, bool sorts, bool return_inverse,
-                   bool return_counts, Tensor& values, Tensor& inverse, Tensor& counts) {
-  if (!check_unique(ctx, self, values, inverse, counts)) return;
-  const size_t count = static_cast<size_t>(self.numel());
-  Ranked* ranked = ctx.allocate_scratch_array<Ranked>(2 * count + 1);
+static void unique(KernelContext& ctx, const Tensor& self, bool sorts, const Results& to) {
+  if (!check_unique(ctx, self, to)) return;
+  const dim_t count = self.numel();
+  Ranked* ranked = ctx.allocate_scratch_array<Ranked>(2 * static_cast<size_t>(count) + 1);
   if (!ranked) return;
   rank_all(self, false, ranked);
-  if (sorts) sort_ranked(ranked, ranked + count, self.numel());
-  write_groups(ctx, self, ranked, return_inverse, return_counts, values, inverse, counts);
+  if (sorts) sort_ranked(ranked, ranked + count, count);
+  const bool floating = is_floating(self.scalar_type());
+  const auto differ = [=](const Ranked& item, const Ranked& before) {
+    return item.key != before.key || (floating && item.key == kNanKey);
+  };
+  const auto put = [&](dim_t group, dim_t place) {
+    memmove(element_at(to.values, group), element_at(self, place), self.element_size());
+  };
+  write_groups(ctx, ranked, count, View{nullptr, 1, {}, {}}, 0, self.sizes(), to, differ, put);
 }
 
 namespace {
@@ -103,11 +117,9 @@ class Slices {
 
 }  // namespace
 
-static void unique_slices(KernelContext& ctx, const Tensor& self, int64_t dim, bool sorts,
-                          bool return_inverse, bool return_counts, Tensor& values, Tensor& inverse,
-                          Tensor& counts) {
+static void unique_slices(KernelContext& ctx, const Tensor& self, int64_t dim, bool sorts, Results to) {
   int d;
-  if (!check_unique(ctx, self, values, inverse, counts) || !wrap_dim(ctx, dim, self.dim(), d)) return;
+  if (!check_unique(ctx, self, to) || !wrap_dim(ctx, dim, self.dim(), d)) return;
   if (!check(ctx, self.dim() > 0, "unique takes slices of a tensor with dimensions")) return;
   const Slices slices(self, d);
   const dim_t count = slices.count();
@@ -120,50 +132,33 @@ static void unique_slices(KernelContext& ctx, const Tensor& self, int64_t dim, b
     for (dim_t i = 0; i < count; ++i) ranked[i].key = slices.key(ranked[i].place, place);
     sort_ranked(ranked, ranked + count, count);
   }
-  View sizes = view_of(self);
-  dim_t groups = 0;
-  for (dim_t i = 0; i < count; ++i) {
-    groups += i == 0 || !slices.equal(ranked[i].place, ranked[i - 1].place);
-    ranked[i].key = groups - 1;
-  }
-  sizes.sizes[d] = groups;
   // ATen gives both when there is a dimension, even where they are not asked for.
-  const bool places = return_inverse || inverse.numel() != 0, counted = return_counts || counts.numel() != 0;
-  const dim_t found = counted ? groups : 0, placed = places ? count : 0;
-  if (!resize_to(ctx, values, sizes) || !ctx.resize(counts, SizesRef(&found, 1)) ||
-      !ctx.resize(inverse, SizesRef(&placed, 1))) {
-    return;
-  }
-  const Slices to(values, d);
-  int64_t run = 0;
-  for (dim_t i = 0; i < count; ++i) {
-    const dim_t group = static_cast<dim_t>(ranked[i].key);
-    if (i == 0 || ranked[i - 1].key != ranked[i].key) {
-      move_view(self.element_size(), slices.at(ranked[i].place), to.at(group));
-      run = 0;
-    }
-    ++run;
-    if (counted) counts.data_ptr<int64_t>()[group * counts.stride(0)] = run;
-    if (places) inverse.data_ptr<int64_t>()[ranked[i].place * inverse.stride(0)] = group;
-  }
+  to.places |= to.inverse.numel() != 0;
+  to.counted |= to.counts.numel() != 0;
+  const auto differ = [&](const Ranked& item, const Ranked& before) {
+    return !slices.equal(item.place, before.place);
+  };
+  const auto put = [&](dim_t group, dim_t place) {
+    move_view(self.element_size(), slices.at(place), Slices(to.values, d).at(group));
+  };
+  write_groups(ctx, ranked, count, view_of(self), d, SizesRef(&count, 1), to, differ, put);
 }
 
 void unique2_out(KernelContext& ctx, const Tensor& self, bool, bool return_inverse, bool return_counts,
                  Tensor& out0, Tensor& out1, Tensor& out2) {
-  unique(ctx, self, true, return_inverse, return_counts, out0, out1, out2);
+  unique(ctx, self, true, {return_inverse, return_counts, out0, out1, out2});
 }
 
 void unique_dim_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool, bool return_inverse,
                     bool return_counts, Tensor& out0, Tensor& out1, Tensor& out2) {
-  unique_slices(ctx, self, dim, true, return_inverse, return_counts, out0, out1, out2);
+  unique_slices(ctx, self, dim, true, {return_inverse, return_counts, out0, out1, out2});
 }
 
 void unique_consecutive_out(KernelContext& ctx, const Tensor& self, bool return_inverse, bool return_counts,
                             Optional<int64_t> dim, Tensor& out0, Tensor& out1, Tensor& out2) {
-  if (dim && self.dim() > 0) {
-    return unique_slices(ctx, self, dim.value(), false, return_inverse, return_counts, out0, out1, out2);
-  }
-  unique(ctx, self, false, return_inverse, return_counts, out0, out1, out2);
+  const Results to{return_inverse, return_counts, out0, out1, out2};
+  if (dim && self.dim() > 0) return unique_slices(ctx, self, dim.value(), false, to);
+  unique(ctx, self, false, to);
 }
 
 }  // namespace penlight::portable
