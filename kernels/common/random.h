@@ -165,11 +165,12 @@ inline double binomial(uint64_t bits, double n, double p) {
   return p <= 0.5 ? few_successes(sequence, n, p) : n - few_successes(sequence, n, 1 - p);
 }
 
-// (((c[7] x + c[6]) x + ...) x + c[0]
-inline double polynomial(const double (&c)[8], double x) {
-  double sum = c[7];
-  for (int k = 6; k >= 0; --k) sum = sum * x + c[k];
-  return sum;
+// (c[0] + c[1] x + ... + c[7] x^7) / (1 + d[0] x + ... + d[6] x^7)
+inline double quotient(const double (&c)[8], const double (&d)[7], double x) {
+  double above = c[7], below = d[6];
+  for (int k = 6; k >= 0; --k) above = above * x + c[k];
+  for (int k = 5; k >= 0; --k) below = below * x + d[k];
+  return above / (below * x + 1);
 }
 
 // The value that a number of the standard normal distribution is below with the
@@ -180,16 +181,11 @@ inline double normal_quantile(double q) {
     constexpr double a[] = {3.3871328727963666080, 133.14166789178437745, 1971.5909503065514427,
                             13731.693765509461125, 45921.953931549871457, 67265.770927008700853,
                             33430.575583588128105, 2509.0809287301226727};
-    constexpr double b[] = {1.0,
-                            42.313330701600911252,
-                            687.18700749205790830,
-                            5394.1960214247511077,
-                            21213.794301586595867,
-                            39307.895800092710610,
-                            28729.085735721942674,
+    constexpr double b[] = {42.313330701600911252, 687.18700749205790830, 5394.1960214247511077,
+                            21213.794301586595867, 39307.895800092710610, 28729.085735721942674,
                             5226.4952788528545610};
     const double r = 0.180625 - q * q;
-    return q * (polynomial(a, r) / polynomial(b, r));
+    return q * quotient(a, b, r);
   }
   const double tail = ::sqrt(-log(0.5 - ::fabs(q)));
   double value;
@@ -197,28 +193,18 @@ inline double normal_quantile(double q) {
     constexpr double c[] = {1.42343711074968357734,   4.63033784615654529590,   5.76949722146069140550,
                             3.64784832476320460504,   1.27045825245236838258,   0.241780725177450611770,
                             0.0227238449892691845833, 7.74545014278341407640e-4};
-    constexpr double d[] = {1.0,
-                            2.05319162663775882187,
-                            1.67638483018380384940,
-                            0.689767334985100004550,
-                            0.148103976427480074590,
-                            0.0151986665636164571966,
-                            5.47593808499534494600e-4,
+    constexpr double d[] = {2.05319162663775882187,   1.67638483018380384940,   0.689767334985100004550,
+                            0.148103976427480074590,  0.0151986665636164571966, 5.47593808499534494600e-4,
                             1.05075007164441684324e-9};
-    value = polynomial(c, tail - 1.6) / polynomial(d, tail - 1.6);
+    value = quotient(c, d, tail - 1.6);
   } else {
     constexpr double e[] = {6.65790464350110377720,    5.46378491116411436990,   1.78482653991729133580,
                             0.296560571828504891230,   0.0265321895265761230930, 1.24266094738807843860e-3,
                             2.71155556874348757815e-5, 2.01033439929228813265e-7};
-    constexpr double f[] = {1.0,
-                            0.599832206555887937690,
-                            0.136929880922735805310,
-                            0.0148753612908506148525,
-                            7.86869131145613259100e-4,
-                            1.84631831751005468180e-5,
-                            1.42151175831644588870e-7,
+    constexpr double f[] = {0.599832206555887937690,   0.136929880922735805310,   0.0148753612908506148525,
+                            7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7,
                             2.04426310338993978564e-15};
-    value = polynomial(e, tail - 5) / polynomial(f, tail - 5);
+    value = quotient(e, f, tail - 5);
   }
   return q < 0 ? -value : value;
 }

@@ -4,29 +4,21 @@
 
 namespace penlight::portable {
 
-struct Greater {
+template <bool greatest>
+struct Ordered {
   template <class C>
   static bool before(C a, C b) {
-    return a > b;
+    return greatest ? a > b : a < b;
   }
   template <class C>
   static constexpr C worst() {
-    if constexpr (same_type<C, int64_t>) return INT64_MIN;
-    if constexpr (!same_type<C, int64_t>) return -static_cast<C>(__builtin_inf());
+    if constexpr (same_type<C, int64_t>) return greatest ? INT64_MIN : INT64_MAX;
+    if constexpr (!same_type<C, int64_t>)
+      return static_cast<C>(greatest ? -__builtin_inf() : __builtin_inf());
   }
 };
-
-struct Less {
-  template <class C>
-  static bool before(C a, C b) {
-    return a < b;
-  }
-  template <class C>
-  static constexpr C worst() {
-    if constexpr (same_type<C, int64_t>) return INT64_MAX;
-    if constexpr (!same_type<C, int64_t>) return static_cast<C>(__builtin_inf());
-  }
-};
+using Greater = Ordered<true>;
+using Less = Ordered<false>;
 
 template <class Order>
 struct Best {

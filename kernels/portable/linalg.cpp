@@ -9,17 +9,15 @@ namespace penlight::portable {
 namespace {
 
 // Factorises `a` in place with the largest pivot of each column; pivots count from 1.
-// `sign` is that of the rows' order. The number of the first pivot that is 0, or 0.
-int64_t factorise(double* a, dim_t rows, dim_t columns, int64_t* pivots, double& sign, bool search = true) {
+// The number of the first pivot that is 0, or 0.
+int64_t factorise(double* a, dim_t rows, dim_t columns, int64_t* pivots, bool search = true) {
   int64_t info = 0;
-  sign = 1;
   for (dim_t k = 0; k < rows && k < columns; ++k) {
     dim_t best = k;
     for (dim_t i = k + 1; i < rows && search; ++i) {
       if (math::fabs(a[i * columns + k]) > math::fabs(a[best * columns + k])) best = i;
     }
     pivots[k] = best + 1;
-    if (best != k) sign = -sign;
     swap_rows(a, columns, k, best);
     const double pivot = a[k * columns + k];
     if (pivot == 0) {
@@ -78,11 +76,12 @@ void determinants(KernelContext& ctx, const Tensor& a, Tensor* result, Tensor* s
   const Matrices from(a), to(lu);
   const dim_t n = a.size(-1), batch = a.dim() - 2;
   for (dim_t i = 0; i < from.count(); ++i) {
-    double sign, log = 0;
+    double sign = 1, log = 0;
     // ATen factorises rows as if they were columns: the determinant is the same.
     from.load(i, a.is_contiguous() ? work.y : work.a);
     if (a.is_contiguous()) transpose(work.y, n, n, work.a);
-    factorise(work.a, n, n, work.pivots, sign);
+    factorise(work.a, n, n, work.pivots);
+    for (dim_t k = 0; k < n; ++k) sign = work.pivots[k] == k + 1 ? sign : -sign;
     double product = sign;
     for (dim_t k = 0; k < n; ++k) {
       const double d = work.a[k * n + k];
@@ -124,9 +123,8 @@ void linalg_inv_ex_inverse(KernelContext& ctx, const Tensor& A, bool check_error
   }
   const Matrices from(A), to(inverse);
   for (dim_t i = 0; i < from.count(); ++i) {
-    double sign;
     from.load(i, work.a);
-    const int64_t singular = factorise(work.a, n, n, work.pivots, sign);
+    const int64_t singular = factorise(work.a, n, n, work.pivots);
     if (!report_singular(ctx, singular, check_errors)) return;
     for (dim_t k = 0; k < n * n; ++k) work.x[k] = k % (n + 1) == 0 ? 1 : 0;
     solve_factorised(work.a, n, work.pivots, work.x, n);
@@ -157,10 +155,9 @@ void linalg_solve_ex_result(KernelContext& ctx, const Tensor& A, const Tensor& B
   const Matrices from(A), factors(LU);
   const Span right(B, batch, B.dim()), solution(result, batch, B.dim());
   for (dim_t i = 0; i < from.count(); ++i) {
-    double sign;
     const dim_t at = Span(B, 0, batch).offset(i);
     from.load(i, work.a);
-    const int64_t singular = factorise(work.a, n, n, work.pivots, sign);
+    const int64_t singular = factorise(work.a, n, n, work.pivots);
     if (!report_singular(ctx, singular, check_errors)) return;
     factors.store(i, work.a);
     store_item_of(pivots, batch, i, work.pivots);
@@ -170,7 +167,7 @@ void linalg_solve_ex_result(KernelContext& ctx, const Tensor& A, const Tensor& B
       // X A = B is the transposed system, whose factors are the transposed ones.
       from.load(i, work.y);
       transpose(work.y, n, n, work.a);
-      factorise(work.a, n, n, work.pivots, sign);
+      factorise(work.a, n, n, work.pivots);
       transpose(work.x, columns, n, work.y);
       solve_factorised(work.a, n, work.pivots, work.y, columns);
       transpose(work.y, n, columns, work.x);
@@ -255,9 +252,8 @@ void linalg_lu_factor_ex_out(KernelContext& ctx, const Tensor& A, bool pivot, bo
   if (!ctx.ok()) return;
   const Matrices from(A), to(LU);
   for (dim_t i = 0; i < from.count(); ++i) {
-    double sign;
     from.load(i, a);
-    const int64_t singular = factorise(a, m, n, order, sign, pivot);
+    const int64_t singular = factorise(a, m, n, order, pivot);
     if (!report_singular(ctx, singular, check_errors)) return;
     to.store(i, a);
     store_item_of(pivots, A.dim() - 2, i, order);
