@@ -24,6 +24,7 @@
 #include "kernels/common/complex.h"
 #include "kernels/common/convert.h"
 #include "kernels/common/dispatch.h"
+#include "kernels/common/math.h"
 #include "kernels/common/strided.h"
 
 namespace penlight {

@@ -2,7 +2,6 @@
 //
 // Conditions are written so that NaN falls through to the branch that returns it.
 #include "kernels/common/elementwise.h"
-#include "kernels/common/math.h"
 
 namespace penlight::portable {
 

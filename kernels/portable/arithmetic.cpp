@@ -1,7 +1,6 @@
 // Sums, products, quotients and what is made of them.
 #include "kernels/common/elementwise.h"
 #include "kernels/common/fill.h"
-#include "kernels/common/math.h"
 
 namespace penlight::portable {
 

@@ -5,7 +5,6 @@
 // of the falling kind would cancel, its integral, for which the trapezoidal rule
 // converges faster than any power of the step.
 #include "kernels/common/elementwise.h"
-#include "kernels/common/math.h"
 
 namespace penlight::portable {
 

@@ -1,6 +1,5 @@
 // Comparisons, tests for special values, minima and maxima.
 #include "kernels/common/elementwise.h"
-#include "kernels/common/math.h"
 
 namespace penlight::portable {
 

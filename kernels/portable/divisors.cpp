@@ -1,6 +1,5 @@
 // Functions of two numbers as their bits are: neighbours, divisors.
 #include "kernels/common/elementwise.h"
-#include "kernels/common/math.h"
 
 namespace penlight::portable {
 

@@ -1,6 +1,5 @@
 // Gamma functions and their relatives, in double whatever the dtype.
 #include "kernels/common/elementwise.h"
-#include "kernels/common/math.h"
 #include "kernels/common/random.h"
 
 namespace penlight::portable {

@@ -1,6 +1,5 @@
 // Orthogonal polynomials, by the recurrence that each family has.
 #include "kernels/common/elementwise.h"
-#include "kernels/common/math.h"
 
 namespace penlight::portable {
 

@@ -1,7 +1,6 @@
 // Powers. Integers are raised exactly, modulo 2^64; floats by the C library, but
 // for the exponents that ATen computes by multiplication or a root.
 #include "kernels/common/elementwise.h"
-#include "kernels/common/math.h"
 
 namespace penlight::portable {
 

@@ -1,6 +1,5 @@
 // Functions of one number: rounding, signs, roots, exponentials, trigonometry.
 #include "kernels/common/elementwise.h"
-#include "kernels/common/math.h"
 
 namespace penlight::portable {
 
