@@ -186,42 +186,6 @@ Tensor& map(KernelContext& ctx, const F& functor, Tensor& out, const Operands&..
   return map_promoting<domain, 0, sizeof...(Operands)>(ctx, functor, out, operands...);
 }
 
-// map() for the few operators that small models call by the thousand, where a call
-// of the driver costs more than the work: small float tensors of one dense layout,
-// the second perhaps a single number, are done in place.
-template <Domain domain, class F>
-Tensor& map_small(KernelContext& ctx, const F& functor, Tensor& out, const Tensor& a, const Tensor& b) {
-  constexpr dim_t kSmall = 32;
-  const TensorImpl& to = *out.unsafeGetTensorImpl();
-  const TensorImpl& x = *a.unsafeGetTensorImpl();
-  const TensorImpl& y = *b.unsafeGetTensorImpl();
-  if constexpr (dtype_selected(ScalarType::Float)) {
-    const bool floats = to.dtype == ScalarType::Float && x.dtype == to.dtype && y.dtype == to.dtype;
-    if (floats && to.numel <= kSmall && x.dim == to.dim && (y.dim == to.dim || y.dim == 0)) {
-      dim_t different = 0, span = 1;
-      for (int d = 0; d < to.dim; ++d) {
-        const dim_t size = to.sizes[d], stride = to.strides[d];
-        different |= (x.sizes[d] ^ size) | (x.strides[d] ^ stride);
-        if (y.dim != 0) different |= (y.sizes[d] ^ size) | (y.strides[d] ^ stride);
-        span += (size - 1) * stride;
-      }
-      if (different == 0 && span == to.numel) {
-        const float* from = static_cast<const float*>(x.data);
-        const float* other = static_cast<const float*>(y.data);
-        float* result = static_cast<float*>(to.data);
-        if (y.dim != 0) {
-          for (dim_t i = 0; i < span; ++i) result[i] = functor(from[i], other[i]);
-        } else {
-          const float number = *other;
-          for (dim_t i = 0; i < span; ++i) result[i] = functor(from[i], number);
-        }
-        return out;
-      }
-    }
-  }
-  return map<domain>(ctx, functor, out, a, b);
-}
-
 PENLIGHT_BY_DTYPES_END
 
 // A formula as a functor; T is the compute type.

@@ -144,8 +144,7 @@ Tensor& sub(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scala
 
 Tensor& add_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
-  return is_one(alpha) ? map_small<Domain::Number>(ctx, kAdd, out, self, other)
-                       : add(ctx, out, self, other, alpha);
+  return add(ctx, out, self, other, alpha);
 }
 
 Tensor& add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
@@ -155,8 +154,7 @@ Tensor& add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& oth
 
 Tensor& sub_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
-  return is_one(alpha) ? map_small<Domain::Number>(ctx, kSubtract, out, self, other)
-                       : sub(ctx, out, self, other, alpha);
+  return sub(ctx, out, self, other, alpha);
 }
 
 Tensor& sub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
@@ -176,7 +174,7 @@ Tensor& rsub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& ot
 
 Tensor& mul_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
   if (keeps_number(other, out)) return map<Domain::Number>(ctx, kMultiply, out, self, item_of(other));
-  return map_small<Domain::Number>(ctx, kMultiply, out, self, other);
+  return map<Domain::Number>(ctx, kMultiply, out, self, other);
 }
 
 PENLIGHT_MAP_SCALAR(mul_scalar_out, Number, kMultiply)
@@ -184,7 +182,7 @@ PENLIGHT_MAP_SCALAR(div_scalar_out, FloatingNumber, kDivide)
 
 Tensor& div_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
   if (keeps_number(other, out)) return map<Domain::FloatingNumber>(ctx, kDivide, out, self, item_of(other));
-  return map_small<Domain::FloatingNumber>(ctx, kDivide, out, self, other);
+  return map<Domain::FloatingNumber>(ctx, kDivide, out, self, other);
 }
 
 Tensor& div_out_mode(KernelContext& ctx, const Tensor& self, const Tensor& other,
