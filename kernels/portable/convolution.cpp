@@ -106,11 +106,9 @@ void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], bo
   pass.tap_count = count;
   if (pass.positions() == 0) return;
   // One channel for many is a product: every patch is used as often as there are outputs.
-  if (shape.in_channels == 1 && shape.out_channels <= kFewOutputs && !shape.exact) {
-    convolve_depthwise(ctx, shape, pass, workspace);
-  } else {
+  const bool depthwise = shape.in_channels == 1 && shape.out_channels <= kFewOutputs && !shape.exact;
+  if (!depthwise || !convolve_depthwise(ctx, shape, pass, workspace))
     convolve_gemm(ctx, shape, pass, workspace);
-  }
 }
 
 }  // namespace
@@ -175,8 +173,9 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
     const dim_t at = d - (3 - dims);
     taps *= axes[d].kernel;
     shape.input_size[d] = axes[d].in;
+    shape.input_step[d] = 0;
     if (at < 0) continue;
-    axes[d].input_stride = input.stride(2 + at);
+    shape.input_step[d] = axes[d].input_stride = input.stride(2 + at);
     axes[d].weight_stride = weight.stride(2 + at);
     axes[d].output_stride = out.stride(2 + at);
   }

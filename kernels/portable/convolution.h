@@ -37,7 +37,7 @@ struct ConvPass {
 struct ConvShape {
   dim_t batch, groups;
   dim_t in_channels, out_channels;  // of one group
-  dim_t input_size[3];
+  dim_t input_size[3], input_step[3];
   // Strides, in elements.
   dim_t input_batch, input_channel;
   dim_t output_batch, output_channel;
@@ -55,10 +55,10 @@ struct ConvShape {
 
 // Scratch, made by the first pass that needs it (or more of it).
 struct ConvWorkspace {
-  void* a = nullptr;
-  void* b = nullptr;
-  void* tile = nullptr;
-  size_t b_elements = 0;
+  void *a = nullptr, *b = nullptr, *c = nullptr;  // of convolve_gemm
+  void *tile = nullptr, *table = nullptr;         // of convolve_depthwise
+  dim_t* offsets = nullptr;
+  size_t tile_elements = 0;
 };
 
 // So many products of float at most are summed in double where that is cheap: results are then the
@@ -73,9 +73,7 @@ inline bool tap_inside(const ConvShape& shape, const ConvTap& tap, const dim_t a
   return true;
 }
 
-// Both return false with the failure recorded.
-
-// Each group has one input channel.
+// Each group has one input channel. False where taps are so far apart that it is for the other.
 bool convolve_depthwise(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass,
                         ConvWorkspace& workspace);
 

@@ -315,18 +315,20 @@ void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pas
     gemm.b = input;
     gemm.store = store_channels<S, T>;
   }
-  if (!workspace.tile) {
+  if (!workspace.c) {
     const dim_t most_k = shape.in_channels * shape.most_taps;
     const GemmBuffer<T> made =
         channels_last ? make_gemm_buffer<T>(ctx, shape.most_positions, shape.out_channels, most_k)
                       : make_gemm_buffer<T>(ctx, shape.out_channels, shape.most_positions, most_k);
     if (!made) return;
-    workspace = {made.a, made.b, made.tile, 0};
+    workspace.a = made.a;
+    workspace.b = made.b;
+    workspace.c = made.tile;
   }
   GemmBuffer<T> buffer;
   buffer.a = static_cast<T*>(workspace.a);
   buffer.b = static_cast<T*>(workspace.b);
-  buffer.tile = static_cast<T*>(workspace.tile);
+  buffer.tile = static_cast<T*>(workspace.c);
   for (dim_t image = 0; image < shape.batch; ++image) {
     for (dim_t group = 0; group < shape.groups; ++group) {
       patches.input = static_cast<const S*>(shape.input) + image * shape.input_batch +
@@ -353,11 +355,10 @@ bool convolve_gemm(KernelContext& ctx, const ConvShape& shape, const ConvPass& p
       return ctx.ok();
     }
   }
-  dispatch<Real>(ctx, shape.dtype, [&](auto tag) {
+  return dispatch<Real>(ctx, shape.dtype, [&](auto tag) {
     using S = typename decltype(tag)::type;
     convolve_as<S, Compute<S>>(ctx, shape, pass, workspace);
   });
-  return ctx.ok();
 }
 
 }  // namespace penlight::portable
