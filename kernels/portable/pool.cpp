@@ -9,37 +9,23 @@ namespace {
 
 constexpr int64_t kNoDilation[] = {1};
 
-bool average(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
-             ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode, bool count_include_pad,
-             Optional<int64_t> divisor, Tensor& out) {
+Tensor& average(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
+                ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode, bool count_include_pad,
+                Optional<int64_t> divisor, Tensor& out) {
   PoolShape shape;
   if (divisor.has_value() && divisor.value() == 0)
-    return ctx.refuse(Status::InvalidArgument, "divisor_override is 0");
-  if (!prepare_pool(ctx, dims, self, kernel, stride, padding, kNoDilation, ceil_mode, out, nullptr, shape))
-    return false;
-  return average_pool(ctx, shape, {count_include_pad, divisor.value_or(0)}, self, out);
+    return ctx.fail(out, Status::InvalidArgument, "divisor_override is 0");
+  if (prepare_pool(ctx, dims, self, kernel, stride, padding, kNoDilation, ceil_mode, out, nullptr, shape))
+    average_pool(ctx, shape, {count_include_pad, divisor.value_or(0)}, self, out);
+  return out;
 }
 
-bool adaptive_average(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> output_size,
-                      Tensor& out) {
-  PoolShape shape;
-  return prepare_adaptive_pool(ctx, dims, self, output_size, out, nullptr, shape) &&
-         average_pool(ctx, shape, {false, 0}, self, out);
-}
-
-bool maximum(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
+void maximum(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
              ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, bool ceil_mode,
              Tensor& out, Tensor& indices) {
   PoolShape shape;
-  return prepare_pool(ctx, dims, self, kernel, stride, padding, dilation, ceil_mode, out, &indices, shape) &&
-         maximum_pool(ctx, shape, self, out, indices);
-}
-
-bool adaptive_maximum(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> output_size,
-                      Tensor& out, Tensor& indices) {
-  PoolShape shape;
-  return prepare_adaptive_pool(ctx, dims, self, output_size, out, &indices, shape) &&
-         maximum_pool(ctx, shape, self, out, indices);
+  if (prepare_pool(ctx, dims, self, kernel, stride, padding, dilation, ceil_mode, out, &indices, shape))
+    maximum_pool(ctx, shape, self, out, indices);
 }
 
 }  // namespace
@@ -47,22 +33,21 @@ bool adaptive_maximum(KernelContext& ctx, int dims, const Tensor& self, ArrayRef
 Tensor& avg_pool1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
                        ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
                        bool count_include_pad, Tensor& out) {
-  average(ctx, 1, self, kernel_size, stride, padding, ceil_mode, count_include_pad, nullopt, out);
-  return out;
+  return average(ctx, 1, self, kernel_size, stride, padding, ceil_mode, count_include_pad, nullopt, out);
 }
 
 Tensor& avg_pool2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
                        ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
                        bool count_include_pad, Optional<int64_t> divisor_override, Tensor& out) {
-  average(ctx, 2, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out);
-  return out;
+  return average(ctx, 2, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override,
+                 out);
 }
 
 Tensor& avg_pool3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
                        ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
                        bool count_include_pad, Optional<int64_t> divisor_override, Tensor& out) {
-  average(ctx, 3, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out);
-  return out;
+  return average(ctx, 3, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override,
+                 out);
 }
 
 void max_pool2d_with_indices_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
@@ -77,32 +62,20 @@ void max_pool3d_with_indices_out(KernelContext& ctx, const Tensor& self, ArrayRe
   maximum(ctx, 3, self, kernel_size, stride, padding, dilation, ceil_mode, out, indices);
 }
 
-Tensor& adaptive_avg_pool1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                Tensor& out) {
-  adaptive_average(ctx, 1, self, output_size, out);
+// Of one, two and three dimensions: as many as output_size has values.
+Tensor& adaptive_avg_pool_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                              Tensor& out) {
+  PoolShape shape;
+  if (prepare_adaptive_pool(ctx, self, output_size, out, nullptr, shape))
+    average_pool(ctx, shape, {false, 0}, self, out);
   return out;
 }
 
-Tensor& adaptive_avg_pool2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                Tensor& out) {
-  adaptive_average(ctx, 2, self, output_size, out);
-  return out;
-}
-
-Tensor& adaptive_avg_pool3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                Tensor& out) {
-  adaptive_average(ctx, 3, self, output_size, out);
-  return out;
-}
-
-void adaptive_max_pool2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                             Tensor& out, Tensor& indices) {
-  adaptive_maximum(ctx, 2, self, output_size, out, indices);
-}
-
-void adaptive_max_pool3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                             Tensor& out, Tensor& indices) {
-  adaptive_maximum(ctx, 3, self, output_size, out, indices);
+void adaptive_max_pool_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, Tensor& out,
+                           Tensor& indices) {
+  PoolShape shape;
+  if (prepare_adaptive_pool(ctx, self, output_size, out, &indices, shape))
+    maximum_pool(ctx, shape, self, out, indices);
 }
 
 }  // namespace penlight::portable

@@ -37,8 +37,8 @@ struct PoolShape {
 bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
                   ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
                   bool ceil_mode, Tensor& out, Tensor* indices, PoolShape& shape);
-bool prepare_adaptive_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> output_size,
-                           Tensor& out, Tensor* indices, PoolShape& shape);
+bool prepare_adaptive_pool(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, Tensor& out,
+                           Tensor* indices, PoolShape& shape);
 
 struct PoolAverage {
   bool count_padding;

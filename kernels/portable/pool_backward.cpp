@@ -76,7 +76,7 @@ Tensor& adaptive_avg_pool2d_backward_out(KernelContext& ctx, const Tensor& grad_
   if (!check(ctx, grad_output.dim() == self.dim() && self.dim() >= 2, "gradient and input differ in rank"))
     return out;
   const int64_t size[] = {grad_output.size(-2), grad_output.size(-1)};
-  if (!prepare_adaptive_pool(ctx, 2, self, size, output.tensor(), nullptr, shape)) return out;
+  if (!prepare_adaptive_pool(ctx, self, size, output.tensor(), nullptr, shape)) return out;
   return spread(ctx, grad_output, self, shape, {false, 0}, out);
 }
 

@@ -4,7 +4,6 @@
 #include "kernels/common/checks.h"
 #include "kernels/common/convert.h"
 #include "pool.h"
-#include "vector.h"
 
 namespace penlight::portable {
 
@@ -101,8 +100,12 @@ bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int
   return resize_pool(ctx, dims, self, out, indices, shape);
 }
 
-bool prepare_adaptive_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> output_size,
-                           Tensor& out, Tensor* indices, PoolShape& shape) {
+bool prepare_adaptive_pool(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, Tensor& out,
+                           Tensor* indices, PoolShape& shape) {
+  const int dims = static_cast<int>(output_size.size());
+  if (dims < 1 || dims > 3)
+    return ctx.refuse(Status::InvalidArgument, "output_size has {} values, pooling is of 1 to 3 dimensions",
+                      dims);
   if (!check_pool(ctx, dims, self, out, indices)) return false;
   for (int d = 0; d < dims; ++d) {
     PoolAxis& axis = shape.axes[3 - dims + d];
@@ -117,37 +120,33 @@ bool prepare_adaptive_pool(KernelContext& ctx, int dims, const Tensor& self, Arr
 
 namespace {
 
-constexpr dim_t kChannelChunk = 64;
-
+// One output, and where it is in each tensor.
 struct PoolWindow {
   PoolRange d, h, w;
+  dim_t from, to, indices;
+
   dim_t count() const { return d.count() * h.count() * w.count(); }
 };
 
-// work(image, first channel, count of channels, position, window): channels that
-// lie side by side come in chunks, others one by one.
+// Channels are the innermost loop where they lie side by side, else the outermost.
 template <class Work>
-void for_each_window(const PoolShape& shape, bool chunks, Work&& work) {
+void for_each_window(const PoolShape& shape, Work&& work) {
   const PoolAxis* axes = shape.axes;
-  const dim_t chunk = chunks ? kChannelChunk : 1;
-  for (dim_t image = 0; image < shape.batch; ++image) {
-    // Chunks go innermost, single channels outermost: both as memory lies.
-    const dim_t outer = chunks ? 1 : shape.channels;
-    for (dim_t channel = 0; channel < outer; ++channel) {
-      for (dim_t d = 0; d < axes[0].out; ++d) {
-        const PoolRange along_d = axes[0].range(d);
-        for (dim_t h = 0; h < axes[1].out; ++h) {
-          const PoolRange along_h = axes[1].range(h);
-          for (dim_t w = 0; w < axes[2].out; ++w) {
-            const PoolWindow window = {along_d, along_h, axes[2].range(w)};
-            const dim_t at[3] = {d, h, w};
-            if (!chunks) {
-              work(image, channel, dim_t{1}, at, window);
-              continue;
-            }
-            for (dim_t c = 0; c < shape.channels; c += chunk) {
-              work(image, c, shape.channels - c < chunk ? shape.channels - c : chunk, at, window);
-            }
+  const dim_t inner = shape.in_channel == 1 ? shape.channels : 1;
+  for (dim_t plane = 0; plane < shape.batch * shape.channels; plane += inner) {
+    const dim_t image = plane / shape.channels;
+    for (dim_t d = 0; d < axes[0].out; ++d) {
+      for (dim_t h = 0; h < axes[1].out; ++h) {
+        for (dim_t w = 0; w < axes[2].out; ++w) {
+          PoolWindow window = {axes[0].range(d), axes[1].range(h), axes[2].range(w), 0, 0, 0};
+          for (dim_t c = plane % shape.channels; c < plane % shape.channels + inner; ++c) {
+            window.from = image * shape.in_batch + c * shape.in_channel;
+            window.to = image * shape.out_batch + c * shape.out_channel + d * axes[0].out_stride +
+                        h * axes[1].out_stride + w * axes[2].out_stride;
+            window.indices = image * shape.indices_batch + c * shape.indices_channel +
+                             d * axes[0].indices_stride + h * axes[1].indices_stride +
+                             w * axes[2].indices_stride;
+            work(window);
           }
         }
       }
@@ -155,12 +154,13 @@ void for_each_window(const PoolShape& shape, bool chunks, Work&& work) {
   }
 }
 
+// tap(offset in the input, index in its plane)
 template <class Tap>
 inline void for_each_tap(const PoolShape& shape, const PoolWindow& window, Tap&& tap) {
   const PoolAxis* axes = shape.axes;
   for (dim_t d = window.d.first; d < window.d.end; d += window.d.step) {
     for (dim_t h = window.h.first; h < window.h.end; h += window.h.step) {
-      const dim_t row = d * axes[0].in_stride + h * axes[1].in_stride;
+      const dim_t row = window.from + d * axes[0].in_stride + h * axes[1].in_stride;
       const dim_t row_index = (d * axes[1].in + h) * axes[2].in;
       for (dim_t w = window.w.first; w < window.w.end; w += window.w.step) {
         tap(row + w * axes[2].in_stride, row_index + w);
@@ -169,56 +169,22 @@ inline void for_each_tap(const PoolShape& shape, const PoolWindow& window, Tap&&
   }
 }
 
-inline dim_t output_offset(const PoolShape& shape, const dim_t at[3]) {
-  return at[0] * shape.axes[0].out_stride + at[1] * shape.axes[1].out_stride +
-         at[2] * shape.axes[2].out_stride;
-}
-
-template <class S, class T>
-inline void add_channels(T* sums, const S* from, dim_t count) {
-  dim_t c = 0;
-  if constexpr (same_type<S, T>) {
-    constexpr int lanes = VectorOf<T>::lanes;
-    for (; c + lanes <= count; c += lanes)
-      store_vector<T>(sums + c, load_vector(sums + c) + load_vector(from + c));
-  }
-  for (; c < count; ++c) sums[c] += static_cast<T>(from[c]);
-}
-
 template <class S>
 void average_as(const PoolShape& shape, const PoolAverage& average, const S* input, S* out) {
   using T = Compute<S>;
-  const bool chunks = shape.in_channel == 1 && shape.channels > 1;
-  for_each_window(
-      shape, chunks, [&](dim_t image, dim_t c, dim_t channels, const dim_t* at, const PoolWindow& window) {
-        const S* from = input + image * shape.in_batch + c * shape.in_channel;
-        S* to = out + image * shape.out_batch + c * shape.out_channel + output_offset(shape, at);
-        const dim_t inside = window.count();
-        // Unsigned: a window far larger than the input may be any size.
-        const int64_t whole = static_cast<int64_t>(static_cast<uint64_t>(window.d.padded) *
-                                                   static_cast<uint64_t>(window.h.padded) *
-                                                   static_cast<uint64_t>(window.w.padded));
-        const T divisor = static_cast<T>(average.divisor         ? average.divisor
-                                         : average.count_padding ? whole
-                                                                 : inside);
-        if (channels == 1) {
-          T sum = 0;
-          for_each_tap(shape, window, [&](dim_t offset, dim_t) { sum += static_cast<T>(from[offset]); });
-          *to = static_cast<S>(inside ? sum / divisor : T(0));
-          return;
-        }
-        T sums[kChannelChunk] = {};
-        for_each_tap(shape, window,
-                     [&](dim_t offset, dim_t) { add_channels(sums, from + offset, channels); });
-        for (dim_t i = 0; i < channels; ++i)
-          to[i * shape.out_channel] = static_cast<S>(inside ? sums[i] / divisor : T(0));
-      });
-}
-
-template <class S>
-inline bool exceeds(S value, S best) {
-  // A NaN wins over everything, the last one over earlier ones.
-  return value > best || value != value;
+  for_each_window(shape, [&](const PoolWindow& window) {
+    const dim_t inside = window.count();
+    // Unsigned: a window far larger than the input may be any size.
+    const int64_t whole =
+        static_cast<int64_t>(static_cast<uint64_t>(window.d.padded) * static_cast<uint64_t>(window.h.padded) *
+                             static_cast<uint64_t>(window.w.padded));
+    const T divisor = static_cast<T>(average.divisor         ? average.divisor
+                                     : average.count_padding ? whole
+                                                             : inside);
+    T sum = 0;
+    for_each_tap(shape, window, [&](dim_t offset, dim_t) { sum += static_cast<T>(input[offset]); });
+    out[window.to] = static_cast<S>(inside ? sum / divisor : T(0));
+  });
 }
 
 template <class S>
@@ -232,133 +198,22 @@ S lowest_value() {
   }
 }
 
-// Rows of images whose pixels lie side by side, four windows at a time as long as
-// they are inside the row; `one(w)` does the others.
-template <int step, class One>
-void maximum_row(const PoolShape& shape, const PoolRange& d, const PoolRange& h, const float* plane,
-                 float* to, int64_t* where, One&& one) {
-  typedef int32_t Lanes __attribute__((vector_size(16)));
-  const PoolAxis& axis = shape.axes[2];
-  const dim_t reach = axis.dilation * (axis.kernel - 1);
-  const dim_t room = axis.in + axis.padding - reach - (step - 1);
-  dim_t first = (axis.padding + step - 1) / step, end = room > 0 ? (room - 1) / step + 1 : 0, w = 0;
-  if (first > axis.out) first = axis.out;
-  if (end > axis.out) end = axis.out;
-  for (; w < first; ++w) one(w);
-  const Lanes apart = Lanes{0, 1, 2, 3} * step;
-  for (; w + 4 <= end; w += 4) {
-    const dim_t x = w * step - axis.padding;
-    const dim_t corner = (d.first * shape.axes[1].in + h.first) * axis.in + x;
-    Vector<float> best = splat(-__builtin_inff());
-    Lanes best_at = apart + static_cast<int32_t>(corner);
-    for (dim_t i = d.first; i < d.end; i += d.step) {
-      for (dim_t j = h.first; j < h.end; j += h.step) {
-        const float* row = plane + i * shape.axes[0].in_stride + j * shape.axes[1].in_stride + x;
-        const dim_t index = (i * shape.axes[1].in + j) * axis.in + x;
-        for (dim_t k = 0; k <= reach; k += axis.dilation) {
-          Vector<float> value;
-          if constexpr (step == 2) {
-            value = load_every_second(row + k);
-          } else {
-            value = load_vector(row + k);
-          }
-          const Lanes better = (Lanes)(value > best) | (Lanes)(value != value);
-          const Lanes at = apart + static_cast<int32_t>(index + k);
-          best = (Vector<float>)(((Lanes)value & better) | ((Lanes)best & ~better));
-          best_at = (at & better) | (best_at & ~better);
-        }
-      }
-    }
-    store_vector(to + w, best);
-    for (int lane = 0; lane < 4; ++lane) where[w + lane] = best_at[lane];
-  }
-  for (; w < axis.out; ++w) one(w);
-}
-
-// Whether rows are of the kind maximum_row() takes.
-bool rows_in_vectors(const PoolShape& shape) {
-  const PoolAxis& axis = shape.axes[2];
-  const dim_t pixels = shape.axes[0].in * shape.axes[1].in * shape.axes[2].in;
-  return !axis.adaptive && axis.stride <= 2 && axis.in_stride == 1 && axis.out_stride == 1 &&
-         axis.indices_stride == 1 && pixels < (dim_t{1} << 30);
-}
-
-template <class S>
-void maximum_window(const PoolShape& shape, const PoolWindow& window, const S* from, S* to, int64_t* where) {
-  using T = Compute<S>;
-  T best = static_cast<T>(lowest_value<S>());
-  dim_t best_at = (window.d.first * shape.axes[1].in + window.h.first) * shape.axes[2].in + window.w.first;
-  for_each_tap(shape, window, [&](dim_t offset, dim_t index) {
-    const T value = static_cast<T>(from[offset]);
-    const bool better = exceeds(value, best);
-    best = better ? value : best;
-    best_at = better ? index : best_at;
-  });
-  *to = static_cast<S>(best);
-  *where = best_at;
-}
-
-void maximum_rows(const PoolShape& shape, const float* input, float* out, int64_t* indices) {
-  const PoolAxis* axes = shape.axes;
-  for (dim_t plane = 0; plane < shape.batch * shape.channels; ++plane) {
-    const dim_t image = plane / shape.channels, c = plane % shape.channels;
-    const float* from = input + image * shape.in_batch + c * shape.in_channel;
-    for (dim_t d = 0; d < axes[0].out; ++d) {
-      for (dim_t h = 0; h < axes[1].out; ++h) {
-        float* to = out + image * shape.out_batch + c * shape.out_channel + d * axes[0].out_stride +
-                    h * axes[1].out_stride;
-        int64_t* where = indices + image * shape.indices_batch + c * shape.indices_channel +
-                         d * axes[0].indices_stride + h * axes[1].indices_stride;
-        const PoolRange along_d = axes[0].range(d), along_h = axes[1].range(h);
-        const auto one = [&](dim_t w) {
-          maximum_window(shape, {along_d, along_h, axes[2].range(w)}, from, to + w, where + w);
-        };
-        if (axes[2].stride == 2) {
-          maximum_row<2>(shape, along_d, along_h, from, to, where, one);
-        } else {
-          maximum_row<1>(shape, along_d, along_h, from, to, where, one);
-        }
-      }
-    }
-  }
-}
-
 template <class S>
 void maximum_as(const PoolShape& shape, const S* input, S* out, int64_t* indices) {
   using T = Compute<S>;
-  const bool chunks = shape.in_channel == 1 && shape.channels > 1;
-  if constexpr (same_type<S, float>) {
-    if (!chunks && rows_in_vectors(shape)) return maximum_rows(shape, input, out, indices);
-  }
-  const T lowest = static_cast<T>(lowest_value<S>());
-  for_each_window(
-      shape, chunks, [&](dim_t image, dim_t c, dim_t channels, const dim_t* at, const PoolWindow& window) {
-        const S* from = input + image * shape.in_batch + c * shape.in_channel;
-        S* to = out + image * shape.out_batch + c * shape.out_channel + output_offset(shape, at);
-        int64_t* where = indices + image * shape.indices_batch + c * shape.indices_channel;
-        for (int d = 0; d < 3; ++d) where += at[d] * shape.axes[d].indices_stride;
-        const dim_t first =
-            (window.d.first * shape.axes[1].in + window.h.first) * shape.axes[2].in + window.w.first;
-        if (channels == 1) return maximum_window(shape, window, from, to, where);
-        T best[kChannelChunk];
-        dim_t best_at[kChannelChunk];
-        for (dim_t i = 0; i < channels; ++i) {
-          best[i] = lowest;
-          best_at[i] = first;
-        }
-        for_each_tap(shape, window, [&](dim_t offset, dim_t index) {
-          for (dim_t i = 0; i < channels; ++i) {
-            const T value = static_cast<T>(from[offset + i]);
-            const bool better = exceeds(value, best[i]);
-            best[i] = better ? value : best[i];
-            best_at[i] = better ? index : best_at[i];
-          }
-        });
-        for (dim_t i = 0; i < channels; ++i) {
-          to[i * shape.out_channel] = static_cast<S>(best[i]);
-          where[i * shape.indices_channel] = best_at[i];
-        }
-      });
+  for_each_window(shape, [&](const PoolWindow& window) {
+    T best = static_cast<T>(lowest_value<S>());
+    dim_t best_at = (window.d.first * shape.axes[1].in + window.h.first) * shape.axes[2].in + window.w.first;
+    for_each_tap(shape, window, [&](dim_t offset, dim_t index) {
+      const T value = static_cast<T>(input[offset]);
+      // A NaN wins over everything, the last one over earlier ones.
+      const bool better = (value > best) | (value != value);
+      best = better ? value : best;
+      best_at = better ? index : best_at;
+    });
+    out[window.to] = static_cast<S>(best);
+    indices[window.indices] = best_at;
+  });
 }
 
 }  // namespace

@@ -112,29 +112,6 @@ inline void add_scaled(const S* from, T factor, ptrdiff_t count, T* sums) {
   for (; i < count; ++i) sums[i] += factor * static_cast<T>(from[i]);
 }
 
-// a0 b0 a1 b1 ... of the first halves of two vectors, and of their second halves.
-template <class T>
-inline Vector<T> interleave_low(Vector<T> a, Vector<T> b) {
-  if constexpr (VectorOf<T>::lanes == 2) return Vector<T>{a[0], b[0]};
-  if constexpr (VectorOf<T>::lanes == 4) return Vector<T>{a[0], b[0], a[1], b[1]};
-}
-template <class T>
-inline Vector<T> interleave_high(Vector<T> a, Vector<T> b) {
-  if constexpr (VectorOf<T>::lanes == 2) return Vector<T>{a[1], b[1]};
-  if constexpr (VectorOf<T>::lanes == 4) return Vector<T>{a[2], b[2], a[3], b[3]};
-}
-
-// Elements 0, 2, 4, ... of the two vectors at `from`.
-inline Vector<float> load_every_second(const float* from) {
-  const Vector<float> a = load_vector(from), b = load_vector(from + 4);
-#if defined(__clang__)
-  return __builtin_shufflevector(a, b, 0, 2, 4, 6);
-#else
-  typedef int32_t Lanes __attribute__((vector_size(16)));
-  return __builtin_shuffle(a, b, Lanes{0, 2, 4, 6});
-#endif
-}
-
 template <class T>
 inline T sum_lanes(Vector<T> value) {
   T sum = value[0];
