@@ -12,6 +12,7 @@
 
 #include <penlight/kernel.h>
 
+#include "gemm.h"
 #include "kernels/common/dispatch.h"
 
 namespace penlight::portable {
@@ -55,8 +56,8 @@ struct ConvShape {
 
 // Scratch, made by the first pass that needs it (or more of it).
 struct ConvWorkspace {
-  void *a = nullptr, *b = nullptr, *c = nullptr;  // of convolve_gemm
-  void *tile = nullptr, *table = nullptr;         // of convolve_depthwise
+  GemmBuffer gemm;
+  void *tile = nullptr, *table = nullptr;  // of convolve_depthwise
   dim_t* offsets = nullptr;
   size_t tile_elements = 0;
 };

@@ -90,22 +90,16 @@ void pack_tap(const Patches<S>& patches, const PanelPositions& panel, const Conv
     from[p] = inside ? patches.input + panel.offset[p] + tap.input + first * channel : nullptr;
     all &= inside;
   }
-  const dim_t run = last - first;
-  if (all && panel.even) {
-    const dim_t spacing = patches.pass->input_step[2];
-    if (step == width) {
-      pack_rows<S, T>(from[0], spacing, channel, width, run, to, width, 0);
-      return;
-    }
-    if constexpr (same_type<S, T>) {
-      if (spacing == 1) {
-        for (dim_t c = 0; c < run; ++c) {
-          for (dim_t p = 0; p < width; p += VectorOf<T>::lanes) {
-            store_vector(to + c * step + p, load_vector(from[0] + c * channel + p));
-          }
-        }
-        return;
+  const dim_t run = last - first, spacing = patches.pass->input_step[2];
+  if (all && panel.even && step == width)
+    return pack_rows<S, T>(from[0], spacing, channel, width, run, to, width, 0);
+  if constexpr (same_type<S, T>) {
+    if (all && panel.even && spacing == 1) {
+      for (dim_t c = 0; c < run; ++c) {
+        for (dim_t p = 0; p < width; p += VectorOf<T>::lanes)
+          store_vector(to + c * step + p, load_vector(from[0] + c * channel + p));
       }
+      return;
     }
   }
   for (dim_t p = 0; p < width; ++p) {
@@ -144,39 +138,32 @@ struct Weights {
   dim_t stride_out, stride_in;
   const ConvTap* taps;
   ReductionOrder order;
+
+  // Whether each k is as far from the one before, across channels too, as ordinary weights lie.
+  bool even() const {
+    if (order.channels_inside || order.taps < 2) return order.taps == 1;
+    const dim_t step = taps[1].weight - taps[0].weight;
+    bool all = stride_in == order.taps * step;
+    for (dim_t t = 1; t < order.taps; ++t) all &= taps[t].weight - taps[t - 1].weight == step;
+    return all;
+  }
 };
 
 template <class S, class T>
 void pack_weights(const void* operand, T* to, dim_t width, dim_t first, dim_t count, dim_t k0, dim_t kc) {
   const Weights<S>& weights = *static_cast<const Weights<S>*>(operand);
   const ReductionOrder& order = weights.order;
-  const S* from = weights.data + first * weights.stride_out;
-  dim_t k = k0;
-  while (k < k0 + kc) {
-    dim_t channel, tap, run = 1, step = 0;
-    if (order.channels_inside) {
-      tap = k / order.channels;
-      channel = k % order.channels;
-      run = order.channels - channel;
-      step = weights.stride_in;
-    } else {
-      channel = k / order.taps;
-      tap = k % order.taps;
-      // Taps that follow one another in memory make one run, across channels too.
-      step = order.taps > 1 ? weights.taps[1].weight - weights.taps[0].weight : weights.stride_in;
-      while (tap + run < order.taps &&
-             weights.taps[tap + run].weight == weights.taps[tap].weight + run * step)
-        ++run;
-      if (tap + run == order.taps &&
-          weights.taps[0].weight + weights.stride_in == weights.taps[tap].weight + run * step &&
-          weights.taps[order.taps - 1].weight - weights.taps[0].weight == (order.taps - 1) * step) {
-        run = kc;
-      }
-    }
-    if (run > k0 + kc - k) run = k0 + kc - k;
-    pack_rows<S, T>(from + weights.taps[tap].weight + channel * weights.stride_in, weights.stride_out, step,
-                    count, run, to + (k - k0) * width, width, width * kc);
-    k += run;
+  const bool even = weights.even();
+  const dim_t step =
+      even && order.taps > 1 ? weights.taps[1].weight - weights.taps[0].weight : weights.stride_in;
+  for (dim_t k = k0, run = 1; k < k0 + kc; k += run) {
+    const dim_t channel = order.channels_inside ? k % order.channels : k / order.taps;
+    const dim_t tap = order.channels_inside ? k / order.channels : k % order.taps;
+    if (order.channels_inside) run = order.channels - channel;
+    if (even || run > k0 + kc - k) run = k0 + kc - k;
+    pack_rows<S, T>(
+        weights.data + first * weights.stride_out + weights.taps[tap].weight + channel * weights.stride_in,
+        weights.stride_out, step, count, run, to + (k - k0) * width, width, width * kc);
   }
 }
 
@@ -212,21 +199,10 @@ void for_position_runs(const ConvResult<S>& result, dim_t first, dim_t count, Fn
 template <class S, class T>
 void store_channels(const void* where, const T* tile, dim_t ld, dim_t m0, dim_t n0, dim_t rows, dim_t cols) {
   const ConvResult<S>& result = *static_cast<const ConvResult<S>*>(where);
-  const dim_t spacing = result.pass->output_step[2];
   for_position_runs(result, n0, cols, [&](dim_t at, dim_t count, dim_t offset) {
     for (dim_t i = 0; i < rows; ++i) {
-      const T extra = result.bias ? static_cast<T>(result.bias[(m0 + i) * result.bias_stride]) : T(0);
-      const T* sums = tile + i * ld + at;
-      S* out = result.out + (m0 + i) * result.channel + offset;
-      dim_t j = 0;
-      if constexpr (same_type<S, T>) {
-        constexpr int lanes = VectorOf<T>::lanes;
-        if (spacing == 1) {
-          for (; j + lanes <= count; j += lanes)
-            store_vector<T>(out + j, load_vector(sums + j) + splat(extra));
-        }
-      }
-      for (; j < count; ++j) out[j * spacing] = static_cast<S>(sums[j] + extra);
+      store_sums(tile + i * ld + at, result.bias ? result.bias + (m0 + i) * result.bias_stride : nullptr, 0,
+                 result.out + (m0 + i) * result.channel + offset, result.pass->output_step[2], count);
     }
   });
 }
@@ -235,26 +211,12 @@ void store_channels(const void* where, const T* tile, dim_t ld, dim_t m0, dim_t 
 template <class S, class T>
 void store_positions(const void* where, const T* tile, dim_t ld, dim_t m0, dim_t n0, dim_t rows, dim_t cols) {
   const ConvResult<S>& result = *static_cast<const ConvResult<S>*>(where);
-  const dim_t spacing = result.pass->output_step[2];
   for_position_runs(result, m0, rows, [&](dim_t at, dim_t count, dim_t offset) {
     for (dim_t i = 0; i < count; ++i) {
-      const T* sums = tile + (at + i) * ld;
-      S* out = result.out + offset + i * spacing + n0 * result.channel;
-      const S* bias = result.bias ? result.bias + n0 * result.bias_stride : nullptr;
-      dim_t j = 0;
-      if constexpr (same_type<S, T>) {
-        constexpr int lanes = VectorOf<T>::lanes;
-        if (result.channel == 1 && !bias) {
-          for (; j + lanes <= cols; j += lanes) store_vector(out + j, load_vector(sums + j));
-        } else if (result.channel == 1 && result.bias_stride == 1) {
-          for (; j + lanes <= cols; j += lanes)
-            store_vector<T>(out + j, load_vector(sums + j) + load_vector(bias + j));
-        }
-      }
-      for (; j < cols; ++j) {
-        const T extra = bias ? static_cast<T>(bias[j * result.bias_stride]) : T(0);
-        out[j * result.channel] = static_cast<S>(sums[j] + extra);
-      }
+      store_sums(tile + (at + i) * ld, result.bias ? result.bias + n0 * result.bias_stride : nullptr,
+                 result.bias_stride,
+                 result.out + offset + i * result.pass->output_step[2] + n0 * result.channel, result.channel,
+                 cols);
     }
   });
 }
@@ -315,20 +277,13 @@ void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pas
     gemm.b = input;
     gemm.store = store_channels<S, T>;
   }
-  if (!workspace.c) {
+  if (!workspace.gemm.tile) {
     const dim_t most_k = shape.in_channels * shape.most_taps;
-    const GemmBuffer<T> made =
-        channels_last ? make_gemm_buffer<T>(ctx, shape.most_positions, shape.out_channels, most_k)
-                      : make_gemm_buffer<T>(ctx, shape.out_channels, shape.most_positions, most_k);
-    if (!made) return;
-    workspace.a = made.a;
-    workspace.b = made.b;
-    workspace.c = made.tile;
+    workspace.gemm = channels_last
+                         ? make_gemm_buffer<T>(ctx, shape.most_positions, shape.out_channels, most_k)
+                         : make_gemm_buffer<T>(ctx, shape.out_channels, shape.most_positions, most_k);
+    if (!ctx.ok()) return;
   }
-  GemmBuffer<T> buffer;
-  buffer.a = static_cast<T*>(workspace.a);
-  buffer.b = static_cast<T*>(workspace.b);
-  buffer.tile = static_cast<T*>(workspace.c);
   for (dim_t image = 0; image < shape.batch; ++image) {
     for (dim_t group = 0; group < shape.groups; ++group) {
       patches.input = static_cast<const S*>(shape.input) + image * shape.input_batch +
@@ -340,7 +295,7 @@ void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pas
       if (shape.bias) {
         result.bias = static_cast<const S*>(shape.bias) + group * shape.out_channels * shape.bias_stride;
       }
-      run_gemm(gemm, buffer);
+      run_gemm(gemm, workspace.gemm);
     }
   }
 }

@@ -19,90 +19,65 @@ constexpr dim_t kRun = 64;
 // over the whole of a k block. Panels are padded, so there are no edges here.
 template <class T>
 void multiply_tile(dim_t kc, const T* a, const T* b, T* c, dim_t ld, bool accumulate) {
-  constexpr int lanes = GemmShape<T>::lanes;
-  Vector<T> c00{}, c01{}, c10{}, c11{}, c20{}, c21{}, c30{}, c31{};
-  for (dim_t k = 0; k < kc; ++k) {
+  constexpr int lanes = GemmShape<T>::lanes, rows = GemmShape<T>::tile_m;
+  Vector<T> sums[rows][2] = {};
+  for (dim_t k = 0; k < kc; ++k, a += rows, b += 2 * lanes) {
     const Vector<T> b0 = load_vector(b), b1 = load_vector(b + lanes);
-    const Vector<T> a0 = splat(a[0]);
-    c00 += a0 * b0;
-    c01 += a0 * b1;
-    const Vector<T> a1 = splat(a[1]);
-    c10 += a1 * b0;
-    c11 += a1 * b1;
-    const Vector<T> a2 = splat(a[2]);
-    c20 += a2 * b0;
-    c21 += a2 * b1;
-    const Vector<T> a3 = splat(a[3]);
-    c30 += a3 * b0;
-    c31 += a3 * b1;
-    a += 4;
-    b += 2 * lanes;
+    repeat<rows>([&](auto i) {
+      const Vector<T> factor = splat(a[i]);
+      sums[i][0] += factor * b0;
+      sums[i][1] += factor * b1;
+    });
   }
-  if (accumulate) {
-    c00 += load_vector(c);
-    c01 += load_vector(c + lanes);
-    c10 += load_vector(c + ld);
-    c11 += load_vector(c + ld + lanes);
-    c20 += load_vector(c + 2 * ld);
-    c21 += load_vector(c + 2 * ld + lanes);
-    c30 += load_vector(c + 3 * ld);
-    c31 += load_vector(c + 3 * ld + lanes);
-  }
-  store_vector(c, c00);
-  store_vector(c + lanes, c01);
-  store_vector(c + ld, c10);
-  store_vector(c + ld + lanes, c11);
-  store_vector(c + 2 * ld, c20);
-  store_vector(c + 2 * ld + lanes, c21);
-  store_vector(c + 3 * ld, c30);
-  store_vector(c + 3 * ld + lanes, c31);
+  repeat<rows>([&](auto i) {
+    repeat<2>([&](auto j) {
+      T* to = c + i * ld + j * lanes;
+      store_vector<T>(to, accumulate ? sums[i][j] + load_vector(to) : sums[i][j]);
+    });
+  });
 }
 
 }  // namespace
 
 template <class T>
-GemmBuffer<T> make_gemm_buffer(KernelContext& ctx, dim_t m, dim_t n, dim_t k) {
+GemmBuffer make_gemm_buffer(KernelContext& ctx, dim_t m, dim_t n, dim_t k) {
   using Shape = GemmShape<T>;
   const dim_t mc = min_dim(round_up(m, Shape::tile_m), Shape::block_m);
   const dim_t nc = min_dim(round_up(n, Shape::tile_n), Shape::block_n);
   const dim_t kc = min_dim(k, Shape::block_k);
   T* all = ctx.allocate_scratch_array<T>(static_cast<size_t>(mc * kc + kc * nc + mc * nc));
-  GemmBuffer<T> buffer;
-  if (!all) return buffer;
-  buffer.a = all;
-  buffer.b = all + mc * kc;
-  buffer.tile = buffer.b + kc * nc;
-  return buffer;
+  if (!all) return {};
+  return {all, all + mc * kc, all + mc * kc + kc * nc};
 }
 
 template <class T>
-void run_gemm(const Gemm<T>& gemm, const GemmBuffer<T>& buffer) {
+void run_gemm(const Gemm<T>& gemm, const GemmBuffer& buffer) {
   using Shape = GemmShape<T>;
+  T *packed_a = static_cast<T*>(buffer.a), *packed_b = static_cast<T*>(buffer.b);
+  T* tile = static_cast<T*>(buffer.tile);
   if (gemm.m == 0 || gemm.n == 0) return;
   for (dim_t n0 = 0; n0 < gemm.n; n0 += Shape::block_n) {
     const dim_t cols = min_dim(gemm.n - n0, Shape::block_n);
     const dim_t ld = round_up(cols, Shape::tile_n);
     for (dim_t m0 = 0; m0 < gemm.m; m0 += Shape::block_m) {
       const dim_t rows = min_dim(gemm.m - m0, Shape::block_m);
-      if (gemm.k == 0)
-        memset(buffer.tile, 0, static_cast<size_t>(round_up(rows, Shape::tile_m) * ld) * sizeof(T));
+      if (gemm.k == 0) memset(tile, 0, static_cast<size_t>(round_up(rows, Shape::tile_m) * ld) * sizeof(T));
       for (dim_t k0 = 0; k0 < gemm.k; k0 += Shape::block_k) {
         const dim_t kc = min_dim(gemm.k - k0, Shape::block_k);
-        gemm.pack_a(gemm.a, buffer.a, Shape::tile_m, m0, rows, k0, kc);
+        gemm.pack_a(gemm.a, packed_a, Shape::tile_m, m0, rows, k0, kc);
         // With all of k in one block, the packed columns serve every block of rows.
         if (m0 == 0 || gemm.k > Shape::block_k)
-          gemm.pack_b(gemm.b, buffer.b, Shape::tile_n, n0, cols, k0, kc);
+          gemm.pack_b(gemm.b, packed_b, Shape::tile_n, n0, cols, k0, kc);
         for (dim_t j = 0; j < cols; j += Shape::tile_n) {
           for (dim_t i = 0; i < rows; i += Shape::tile_m) {
-            T* tile = buffer.tile + i * ld + j;
             for (dim_t k = 0; k < kc; k += kRun) {
-              const T *a = buffer.a + i * kc + k * Shape::tile_m, *b = buffer.b + j * kc + k * Shape::tile_n;
-              multiply_tile(min_dim(kc - k, kRun), a, b, tile, ld, k0 + k != 0);
+              const T *a = packed_a + i * kc + k * Shape::tile_m, *b = packed_b + j * kc + k * Shape::tile_n;
+              multiply_tile(min_dim(kc - k, kRun), a, b, tile + i * ld + j, ld, k0 + k != 0);
             }
           }
         }
       }
-      gemm.store(gemm.result, buffer.tile, ld, m0, n0, rows, cols);
+      gemm.store(gemm.result, tile, ld, m0, n0, rows, cols);
     }
   }
 }
@@ -171,9 +146,9 @@ void pack_rows(const S* from, dim_t stride, dim_t stride_k, dim_t count, dim_t k
   }
 }
 
-#define PENLIGHT_GEMM(T)                                                           \
-  template GemmBuffer<T> make_gemm_buffer<T>(KernelContext&, dim_t, dim_t, dim_t); \
-  template void run_gemm<T>(const Gemm<T>&, const GemmBuffer<T>&);
+#define PENLIGHT_GEMM(T)                                                        \
+  template GemmBuffer make_gemm_buffer<T>(KernelContext&, dim_t, dim_t, dim_t); \
+  template void run_gemm<T>(const Gemm<T>&, const GemmBuffer&);
 #define PENLIGHT_PACK(S, T) \
   template void pack_rows<S, T>(const S*, dim_t, dim_t, dim_t, dim_t, T*, dim_t, dim_t);
 PENLIGHT_GEMM(float)

@@ -13,6 +13,9 @@
 
 #include <penlight/kernel.h>
 
+#include "kernels/common/convert.h"
+#include "vector.h"
+
 namespace penlight::portable {
 
 template <class T>
@@ -49,21 +52,17 @@ struct Gemm {
   const void* result;
 };
 
-// Scratch for products up to the sizes it was made for; at most a few hundred KB.
-template <class T>
+// Scratch for products up to the sizes it was made for; at most a few hundred KB. Null pointers
+// when there is not enough; the context then says so.
 struct GemmBuffer {
-  T* a = nullptr;
-  T* b = nullptr;
-  T* tile = nullptr;
-  explicit operator bool() const { return tile != nullptr; }
+  void *a = nullptr, *b = nullptr, *tile = nullptr;
 };
 
-// False in its bool when there is not enough scratch; the context then says so.
 template <class T>
-GemmBuffer<T> make_gemm_buffer(KernelContext& ctx, dim_t m, dim_t n, dim_t k);
+GemmBuffer make_gemm_buffer(KernelContext& ctx, dim_t m, dim_t n, dim_t k);
 
 template <class T>
-void run_gemm(const Gemm<T>& gemm, const GemmBuffer<T>& buffer);
+void run_gemm(const Gemm<T>& gemm, const GemmBuffer& buffer);
 
 // An operand that lies in memory with a stride along its rows (columns) and one along k.
 struct StridedOperand {
@@ -83,6 +82,24 @@ void pack_strided(const void* operand, T* to, dim_t width, dim_t first, dim_t co
   const StridedOperand& matrix = *static_cast<const StridedOperand*>(operand);
   const S* from = static_cast<const S*>(matrix.data) + first * matrix.stride + k0 * matrix.stride_k;
   pack_rows<S, T>(from, matrix.stride, matrix.stride_k, count, kc, to, width, width * kc);
+}
+
+// out[j * step] = sums[j] + extra[j * extra_step], without `extra` where it is null: a row of a finished
+// tile.
+template <class S, class T>
+void store_sums(const T* sums, const S* extra, dim_t extra_step, S* out, dim_t step, dim_t count) {
+  dim_t j = 0;
+  if constexpr (same_type<S, T>) {
+    constexpr int lanes = VectorOf<T>::lanes;
+    const bool in_vectors = step == 1 && (!extra || extra_step == 0 || extra_step == 1);
+    for (; in_vectors && j + lanes <= count; j += lanes) {
+      Vector<T> value = load_vector(sums + j);
+      if (extra) value += extra_step ? load_vector(extra + j) : splat(*extra);
+      store_vector(out + j, value);
+    }
+  }
+  for (; j < count; ++j)
+    out[j * step] = static_cast<S>(extra ? sums[j] + static_cast<T>(extra[j * extra_step]) : sums[j]);
 }
 
 }  // namespace penlight::portable

@@ -13,7 +13,7 @@
 
 namespace penlight::portable {
 
-constexpr dim_t kSkinnyRows = 4;
+constexpr int kSkinnyRows = 4;
 constexpr dim_t kSkinnyChunk = 512;  // columns finished together
 
 // sums[r][m] of `columns` columns of B, each contiguous along k, with `rows` rows of x.
@@ -48,41 +48,6 @@ void multiply_columns(const S* b, dim_t stride, const T* x, dim_t n, dim_t k, T*
   for (; c < n; ++c) dot_columns<rows, 1>(b + c * stride, stride, x, k, tile + c, ld);
 }
 
-// B lies with its columns side by side: sums of all of them grow row by row of B.
-template <class S, class T>
-void multiply_rows(const S* b, dim_t stride_k, const T* x, dim_t m, dim_t n, dim_t k, T* tile, dim_t ld) {
-  constexpr int lanes = VectorOf<T>::lanes;
-  for (dim_t row = 0; row < m; ++row) {
-    T* sums = tile + row * ld;
-    for (dim_t c = 0; c < n; ++c) sums[c] = T(0);
-    dim_t i = 0;
-    for (; i + 4 <= k; i += 4) {
-      const S* b0 = b + i * stride_k;
-      const S *b1 = b0 + stride_k, *b2 = b1 + stride_k, *b3 = b2 + stride_k;
-      const T x0 = x[row * k + i], x1 = x[row * k + i + 1], x2 = x[row * k + i + 2], x3 = x[row * k + i + 3];
-      const Vector<T> v0 = splat(x0), v1 = splat(x1), v2 = splat(x2), v3 = splat(x3);
-      dim_t c = 0;
-      for (; c + lanes <= n; c += lanes) {
-        Vector<T> sum = load_vector(sums + c);
-        sum += v0 * load_vector_as<S, T>(b0 + c);
-        sum += v1 * load_vector_as<S, T>(b1 + c);
-        sum += v2 * load_vector_as<S, T>(b2 + c);
-        sum += v3 * load_vector_as<S, T>(b3 + c);
-        store_vector<T>(sums + c, sum);
-      }
-      for (; c < n; ++c) {
-        sums[c] += x0 * static_cast<T>(b0[c]);
-        sums[c] += x1 * static_cast<T>(b1[c]);
-        sums[c] += x2 * static_cast<T>(b2[c]);
-        sums[c] += x3 * static_cast<T>(b3[c]);
-      }
-    }
-    for (; i < k; ++i) {
-      for (dim_t c = 0; c < n; ++c) sums[c] += x[row * k + i] * static_cast<T>(b[i * stride_k + c]);
-    }
-  }
-}
-
 // C = A B for m <= 4 where B is contiguous along k or along n. `x` holds m * k
 // elements and `tile` m * kSkinnyChunk, both scratch.
 template <class S, class T>
@@ -98,22 +63,16 @@ void run_skinny(const StridedOperand& a, const StridedOperand& b, dim_t m, dim_t
     const dim_t count = n - n0 < kSkinnyChunk ? n - n0 : kSkinnyChunk;
     const S* at = columns + n0 * b.stride;
     if (b.stride_k == 1 || k <= 1) {
-      switch (m) {
-        case 1:
-          multiply_columns<1>(at, b.stride, x, count, k, tile, ld);
-          break;
-        case 2:
-          multiply_columns<2>(at, b.stride, x, count, k, tile, ld);
-          break;
-        case 3:
-          multiply_columns<3>(at, b.stride, x, count, k, tile, ld);
-          break;
-        default:
-          multiply_columns<4>(at, b.stride, x, count, k, tile, ld);
-          break;
-      }
+      repeat<kSkinnyRows>([&](auto below) {
+        if (m == below + 1) multiply_columns<below + 1>(at, b.stride, x, count, k, tile, ld);
+      });
     } else {
-      multiply_rows(at, b.stride_k, x, m, count, k, tile, ld);
+      // Columns side by side: sums of all of them grow row by row of B.
+      for (dim_t row = 0; row < m; ++row) {
+        T* sums = tile + row * ld;
+        for (dim_t c = 0; c < count; ++c) sums[c] = T(0);
+        for (dim_t i = 0; i < k; ++i) add_scaled(at + i * b.stride_k, x[row * k + i], count, sums);
+      }
     }
     store(result, tile, ld, 0, n0, m, count);
   }

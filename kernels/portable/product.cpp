@@ -16,22 +16,6 @@ struct Destination {
   dim_t addend_row, addend_column;
 };
 
-// The frequent case, sums plus a row of bias, without a multiplication per element.
-template <class T>
-void add_row(T* out, const T* sums, const T* addend, dim_t addend_column, dim_t count) {
-  constexpr int lanes = VectorOf<T>::lanes;
-  dim_t j = 0;
-  if (!addend) {
-    memcpy(out, sums, static_cast<size_t>(count) * sizeof(T));
-  } else if (addend_column == 1) {
-    for (; j + lanes <= count; j += lanes)
-      store_vector<T>(out + j, load_vector(sums + j) + load_vector(addend + j));
-    for (; j < count; ++j) out[j] = sums[j] + addend[j];
-  } else {
-    for (; j < count; ++j) out[j] = sums[j] + addend[j * addend_column];
-  }
-}
-
 template <class S>
 void store_product(const void* result, const Compute<S>* tile, dim_t ld, dim_t m0, dim_t n0, dim_t rows,
                    dim_t cols) {
@@ -41,19 +25,13 @@ void store_product(const void* result, const Compute<S>* tile, dim_t ld, dim_t m
     const T* sums = tile + i * ld;
     S* out = to.out + (m0 + i) * to.row + n0 * to.column;
     const S* addend = to.addend ? to.addend + (m0 + i) * to.addend_row + n0 * to.addend_column : nullptr;
-    if constexpr (same_type<S, T>) {
-      if (to.column == 1 && to.alpha == T(1) && (!addend || to.beta == T(1))) {
-        add_row(out, sums, addend, to.addend_column, cols);
-        continue;
-      }
+    if (to.alpha == T(1) && (!addend || to.beta == T(1))) {
+      store_sums(sums, addend, to.addend_column, out, to.column, cols);
+      continue;
     }
-    if (addend) {
-      for (dim_t j = 0; j < cols; ++j) {
-        const T extra = to.beta * static_cast<T>(addend[j * to.addend_column]);
-        out[j * to.column] = static_cast<S>(to.alpha * sums[j] + extra);
-      }
-    } else {
-      for (dim_t j = 0; j < cols; ++j) out[j * to.column] = static_cast<S>(to.alpha * sums[j]);
+    for (dim_t j = 0; j < cols; ++j) {
+      const T extra = addend ? to.beta * static_cast<T>(addend[j * to.addend_column]) : T(0);
+      out[j * to.column] = static_cast<S>(to.alpha * sums[j] + extra);
     }
   }
 }
@@ -86,7 +64,7 @@ bool Product<S>::prepare(KernelContext& ctx, dim_t m, dim_t n, dim_t k, const Ma
     }
   }
   buffer_ = make_gemm_buffer<T>(ctx, m, n, k);
-  return static_cast<bool>(buffer_);
+  return buffer_.tile != nullptr;
 }
 
 template <class S>
@@ -100,18 +78,15 @@ void Product<S>::run(const MatrixView& a, const MatrixView& b, const Epilogue& e
   const StridedOperand rows = {a.data, a.row, a.column};
   const StridedOperand columns = {b.data, b.column, b.row};
   if constexpr (kHasSkinny<S>) {
+    T *x = static_cast<T*>(buffer_.a), *tile = static_cast<T*>(buffer_.tile);
     if (skinny_ && swapped_) {
       to.row = out_column;
       to.column = out_row;
       to.addend_row = epilogue.addend.column;
       to.addend_column = epilogue.addend.row;
-      run_skinny<S, T>(columns, rows, n_, m_, k_, buffer_.a, buffer_.tile, store_product<S>, &to);
-      return;
+      return run_skinny<S, T>(columns, rows, n_, m_, k_, x, tile, store_product<S>, &to);
     }
-    if (skinny_) {
-      run_skinny<S, T>(rows, columns, m_, n_, k_, buffer_.a, buffer_.tile, store_product<S>, &to);
-      return;
-    }
+    if (skinny_) return run_skinny<S, T>(rows, columns, m_, n_, k_, x, tile, store_product<S>, &to);
   }
   const Gemm<T> gemm = {m_, n_, k_, pack_strided<S, T>, &rows, pack_strided<S, T>, &columns, store_product<S>,
                         &to};

@@ -45,7 +45,7 @@ class Product {
   dim_t m_ = 0, n_ = 0, k_ = 0;
   bool skinny_ = false;
   bool swapped_ = false;  // computed as the transposed product, so that m <= 4
-  GemmBuffer<T> buffer_;
+  GemmBuffer buffer_;
 };
 
 }  // namespace penlight::portable
