@@ -89,7 +89,7 @@ void pack_strided(const void* operand, T* to, dim_t width, dim_t first, dim_t co
 template <class S, class T>
 void store_sums(const T* sums, const S* extra, dim_t extra_step, S* out, dim_t step, dim_t count) {
   dim_t j = 0;
-  if constexpr (same_type<S, T>) {
+  if constexpr (same_type<S, T> && !kSmallCode) {
     constexpr int lanes = VectorOf<T>::lanes;
     const bool in_vectors = step == 1 && (!extra || extra_step == 0 || extra_step == 1);
     for (; in_vectors && j + lanes <= count; j += lanes) {

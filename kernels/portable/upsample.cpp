@@ -200,9 +200,9 @@ void blend_bytes(KernelContext& ctx, const Resample& job, Interpolation kind) {
   }
 }
 
-// `scales` holds one for each of `dims` axes, 0 where there is none.
-void upsample(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<int64_t> output_size,
-              const double* scales, bool align_corners, Interpolation kind, Tensor& out) {
+// `scales` holds one for each of `dims` axes.
+void upsample_axes(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<int64_t> output_size,
+                   const Optional<double>* scales, bool align_corners, Interpolation kind, Tensor& out) {
   if (!check_rank(ctx, input, dims + 2, "input") || !check_same_dtype(ctx, input, out)) return;
   if (output_size.size() != static_cast<size_t>(dims)) {
     ctx.fail(Status::InvalidArgument, "output_size has {} values, {} are wanted", output_size.size(), dims);
@@ -215,7 +215,7 @@ void upsample(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<int64_
     axis.in = input.size(2 + d);
     const int64_t wanted = output_size[static_cast<size_t>(d)];
     axis.out = sizes[2 + d] = wanted > kLargestSize ? 0 : static_cast<dim_t>(wanted);
-    axis.scale = scales[d];
+    axis.scale = scales[d].value_or(0);
     axis.align_corners = align_corners;
     if (axis.in < 1 || axis.out < 1) {
       ctx.fail(Status::InvalidArgument, "sizes have to be from 1 to {}, got {} and {}", kLargestSize, axis.in,
@@ -249,136 +249,116 @@ void upsample(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<int64_
   });
 }
 
+template <size_t dims>
+Tensor& upsample(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> output_size,
+                 const Optional<double> (&scales)[dims], bool align_corners, Interpolation kind,
+                 Tensor& out) {
+  upsample_axes(ctx, dims, input, output_size, scales, align_corners, kind, out);
+  return out;
+}
+
 // The .vec overloads give a size or factors, never both.
-void upsample_vec(KernelContext& ctx, int dims, const Tensor& input, Optional<ArrayRef<int64_t>> output_size,
-                  Optional<ArrayRef<double>> scale_factors, bool align_corners, Interpolation kind,
-                  Tensor& out) {
-  int64_t sizes[3] = {};
-  double scales[3] = {};
-  const size_t count = static_cast<size_t>(dims);
-  if (output_size.has_value() == scale_factors.has_value() || !check_rank(ctx, input, dims + 2, "input") ||
-      (scale_factors.has_value() && scale_factors.value().size() != count)) {
-    ctx.fail(Status::InvalidArgument, "give output_size or {} scale_factors", dims);
-    return;
-  }
-  if (output_size.has_value()) {
-    upsample(ctx, dims, input, output_size.value(), scales, align_corners, kind, out);
-    return;
-  }
-  for (size_t d = 0; d < count; ++d) {
-    scales[d] = scale_factors.value()[d];
-    const double wanted = static_cast<double>(input.size(2 + static_cast<dim_t>(d))) * scales[d];
+Tensor& upsample_vec(KernelContext& ctx, const Tensor& input, Optional<ArrayRef<int64_t>> output_size,
+                     Optional<ArrayRef<double>> scale_factors, bool align_corners, Interpolation kind,
+                     Tensor& out) {
+  if (output_size.has_value() == scale_factors.has_value() || !check_rank(ctx, input, 4, "input") ||
+      (scale_factors.has_value() && scale_factors.value().size() != 2))
+    return ctx.fail(out, Status::InvalidArgument, "give output_size or {} scale_factors", 2);
+  if (output_size.has_value())
+    return upsample(ctx, input, output_size.value(), {nullopt, nullopt}, align_corners, kind, out);
+  const double scales[] = {scale_factors.value()[0], scale_factors.value()[1]};
+  int64_t sizes[2];
+  for (dim_t d = 0; d < 2; ++d) {
+    const double wanted = static_cast<double>(input.size(2 + d)) * scales[d];
     sizes[d] = wanted >= 1 && wanted <= kLargestSize ? static_cast<int64_t>(wanted) : 0;
   }
-  upsample(ctx, dims, input, ArrayRef<int64_t>(sizes, count), scales, align_corners, kind, out);
+  return upsample(ctx, input, sizes, {scales[0], scales[1]}, align_corners, kind, out);
 }
 
 }  // namespace
 
 Tensor& upsample_nearest1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
                                Optional<double> scales, Tensor& out) {
-  const double all[] = {scales.value_or(0)};
-  upsample(ctx, 1, self, output_size, all, false, Interpolation::Nearest, out);
-  return out;
+  return upsample(ctx, self, output_size, {scales}, false, Interpolation::Nearest, out);
 }
 
 Tensor& upsample_nearest2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
                                Optional<double> scales_h, Optional<double> scales_w, Tensor& out) {
-  const double all[] = {scales_h.value_or(0), scales_w.value_or(0)};
-  upsample(ctx, 2, self, output_size, all, false, Interpolation::Nearest, out);
-  return out;
+  return upsample(ctx, self, output_size, {scales_h, scales_w}, false, Interpolation::Nearest, out);
 }
 
 Tensor& upsample_nearest2d_vec_out(KernelContext& ctx, const Tensor& input,
                                    Optional<ArrayRef<int64_t>> output_size,
                                    Optional<ArrayRef<double>> scale_factors, Tensor& out) {
-  upsample_vec(ctx, 2, input, output_size, scale_factors, false, Interpolation::Nearest, out);
-  return out;
+  return upsample_vec(ctx, input, output_size, scale_factors, false, Interpolation::Nearest, out);
 }
 
 Tensor& upsample_nearest3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
                                Optional<double> scales_d, Optional<double> scales_h,
                                Optional<double> scales_w, Tensor& out) {
-  const double all[] = {scales_d.value_or(0), scales_h.value_or(0), scales_w.value_or(0)};
-  upsample(ctx, 3, self, output_size, all, false, Interpolation::Nearest, out);
-  return out;
+  return upsample(ctx, self, output_size, {scales_d, scales_h, scales_w}, false, Interpolation::Nearest, out);
 }
 
 Tensor& upsample_nearest_exact1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
                                      Optional<double> scales, Tensor& out) {
-  const double all[] = {scales.value_or(0)};
-  upsample(ctx, 1, self, output_size, all, false, Interpolation::NearestExact, out);
-  return out;
+  return upsample(ctx, self, output_size, {scales}, false, Interpolation::NearestExact, out);
 }
 
 Tensor& upsample_nearest_exact2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
                                      Optional<double> scales_h, Optional<double> scales_w, Tensor& out) {
-  const double all[] = {scales_h.value_or(0), scales_w.value_or(0)};
-  upsample(ctx, 2, self, output_size, all, false, Interpolation::NearestExact, out);
-  return out;
+  return upsample(ctx, self, output_size, {scales_h, scales_w}, false, Interpolation::NearestExact, out);
 }
 
 Tensor& upsample_nearest_exact3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
                                      Optional<double> scales_d, Optional<double> scales_h,
                                      Optional<double> scales_w, Tensor& out) {
-  const double all[] = {scales_d.value_or(0), scales_h.value_or(0), scales_w.value_or(0)};
-  upsample(ctx, 3, self, output_size, all, false, Interpolation::NearestExact, out);
-  return out;
+  return upsample(ctx, self, output_size, {scales_d, scales_h, scales_w}, false, Interpolation::NearestExact,
+                  out);
 }
 
 Tensor& upsample_linear1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
                               bool align_corners, Optional<double> scales, Tensor& out) {
-  const double all[] = {scales.value_or(0)};
-  upsample(ctx, 1, self, output_size, all, align_corners, Interpolation::Linear, out);
-  return out;
+  return upsample(ctx, self, output_size, {scales}, align_corners, Interpolation::Linear, out);
 }
 
 Tensor& upsample_bilinear2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
                                 bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
                                 Tensor& out) {
-  const double all[] = {scales_h.value_or(0), scales_w.value_or(0)};
-  upsample(ctx, 2, self, output_size, all, align_corners, Interpolation::Linear, out);
-  return out;
+  return upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::Linear, out);
 }
 
 Tensor& upsample_bilinear2d_vec_out(KernelContext& ctx, const Tensor& input,
                                     Optional<ArrayRef<int64_t>> output_size, bool align_corners,
                                     Optional<ArrayRef<double>> scale_factors, Tensor& out) {
-  upsample_vec(ctx, 2, input, output_size, scale_factors, align_corners, Interpolation::Linear, out);
-  return out;
+  return upsample_vec(ctx, input, output_size, scale_factors, align_corners, Interpolation::Linear, out);
 }
 
 Tensor& upsample_trilinear3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
                                  bool align_corners, Optional<double> scales_d, Optional<double> scales_h,
                                  Optional<double> scales_w, Tensor& out) {
-  const double all[] = {scales_d.value_or(0), scales_h.value_or(0), scales_w.value_or(0)};
-  upsample(ctx, 3, self, output_size, all, align_corners, Interpolation::Linear, out);
-  return out;
+  return upsample(ctx, self, output_size, {scales_d, scales_h, scales_w}, align_corners,
+                  Interpolation::Linear, out);
 }
 
 Tensor& upsample_bicubic2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
                                bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
                                Tensor& out) {
-  const double all[] = {scales_h.value_or(0), scales_w.value_or(0)};
-  upsample(ctx, 2, self, output_size, all, align_corners, Interpolation::Cubic, out);
-  return out;
+  return upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::Cubic, out);
 }
 
 // With the filter widened when shrinking (antialias=True).
 Tensor& upsample_bilinear2d_aa_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
                                    bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
                                    Tensor& out) {
-  const double all[] = {scales_h.value_or(0), scales_w.value_or(0)};
-  upsample(ctx, 2, self, output_size, all, align_corners, Interpolation::LinearSmoothed, out);
-  return out;
+  return upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::LinearSmoothed,
+                  out);
 }
 
 Tensor& upsample_bicubic2d_aa_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
                                   bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
                                   Tensor& out) {
-  const double all[] = {scales_h.value_or(0), scales_w.value_or(0)};
-  upsample(ctx, 2, self, output_size, all, align_corners, Interpolation::CubicSmoothed, out);
-  return out;
+  return upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::CubicSmoothed,
+                  out);
 }
 
 }  // namespace penlight::portable
