@@ -7,6 +7,7 @@
 #include "kernels/common/complex.h"
 #include "kernels/common/groups.h"
 #include "product.h"
+#include "span.h"
 
 namespace penlight::portable {
 
@@ -28,21 +29,16 @@ bool broadcast_matrix(KernelContext& ctx, const Tensor& tensor, dim_t m, dim_t n
   return true;
 }
 
-// out[b] = alpha * (a[b] @ b[b]) + beta * self[b], all with a batch dimension of
-// stride `*_batch`; the matrices' own sizes are checked by the caller.
+// The dimensions outside of the matrices, of which there may be none.
 struct Batch {
-  dim_t count;
-  dim_t a, b, addend, out;
-};
+  Span a, b, addend, out;
 
-template <class S>
-const void* advance(const void* data, dim_t elements) {
-  return static_cast<const S*>(data) + elements;
-}
+  explicit Batch(ScalarType dtype) : a(dtype), b(dtype), addend(dtype), out(dtype) {}
+};
 
 // Complex numbers are seldom multiplied by the matrix: sum by sum.
 void multiply_complex(dim_t m, dim_t n, dim_t k, const MatrixView& a, const MatrixView& b,
-                      const Epilogue& epilogue, ScalarType dtype, void* out, dim_t row, dim_t column) {
+                      const Epilogue& epilogue, ScalarType dtype, char* out, dim_t row, dim_t column) {
   constexpr dim_t kBlock = 32;
   const dim_t item = static_cast<dim_t>(element_size(dtype));
   const auto at = [item](const void* data, dim_t offset) {
@@ -63,160 +59,135 @@ void multiply_complex(dim_t m, dim_t n, dim_t k, const MatrixView& a, const Matr
       if (addend.data && beta != Complex(0)) {
         sum = sum + beta * load_element<Complex>(dtype, at(addend.data, i * addend.row + j * addend.column));
       }
-      store_element(dtype, const_cast<char*>(at(out, i * row + j * column)), sum);
+      store_element(dtype, out + (i * row + j * column) * item, sum);
     }
   }
 }
 
-void multiply(KernelContext& ctx, dim_t m, dim_t n, dim_t k, MatrixView a, MatrixView b, Epilogue epilogue,
-              Tensor& out, dim_t out_row, dim_t out_column, Batch batch) {
-  if (kComplexSelected && is_complex(out.dtype())) {
-    const dim_t item = static_cast<dim_t>(out.element_size());
-    const auto step = [item](const void* data, dim_t i, dim_t stride) {
-      return data ? static_cast<const char*>(data) + i * stride * item : nullptr;
+// out[i] = alpha * (a[i] @ b[i]) + beta * addend[i] for each i of the batch.
+Tensor& multiply(KernelContext& ctx, dim_t m, dim_t n, dim_t k, const MatrixView& a, const MatrixView& b,
+                 const Epilogue& epilogue, Tensor& out, dim_t out_row, dim_t out_column, const Batch& batch) {
+  const dim_t item = static_cast<dim_t>(out.element_size());
+  const auto for_each = [&](auto&& work) {
+    const auto at = [item](const MatrixView& view, dim_t offset) {
+      const char* data = static_cast<const char*>(view.data);
+      return MatrixView{data ? data + offset * item : nullptr, view.row, view.column};
     };
-    for (dim_t i = 0; i < batch.count; ++i) {
-      Epilogue here = epilogue;
-      here.addend.data = step(epilogue.addend.data, i, batch.addend);
-      multiply_complex(m, n, k, {step(a.data, i, batch.a), a.row, a.column},
-                       {step(b.data, i, batch.b), b.row, b.column}, here, out.dtype(),
-                       const_cast<char*>(step(out.data_ptr(), i, batch.out)), out_row, out_column);
+    for (dim_t i = 0; i < batch.out.count(); ++i) {
+      const Epilogue here = {epilogue.alpha, epilogue.beta, at(epilogue.addend, batch.addend.offset(i))};
+      work(at(a, batch.a.offset(i)), at(b, batch.b.offset(i)), here,
+           out.mutable_data_ptr<char>() + batch.out.offset(i) * item);
     }
-    return;
+  };
+  if (kComplexSelected && is_complex(out.dtype())) {
+    for_each([&](const MatrixView& x, const MatrixView& y, const Epilogue& here, char* to) {
+      multiply_complex(m, n, k, x, y, here, out.dtype(), to, out_row, out_column);
+    });
+    return out;
   }
   dispatch<Real>(ctx, out.dtype(), [&](auto tag) {
     using S = typename decltype(tag)::type;
     Product<S> product;
     if (!product.prepare(ctx, m, n, k, a, b)) return;
-    S* to = out.mutable_data_ptr<S>();
-    for (dim_t i = 0; i < batch.count; ++i) {
-      product.run(a, b, epilogue, to, out_row, out_column);
-      a.data = advance<S>(a.data, batch.a);
-      b.data = advance<S>(b.data, batch.b);
-      if (epilogue.addend.data) epilogue.addend.data = advance<S>(epilogue.addend.data, batch.addend);
-      to += batch.out;
-    }
+    for_each([&](const MatrixView& x, const MatrixView& y, const Epilogue& here, char* to) {
+      product.run(x, y, here, reinterpret_cast<S*>(to), out_row, out_column);
+    });
   });
+  return out;
 }
 
-constexpr Batch kOne = {1, 0, 0, 0, 0};
-
-// mm and addmm.
-void multiply_2d(KernelContext& ctx, const Tensor* self, const Tensor& a, const Tensor& b, Scalar beta,
-                 Scalar alpha, Tensor& out) {
-  if (!check_rank(ctx, a, 2, "the first matrix") || !check_rank(ctx, b, 2, "the second matrix")) return;
-  if (!check_same_dtype(ctx, a, b) || !check_same_dtype(ctx, a, out)) return;
-  const dim_t m = a.size(0), k = a.size(1), n = b.size(1);
-  if (b.size(0) != k) {
-    ctx.fail(Status::InvalidArgument, "[{}, {}] times [{}, {}]: inner sizes differ", m, k, b.size(0), n);
-    return;
+// mm and addmm of rank 2, bmm and baddbmm of rank 3.
+Tensor& multiply_matrices(KernelContext& ctx, dim_t rank, const Tensor* self, const Tensor& a,
+                          const Tensor& b, Scalar beta, Scalar alpha, Tensor& out) {
+  const bool batched = rank == 3;
+  if (!check_rank(ctx, a, rank, batched ? "the first batch" : "the first matrix") ||
+      !check_rank(ctx, b, rank, batched ? "the second batch" : "the second matrix") ||
+      !check_same_dtype(ctx, a, b) || !check_same_dtype(ctx, a, out)) {
+    return out;
   }
+  const dim_t count = batched ? a.size(0) : 1, m = a.size(-2), k = a.size(-1), n = b.size(-1);
+  if (b.size(-2) != k)
+    return ctx.fail(out, Status::InvalidArgument, "[{}, {}] times [{}, {}]: inner sizes differ", m, k,
+                    b.size(-2), n);
+  if (batched && b.size(0) != count)
+    return ctx.fail(out, Status::InvalidArgument, "a batch of {} matrices times one of {}", count, b.size(0));
   Epilogue epilogue;
+  Batch batch(out.dtype());
   if (self) {
-    if (!check_same_dtype(ctx, a, *self)) return;
-    if (self->dim() > 2) return check_rank(ctx, *self, 2, "self"), void();
-    if (!broadcast_matrix(ctx, *self, m, n, epilogue.addend)) return;
-    epilogue.alpha = alpha;
-    epilogue.beta = beta;
-  }
-  const dim_t sizes[] = {m, n};
-  if (!ctx.resize(out, sizes)) return;
-  multiply(ctx, m, n, k, matrix_of(a, 0, 1), matrix_of(b, 0, 1), epilogue, out, out.stride(0), out.stride(1),
-           kOne);
-}
-
-// bmm and baddbmm.
-void multiply_3d(KernelContext& ctx, const Tensor* self, const Tensor& a, const Tensor& b, Scalar beta,
-                 Scalar alpha, Tensor& out) {
-  if (!check_rank(ctx, a, 3, "the first batch") || !check_rank(ctx, b, 3, "the second batch")) return;
-  if (!check_same_dtype(ctx, a, b) || !check_same_dtype(ctx, a, out)) return;
-  const dim_t count = a.size(0), m = a.size(1), k = a.size(2), n = b.size(2);
-  if (b.size(0) != count || b.size(1) != k) {
-    ctx.fail(Status::InvalidArgument, "[{}, {}, {}] times [{}, {}, {}]", count, m, k, b.size(0), b.size(1),
-             n);
-    return;
-  }
-  Epilogue epilogue;
-  Batch batch = {count, a.stride(0), b.stride(0), 0, 0};
-  if (self) {
-    if (!check_same_dtype(ctx, a, *self)) return;
-    if (!broadcast_matrix(ctx, *self, m, n, epilogue.addend)) return;
+    if (!check_same_dtype(ctx, a, *self)) return out;
+    if (self->dim() > rank) return check_rank(ctx, *self, rank, "self"), out;
+    if (!broadcast_matrix(ctx, *self, m, n, epilogue.addend)) return out;
     if (self->dim() == 3 && self->size(0) != 1) {
-      if (self->size(0) != count) {
-        ctx.fail(Status::InvalidArgument, "self has a batch of {}, the matrices of {}", self->size(0), count);
-        return;
-      }
-      batch.addend = self->stride(0);
+      if (self->size(0) != count)
+        return ctx.fail(out, Status::InvalidArgument, "self has a batch of {}, the matrices of {}",
+                        self->size(0), count);
+      batch.addend.push(count, self->stride(0));
     }
     epilogue.alpha = alpha;
     epilogue.beta = beta;
   }
   const dim_t sizes[] = {count, m, n};
-  if (!ctx.resize(out, sizes)) return;
-  batch.out = out.stride(0);
-  multiply(ctx, m, n, k, matrix_of(a, 1, 2), matrix_of(b, 1, 2), epilogue, out, out.stride(1), out.stride(2),
-           batch);
+  if (!ctx.resize(out, batched ? SizesRef(sizes, 3) : SizesRef(sizes + 1, 2))) return out;
+  if (batched) {
+    batch.a.push(count, a.stride(0));
+    batch.b.push(count, b.stride(0));
+    batch.out.push(count, out.stride(0));
+  }
+  return multiply(ctx, m, n, k, matrix_of(a, -2, -1), matrix_of(b, -2, -1), epilogue, out, out.stride(-2),
+                  out.stride(-1), batch);
 }
 
 // mv and addmv.
-void multiply_vector(KernelContext& ctx, const Tensor* self, const Tensor& matrix, const Tensor& vec,
-                     Scalar beta, Scalar alpha, Tensor& out) {
-  if (!check_rank(ctx, matrix, 2, "the matrix") || !check_rank(ctx, vec, 1, "the vector")) return;
-  if (!check_same_dtype(ctx, matrix, vec) || !check_same_dtype(ctx, matrix, out)) return;
+Tensor& multiply_vector(KernelContext& ctx, const Tensor* self, const Tensor& matrix, const Tensor& vec,
+                        Scalar beta, Scalar alpha, Tensor& out) {
+  if (!check_rank(ctx, matrix, 2, "the matrix") || !check_rank(ctx, vec, 1, "the vector")) return out;
+  if (!check_same_dtype(ctx, matrix, vec) || !check_same_dtype(ctx, matrix, out)) return out;
   const dim_t m = matrix.size(0), k = matrix.size(1);
-  if (vec.size(0) != k) {
-    ctx.fail(Status::InvalidArgument, "[{}, {}] times [{}]: inner sizes differ", m, k, vec.size(0));
-    return;
-  }
+  if (vec.size(0) != k)
+    return ctx.fail(out, Status::InvalidArgument, "[{}, {}] times [{}]: inner sizes differ", m, k,
+                    vec.size(0));
   Epilogue epilogue;
   if (self) {
-    if (!check_same_dtype(ctx, matrix, *self)) return;
+    if (!check_same_dtype(ctx, matrix, *self)) return out;
     const dim_t length = self->dim() == 0 ? 1 : self->size(0);
-    if (self->dim() > 1 || (length != m && length != 1)) {
-      ctx.fail(Status::InvalidArgument, "self of {} elements cannot be broadcast to [{}]", self->numel(), m);
-      return;
-    }
+    if (self->dim() > 1 || (length != m && length != 1))
+      return ctx.fail(out, Status::InvalidArgument, "self of {} elements cannot be broadcast to [{}]",
+                      self->numel(), m);
     epilogue = {alpha, beta, {self->const_data_ptr(), length == 1 ? 0 : self->stride(0), 0}};
   }
   const dim_t sizes[] = {m};
-  if (!ctx.resize(out, sizes)) return;
-  multiply(ctx, m, 1, k, matrix_of(matrix, 0, 1), {vec.const_data_ptr(), vec.stride(0), 1}, epilogue, out,
-           out.stride(0), 1, kOne);
+  if (!ctx.resize(out, sizes)) return out;
+  return multiply(ctx, m, 1, k, matrix_of(matrix, 0, 1), {vec.const_data_ptr(), vec.stride(0), 1}, epilogue,
+                  out, out.stride(0), 1, Batch(out.dtype()));
 }
 
 }  // namespace
 
 Tensor& mm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
-  multiply_2d(ctx, nullptr, self, mat2, 1, 1, out);
-  return out;
+  return multiply_matrices(ctx, 2, nullptr, self, mat2, 1, 1, out);
 }
 
 Tensor& addmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
                   const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  multiply_2d(ctx, &self, mat1, mat2, beta, alpha, out);
-  return out;
+  return multiply_matrices(ctx, 2, &self, mat1, mat2, beta, alpha, out);
 }
 
 Tensor& bmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
-  multiply_3d(ctx, nullptr, self, mat2, 1, 1, out);
-  return out;
+  return multiply_matrices(ctx, 3, nullptr, self, mat2, 1, 1, out);
 }
 
 Tensor& baddbmm_out(KernelContext& ctx, const Tensor& self, const Tensor& batch1, const Tensor& batch2,
                     const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  multiply_3d(ctx, &self, batch1, batch2, beta, alpha, out);
-  return out;
+  return multiply_matrices(ctx, 3, &self, batch1, batch2, beta, alpha, out);
 }
 
 Tensor& mv_out(KernelContext& ctx, const Tensor& self, const Tensor& vec, Tensor& out) {
-  multiply_vector(ctx, nullptr, self, vec, 1, 1, out);
-  return out;
+  return multiply_vector(ctx, nullptr, self, vec, 1, 1, out);
 }
 
 Tensor& addmv_out(KernelContext& ctx, const Tensor& self, const Tensor& mat, const Tensor& vec,
                   const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  multiply_vector(ctx, &self, mat, vec, beta, alpha, out);
-  return out;
+  return multiply_vector(ctx, &self, mat, vec, beta, alpha, out);
 }
 
 Tensor& dot_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor, Tensor& out) {
@@ -226,9 +197,8 @@ Tensor& dot_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor, Te
   if (tensor.size(0) != k)
     return ctx.fail(out, Status::InvalidArgument, "[{}] times [{}]", k, tensor.size(0));
   if (!ctx.resize(out, {})) return out;
-  multiply(ctx, 1, 1, k, {self.const_data_ptr(), 1, self.stride(0)},
-           {tensor.const_data_ptr(), tensor.stride(0), 1}, Epilogue(), out, 1, 1, kOne);
-  return out;
+  return multiply(ctx, 1, 1, k, {self.const_data_ptr(), 1, self.stride(0)},
+                  {tensor.const_data_ptr(), tensor.stride(0), 1}, Epilogue(), out, 1, 1, Batch(out.dtype()));
 }
 
 // input [..., in], weight [out, in] or [in], bias [out].
@@ -271,35 +241,12 @@ Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight
     }
     rows *= input.size(d);
   }
-  dim_t batches = 1;
-  for (dim_t d = 0; d < outer; ++d) batches *= input.size(d);
-  const MatrixView b = {weight.const_data_ptr(), weight.stride(-1), vector ? k : weight.stride(0)};
-  const dim_t out_column = vector ? 1 : out.stride(dim - 1);
-  const auto offset_of = [&](const Tensor& tensor, dim_t batch) {
-    dim_t offset = 0;
-    for (dim_t d = outer; d-- > 0; batch /= input.size(d)) offset += batch % input.size(d) * tensor.stride(d);
-    return offset;
-  };
-  MatrixView a = {input.const_data_ptr(), in_row, input.stride(-1)};
-  if (kComplexSelected && is_complex(out.dtype())) {
-    const dim_t item = static_cast<dim_t>(out.element_size());
-    for (dim_t batch = 0; batch < batches; ++batch) {
-      a.data = input.const_data_ptr<char>() + offset_of(input, batch) * item;
-      multiply_complex(rows, n, k, a, b, epilogue, out.dtype(),
-                       out.data_ptr<char>() + offset_of(out, batch) * item, out_row, out_column);
-    }
-    return out;
-  }
-  dispatch<Real>(ctx, out.dtype(), [&](auto tag) {
-    using S = typename decltype(tag)::type;
-    Product<S> product;
-    if (!product.prepare(ctx, rows, n, k, a, b)) return;
-    for (dim_t batch = 0; batch < batches; ++batch) {
-      a.data = input.const_data_ptr<S>() + offset_of(input, batch);
-      product.run(a, b, epilogue, out.mutable_data_ptr<S>() + offset_of(out, batch), out_row, out_column);
-    }
-  });
-  return out;
+  Batch batch(out.dtype());
+  batch.a = Span(input, 0, outer);
+  batch.out = Span(out, 0, outer);
+  return multiply(ctx, rows, n, k, {input.const_data_ptr(), in_row, input.stride(-1)},
+                  {weight.const_data_ptr(), weight.stride(-1), vector ? k : weight.stride(0)}, epilogue, out,
+                  out_row, vector ? 1 : out.stride(dim - 1), batch);
 }
 
 // input [rows, in], weight [groups, out, in]; rows that are of no group give zeros.
@@ -329,10 +276,9 @@ Tensor& grouped_linear_out(KernelContext& ctx, const Tensor& input, const Tensor
     for (dim_t g = 0; g < groups.count(); ++g) {
       const dim_t first = groups.first(g);
       product.shrink(groups.last(g) - first, n, k);
-      product.run(
-          {advance<S>(x.data, first * x.row), x.row, x.column},
-          {advance<S>(first_matrix.data, g * weight.stride(0)), first_matrix.row, first_matrix.column},
-          Epilogue(), to + first * out.stride(0), out.stride(0), out.stride(1));
+      product.run({input.const_data_ptr<S>() + first * x.row, x.row, x.column},
+                  {weight.const_data_ptr<S>() + g * weight.stride(0), first_matrix.row, first_matrix.column},
+                  Epilogue(), to + first * out.stride(0), out.stride(0), out.stride(1));
     }
     for (dim_t row = groups.rows(); row < rows; ++row) {
       for (dim_t j = 0; j < n; ++j) to[row * out.stride(0) + j * out.stride(1)] = S(0);
