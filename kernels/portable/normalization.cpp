@@ -32,35 +32,45 @@ T* load_parameter(KernelContext& ctx, const Optional<Tensor>& parameter) {
   return row;
 }
 
+// As element i of `to`, in logical order.
+template <class T>
+void store_number(T value, Tensor& to, dim_t i) {
+  Span(to.dtype()).store(&value, to.mutable_data_ptr(), Span(to, 0, to.dim()).offset(i));
+}
+
 template <class T>
 struct Moments {
   T mean, rstd;
 };
 
 template <class T>
-Moments<T> moments_of(const T* x, dim_t count, double eps) {
+Moments<T> moments_of(const T* x, dim_t count, double eps, bool centered) {
   // ATen's statistics of nothing: mean 0, deviation NaN.
-  const T mean = count ? static_cast<T>(row_sum(x, count) / static_cast<double>(count)) : T(0);
+  const T mean = centered && count ? static_cast<T>(row_sum(x, count) / static_cast<double>(count)) : T(0);
   const double variance = row_square_sum(x, count, mean) / static_cast<double>(count);
   return {mean, static_cast<T>(1 / sqrt(variance + eps))};
 }
 
-// x[i] = (x[i] - mean) * rstd * weight[i] + bias[i]; weight and bias may be null.
+// x[i] = (x[i] - mean) * rstd * weight[i * step] + bias[i * step], `step` 0 or 1; weight and bias may be
+// null.
 template <class T>
-void scale_shift(T* x, dim_t count, Moments<T> moments, const T* weight, const T* bias) {
+void scale_shift(T* x, dim_t count, Moments<T> moments, const T* weight, const T* bias, dim_t step) {
   constexpr int lanes = VectorOf<T>::lanes;
   const Vector<T> mean = splat(moments.mean), rstd = splat(moments.rstd);
+  const auto vector_of = [step](const T* from, dim_t i) {
+    return step ? load_vector(from + i) : splat(*from);
+  };
   dim_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     Vector<T> value = (load_vector(x + i) - mean) * rstd;
-    if (weight) value *= load_vector(weight + i);
-    if (bias) value += load_vector(bias + i);
+    if (weight) value *= vector_of(weight, i);
+    if (bias) value += vector_of(bias, i);
     store_vector(x + i, value);
   }
   for (; i < count; ++i) {
     T value = (x[i] - moments.mean) * moments.rstd;
-    if (weight) value *= weight[i];
-    if (bias) value += bias[i];
+    if (weight) value *= weight[i * step];
+    if (bias) value += bias[i * step];
     x[i] = value;
   }
 }
@@ -77,76 +87,56 @@ bool check_normalized_shape(KernelContext& ctx, const Tensor& input, ArrayRef<in
                     input.dim());
 }
 
-template <class T>
-void layer_norm_as(KernelContext& ctx, const Tensor& input, dim_t axis, const Optional<Tensor>& weight,
-                   const Optional<Tensor>& bias, double eps, Tensor& out, Tensor& means, Tensor& rstds) {
-  const Span in_rows(input, 0, axis), out_rows(out, 0, axis), mean_rows(means, 0, axis),
-      rstd_rows(rstds, 0, axis);
-  const Span in_row(input, axis, input.dim()), out_row(out, axis, input.dim());
-  const dim_t count = in_row.count();
-  const T* scale = load_parameter<T>(ctx, weight);
-  const T* shift = load_parameter<T>(ctx, bias);
-  T* x = ctx.allocate_scratch_array<T>(static_cast<size_t>(count + 1));
-  if (!ctx.ok()) return;
-  const Span one(means.dtype()), other(rstds.dtype());
-  for (dim_t i = 0; i < in_rows.count(); ++i) {
-    in_row.load(x, input.const_data_ptr(), in_rows.offset(i));
-    const Moments<T> moments = moments_of(x, count, eps);
-    scale_shift(x, count, moments, scale, shift);
-    out_row.store(x, out.mutable_data_ptr(), out_rows.offset(i));
-    one.store(&moments.mean, means.mutable_data_ptr(), mean_rows.offset(i));
-    other.store(&moments.rstd, rstds.mutable_data_ptr(), rstd_rows.offset(i));
-  }
-}
+// A tensor as rows that are normalised each by itself.
+struct NormRows {
+  Span rows, row;
+
+  explicit NormRows(ScalarType dtype) : rows(dtype), row(dtype) {}
+  NormRows(const Tensor& tensor, dim_t axis) : rows(tensor, 0, axis), row(tensor, axis, tensor.dim()) {}
+};
+
+// `plane` neighbours share a weight and a bias, and rows `groups` apart all of them. Without `means`
+// nothing is taken off; `means` and `rstds` get a number a row.
+struct Normalization {
+  const Tensor& input;
+  const Optional<Tensor>& weight;
+  Optional<Tensor> bias;
+  double eps;
+  NormRows from, to;
+  dim_t groups, plane;
+  Tensor *means, *rstds;
+};
 
 template <class T>
-void group_norm_as(KernelContext& ctx, const Tensor& input, dim_t groups, const Optional<Tensor>& weight,
-                   const Optional<Tensor>& bias, double eps, Tensor& out, Tensor& means, Tensor& rstds) {
-  const dim_t channels = input.size(1) / groups, dim = input.dim();
-  const Span in_plane(input, 2, dim), out_plane(out, 2, dim);
-  const dim_t plane = in_plane.count(), count = channels * plane;
-  const T* scale = load_parameter<T>(ctx, weight);
-  const T* shift = load_parameter<T>(ctx, bias);
+void normalize_as(KernelContext& ctx, const Normalization& norm, Tensor& out) {
+  const dim_t count = norm.from.row.count(), plane = norm.plane, channels = plane ? count / plane : 0;
+  // As many elements at a time as have one weight, or one each.
+  const dim_t run = plane == 1 ? count : plane, step = plane == 1 ? 1 : 0;
+  const T* scale = load_parameter<T>(ctx, norm.weight);
+  const T* shift = load_parameter<T>(ctx, norm.bias);
   T* x = ctx.allocate_scratch_array<T>(static_cast<size_t>(count + 1));
   if (!ctx.ok()) return;
-  const Span one(means.dtype()), other(rstds.dtype());
-  for (dim_t n = 0; n < input.size(0); ++n) {
-    for (dim_t g = 0; g < groups; ++g) {
-      for (dim_t c = 0; c < channels; ++c) {
-        const dim_t at = n * input.stride(0) + (g * channels + c) * input.stride(1);
-        in_plane.load(x + c * plane, input.const_data_ptr(), at);
-      }
-      const Moments<T> moments = moments_of(x, count, eps);
-      for (dim_t c = 0; c < channels; ++c) {
-        // All of a plane has one scale and one shift: put them into the moments.
-        const dim_t channel = g * channels + c;
-        const T factor = moments.rstd * (scale ? scale[channel] : T(1)),
-                extra = shift ? shift[channel] : T(0);
-        T* row = x + c * plane;
-        for (dim_t i = 0; i < plane; ++i) row[i] = (row[i] - moments.mean) * factor + extra;
-        out_plane.store(row, out.mutable_data_ptr(), n * out.stride(0) + channel * out.stride(1));
-      }
-      one.store(&moments.mean, means.mutable_data_ptr(), n * means.stride(0) + g * means.stride(1));
-      other.store(&moments.rstd, rstds.mutable_data_ptr(), n * rstds.stride(0) + g * rstds.stride(1));
+  for (dim_t i = 0; i < norm.from.rows.count(); ++i) {
+    norm.from.row.load(x, norm.input.const_data_ptr(), norm.from.rows.offset(i));
+    const Moments<T> moments = moments_of(x, count, norm.eps, norm.means != nullptr);
+    const dim_t first = i % norm.groups * channels;
+    for (dim_t k = 0; k < count; k += run) {
+      const dim_t channel = first + k / plane;
+      scale_shift(x + k, run, moments, scale ? scale + channel : nullptr, shift ? shift + channel : nullptr,
+                  step);
     }
+    norm.to.row.store(x, out.mutable_data_ptr(), norm.to.rows.offset(i));
+    if (!norm.means) continue;
+    store_number(moments.mean, *norm.means, i);
+    store_number(moments.rstd, *norm.rstds, i);
   }
 }
 
-template <class T>
-void rms_norm_as(KernelContext& ctx, const Tensor& input, dim_t axis, const Optional<Tensor>& weight,
-                 double eps, Tensor& out) {
-  const Span in_rows(input, 0, axis), out_rows(out, 0, axis);
-  const Span in_row(input, axis, input.dim()), out_row(out, axis, input.dim());
-  const dim_t count = in_row.count();
-  const T* scale = load_parameter<T>(ctx, weight);
-  T* x = ctx.allocate_scratch_array<T>(static_cast<size_t>(count + 1));
-  if (!ctx.ok()) return;
-  for (dim_t i = 0; i < in_rows.count(); ++i) {
-    in_row.load(x, input.const_data_ptr(), in_rows.offset(i));
-    const double square = row_square_sum(x, count, T(0)) / static_cast<double>(count);
-    scale_shift(x, count, {T(0), static_cast<T>(1 / sqrt(square + eps))}, scale,
-                static_cast<const T*>(nullptr));
-    out_row.store(x, out.mutable_data_ptr(), out_rows.offset(i));
+void normalize(KernelContext& ctx, const Normalization& norm, Tensor& out) {
+  if (out.dtype() == ScalarType::Double) {
+    normalize_as<double>(ctx, norm, out);
+  } else {
+    normalize_as<float>(ctx, norm, out);
   }
 }
 
@@ -180,11 +170,7 @@ void native_layer_norm_out(KernelContext& ctx, const Tensor& input, ArrayRef<int
   const SizesRef rows(sizes, static_cast<size_t>(input.dim()));
   if (!check_parameter(ctx, "weight", weight, count) || !check_parameter(ctx, "bias", bias, count)) return;
   if (!ctx.resize(out0, input.sizes()) || !ctx.resize(out1, rows) || !ctx.resize(out2, rows)) return;
-  if (input.dtype() == ScalarType::Double) {
-    layer_norm_as<double>(ctx, input, axis, weight, bias, eps, out0, out1, out2);
-  } else {
-    layer_norm_as<float>(ctx, input, axis, weight, bias, eps, out0, out1, out2);
-  }
+  normalize(ctx, {input, weight, bias, eps, {input, axis}, {out0, axis}, 1, 1, &out1, &out2}, out0);
 }
 
 // N, C and HxW repeat what the input's sizes say.
@@ -206,11 +192,17 @@ void native_group_norm_out(KernelContext& ctx, const Tensor& input, const Option
     return;
   }
   if (!ctx.resize(out0, input.sizes()) || !ctx.resize(out1, sizes) || !ctx.resize(out2, sizes)) return;
-  if (input.dtype() == ScalarType::Double) {
-    group_norm_as<double>(ctx, input, sizes[1], weight, bias, eps, out0, out1, out2);
-  } else {
-    group_norm_as<float>(ctx, input, sizes[1], weight, bias, eps, out0, out1, out2);
-  }
+  const dim_t channels = input.size(1) / sizes[1];
+  const auto rows_of = [&](const Tensor& tensor) {
+    NormRows rows(tensor.dtype());
+    rows.rows.push(sizes[0], tensor.stride(0));
+    rows.rows.push(sizes[1], channels * tensor.stride(1));
+    rows.row.push(channels, tensor.stride(1));
+    for (dim_t d = 2; d < tensor.dim(); ++d) rows.row.push(tensor.size(d), tensor.stride(d));
+    return rows;
+  };
+  normalize(ctx, {input, weight, bias, eps, rows_of(input), rows_of(out0), sizes[1], spatial, &out1, &out2},
+            out0);
 }
 
 Tensor& rms_norm_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> normalized_shape,
@@ -222,11 +214,7 @@ Tensor& rms_norm_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> 
   for (dim_t d = axis; d < input.dim(); ++d) count *= input.size(d);
   if (!check_parameter(ctx, "weight", weight, count) || !ctx.resize(out, input.sizes())) return out;
   const double epsilon = eps.has_value() ? eps.value() : epsilon_of(input.dtype());
-  if (input.dtype() == ScalarType::Double) {
-    rms_norm_as<double>(ctx, input, axis, weight, epsilon, out);
-  } else {
-    rms_norm_as<float>(ctx, input, axis, weight, epsilon, out);
-  }
+  normalize(ctx, {input, weight, nullopt, epsilon, {input, axis}, {out, axis}, 1, 1, nullptr, nullptr}, out);
   return out;
 }
 
