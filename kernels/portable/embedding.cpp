@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "kernels/common/checks.h"
-#include "kernels/common/dispatch.h"
+#include "kernels/common/strided.h"
 
 namespace penlight::portable {
 
@@ -12,15 +12,6 @@ namespace {
 int64_t index_at(const Tensor& indices, dim_t offset) {
   return indices.dtype() == ScalarType::Long ? indices.const_data_ptr<int64_t>()[offset]
                                              : indices.const_data_ptr<int32_t>()[offset];
-}
-
-template <class Unit>
-void copy_row(const Unit* from, dim_t from_step, Unit* to, dim_t to_step, dim_t count) {
-  if (from_step == 1 && to_step == 1) {
-    memcpy(to, from, static_cast<size_t>(count) * sizeof(Unit));
-    return;
-  }
-  for (dim_t i = 0; i < count; ++i) to[i * to_step] = from[i * from_step];
 }
 
 }  // namespace
@@ -40,27 +31,24 @@ Tensor& embedding_out(KernelContext& ctx, const Tensor& weight, const Tensor& in
   for (dim_t d = 0; d < rank; ++d) sizes[d] = indices.size(d);
   const dim_t rows = weight.size(0), width = sizes[rank] = weight.size(1);
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(rank + 1))) || out.numel() == 0) return out;
-  dispatch_bytes(ctx, weight.dtype(), [&](auto tag) {
-    using Unit = typename decltype(tag)::type;
-    dim_t at[kMaxDim] = {}, from = 0, to = 0;
-    for (;;) {
-      const int64_t row = index_at(indices, from);
+  StridedLoop loop(indices.sizes());
+  loop.add(indices);
+  loop.add(indices.sizes(), SizesRef(out.strides().data(), static_cast<size_t>(rank)));
+  const dim_t item = static_cast<dim_t>(weight.element_size());
+  const dim_t from_step = weight.stride(1) * item, to_step = out.stride(rank) * item;
+  // All of a row where it has no gaps, else element by element.
+  const bool dense = from_step == item && to_step == item;
+  const size_t part = static_cast<size_t>(dense ? width * item : item);
+  loop.for_each_row([&](const dim_t* at, dim_t count) {
+    for (dim_t i = 0; i < count && ctx.ok(); ++i) {
+      const int64_t row = index_at(indices, at[0] + i * loop.inner_stride(0));
       if (row < 0 || row >= rows) {
         ctx.fail(Status::KernelFailed, "index {} is out of range for a table of {} rows", row, rows);
         return;
       }
-      copy_row(weight.const_data_ptr<Unit>() + static_cast<dim_t>(row) * weight.stride(0), weight.stride(1),
-               out.mutable_data_ptr<Unit>() + to, out.stride(rank), width);
-      dim_t d = rank - 1;
-      for (; d >= 0; --d) {
-        from += indices.stride(d);
-        to += out.stride(d);
-        if (++at[d] < sizes[d]) break;
-        from -= indices.stride(d) * sizes[d];
-        to -= out.stride(d) * sizes[d];
-        at[d] = 0;
-      }
-      if (d < 0) return;
+      const char* from = weight.const_data_ptr<char>() + static_cast<dim_t>(row) * weight.stride(0) * item;
+      char* to = out.mutable_data_ptr<char>() + (at[1] + i * loop.inner_stride(1)) * item;
+      for (dim_t k = 0; k < (dense ? 1 : width); ++k) memcpy(to + k * to_step, from + k * from_step, part);
     }
   });
   return out;

@@ -7,16 +7,16 @@
 
 #include "exponential.h"
 #include "kernels/common/checks.h"
-#include "kernels/common/convert.h"
+#include "span.h"
 
 namespace penlight::portable {
 
 namespace {
 
-template <bool log_result, class T>
-void softmax_row(T* row, dim_t count) {
+template <class T>
+void softmax_row(bool log_result, T* row, dim_t count) {
   const T largest = max_row(row, count);
-  if constexpr (log_result) {
+  if (log_result) {
     T sum = 0;
     for (dim_t i = 0; i < count; ++i) sum += exp(row[i] - largest);
     const T shift = static_cast<T>(log(sum));
@@ -27,67 +27,49 @@ void softmax_row(T* row, dim_t count) {
   }
 }
 
-template <bool log_result, class T>
-void softmax_as(KernelContext& ctx, const Tensor& self, dim_t dim, Tensor& out) {
-  const dim_t count = self.dim() ? self.size(dim) : 1;
-  const dim_t in_step = self.dim() ? self.stride(dim) : 1, out_step = self.dim() ? out.stride(dim) : 1;
-  T* row = ctx.allocate_scratch_array<T>(static_cast<size_t>(count));
+template <class T>
+void softmax_as(KernelContext& ctx, const Tensor& self, dim_t dim, bool log_result, Tensor& out) {
+  Span from(self.dtype()), from_row(self.dtype()), to(out.dtype()), to_row(out.dtype());
+  for (dim_t d = 0; d < self.dim(); ++d) {
+    (d == dim ? from_row : from).push(self.size(d), self.stride(d));
+    (d == dim ? to_row : to).push(out.size(d), out.stride(d));
+  }
+  T* row = ctx.allocate_scratch_array<T>(static_cast<size_t>(from_row.count()));
   if (!row) return;
-  const char* from = self.const_data_ptr<char>();
-  char* to = out.mutable_data_ptr<char>();
-  const dim_t in_size = static_cast<dim_t>(self.element_size()),
-              out_size = static_cast<dim_t>(out.element_size());
-  dim_t index[kMaxDim] = {}, in_at = 0, out_at = 0;
-  for (;;) {
-    load_block(row, self.dtype(), from + in_at * in_size, in_step, count);
-    softmax_row<log_result>(row, count);
-    store_block(out.dtype(), to + out_at * out_size, out_step, row, count);
-    dim_t d = self.dim() - 1;
-    for (; d >= 0; --d) {
-      if (d == dim) continue;
-      in_at += self.stride(d);
-      out_at += out.stride(d);
-      if (++index[d] < self.size(d)) break;
-      in_at -= self.stride(d) * self.size(d);
-      out_at -= out.stride(d) * self.size(d);
-      index[d] = 0;
-    }
-    if (d < 0) return;
+  for (dim_t i = 0; i < from.count(); ++i) {
+    from_row.load(row, self.const_data_ptr(), from.offset(i));
+    softmax_row(log_result, row, from_row.count());
+    to_row.store(row, out.mutable_data_ptr(), to.offset(i));
   }
 }
 
 // `out` has the input's dtype, or float for 16-bit input (half_to_float).
-template <bool log_result>
-void softmax(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
-  if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return;
-  if (!is_floating(self.dtype()) || !is_floating(out.dtype())) {
-    ctx.fail(Status::InvalidArgument, "softmax takes floating types, got {} and {}", dtype_name(self.dtype()),
-             dtype_name(out.dtype()));
-    return;
+Tensor& softmax(KernelContext& ctx, const Tensor& self, int64_t dim, bool log_result, Tensor& out) {
+  if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return out;
+  if (!is_floating(self.dtype()) || !is_floating(out.dtype()))
+    return ctx.fail(out, Status::InvalidArgument, "softmax takes floating types, got {} and {}",
+                    dtype_name(self.dtype()), dtype_name(out.dtype()));
+  if (self.numel() == 0) return out;
+  const bool is_double = self.dtype() == ScalarType::Double || out.dtype() == ScalarType::Double;
+  if (kDoubleSelected && is_double) {
+    softmax_as<double>(ctx, self, static_cast<dim_t>(dim), log_result, out);
+  } else {
+    softmax_as<float>(ctx, self, static_cast<dim_t>(dim), log_result, out);
   }
-  if (self.numel() == 0) return;
-  if constexpr (kDoubleSelected) {
-    if (self.dtype() == ScalarType::Double || out.dtype() == ScalarType::Double) {
-      softmax_as<log_result, double>(ctx, self, static_cast<dim_t>(dim), out);
-      return;
-    }
-  }
-  softmax_as<log_result, float>(ctx, self, static_cast<dim_t>(dim), out);
+  return out;
 }
 
 }  // namespace
 
 Tensor& softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float, Tensor& out) {
   (void)half_to_float;
-  softmax<false>(ctx, self, dim, out);
-  return out;
+  return softmax(ctx, self, dim, false, out);
 }
 
 Tensor& log_softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float,
                         Tensor& out) {
   (void)half_to_float;
-  softmax<true>(ctx, self, dim, out);
-  return out;
+  return softmax(ctx, self, dim, true, out);
 }
 
 }  // namespace penlight::portable
