@@ -3,6 +3,7 @@
 
 #include <penlight/kernel.h>
 
+#include "axis_argument.h"
 #include "kernels/common/checks.h"
 
 namespace penlight::portable {
@@ -15,22 +16,6 @@ struct Axis {
   dim_t stride, padding, dilation, output_padding;
   dim_t input_stride, weight_stride, output_stride;
 };
-
-// Products of two of these and of a tensor's sizes do not overflow.
-constexpr int64_t kLargestArgument = sizeof(dim_t) == 8 ? 1 << 30 : 1 << 14;
-
-// Arguments are given once for every spatial dimension, or once for all.
-bool read_axis_argument(KernelContext& ctx, const char* name, ArrayRef<int64_t> list, dim_t dims, dim_t d,
-                        dim_t lowest, dim_t& value) {
-  if (list.size() != 1 && list.size() != static_cast<size_t>(dims))
-    return ctx.refuse(Status::InvalidArgument, "{} has {} values for {} spatial dimensions", name,
-                      list.size(), dims);
-  const int64_t given = list[list.size() == 1 ? 0 : static_cast<size_t>(d)];
-  value = static_cast<dim_t>(given);
-  if (given >= lowest && given <= kLargestArgument) return true;
-  return ctx.refuse(Status::InvalidArgument, "{} is {}, possible are {} to {}", name, given, lowest,
-                    kLargestArgument);
-}
 
 bool output_size(KernelContext& ctx, bool transposed, Axis& axis) {
   const dim_t reach = axis.dilation * (axis.kernel - 1) + 1;
@@ -155,11 +140,11 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
     axis.in = input.size(2 + at);
     axis.kernel = weight.size(2 + at);
     axis.output_padding = 0;
-    if (!read_axis_argument(ctx, "stride", stride, dims, at, 1, axis.stride) ||
-        !read_axis_argument(ctx, "padding", padding, dims, at, 0, axis.padding) ||
-        !read_axis_argument(ctx, "dilation", dilation, dims, at, 1, axis.dilation) ||
+    if (!axis_argument(ctx, "stride", stride, dims, at, 1, axis.stride) ||
+        !axis_argument(ctx, "padding", padding, dims, at, 0, axis.padding) ||
+        !axis_argument(ctx, "dilation", dilation, dims, at, 1, axis.dilation) ||
         (transposed &&
-         !read_axis_argument(ctx, "output_padding", output_padding, dims, at, 0, axis.output_padding)) ||
+         !axis_argument(ctx, "output_padding", output_padding, dims, at, 0, axis.output_padding)) ||
         !output_size(ctx, transposed, axis)) {
       return out;
     }

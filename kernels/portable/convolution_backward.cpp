@@ -4,6 +4,7 @@
 // kernel position k meet at i * stride - padding + k * dilation. The few are the
 // outputs of an ordinary convolution and the inputs of a transposed one, so one
 // walk over all meetings serves both.
+#include "axis_argument.h"
 #include "dense_copy.h"
 #include "kernels/common/checks.h"
 
@@ -14,18 +15,6 @@ namespace {
 struct ConvAxis {
   dim_t few = 1, many = 1, kernel = 1, stride = 1, padding = 0, dilation = 1;
 };
-
-bool read_axis(KernelContext& ctx, ArrayRef<int64_t> list, dim_t dims, dim_t d, int64_t lowest,
-               dim_t& value) {
-  constexpr int64_t kLargest = sizeof(dim_t) == 8 ? 1 << 30 : 1 << 14;
-  if (!check(ctx, list.size() == 1 || list.size() == static_cast<size_t>(dims),
-             "an argument of the convolution has another number of dimensions")) {
-    return false;
-  }
-  const int64_t given = list[list.size() == 1 ? 0 : static_cast<size_t>(d)];
-  value = static_cast<dim_t>(given);
-  return check(ctx, given >= lowest && given <= kLargest, "an argument of the convolution is out of range");
-}
 
 // visit(offset of the few, of the many, of the kernel), within one channel.
 template <class Visit>
@@ -81,9 +70,9 @@ void convolution_backward_out(KernelContext& ctx, const Tensor& grad_output, con
   dim_t few_plane = 1, many_plane = 1, taps = 1;
   for (dim_t d = 0; d < dims; ++d) {
     ConvAxis& axis = axes[3 - dims + d];
-    if (!read_axis(ctx, stride, dims, d, 1, axis.stride) ||
-        !read_axis(ctx, padding, dims, d, 0, axis.padding) ||
-        !read_axis(ctx, dilation, dims, d, 1, axis.dilation)) {
+    if (!axis_argument(ctx, "stride", stride, dims, d, 1, axis.stride) ||
+        !axis_argument(ctx, "padding", padding, dims, d, 0, axis.padding) ||
+        !axis_argument(ctx, "dilation", dilation, dims, d, 1, axis.dilation)) {
       return;
     }
     few_plane *= axis.few = few.size(2 + d);

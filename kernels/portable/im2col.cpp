@@ -1,6 +1,7 @@
 // Patches of an image as columns (im2col), and columns summed back into an image.
 #include <penlight/kernel.h>
 
+#include "axis_argument.h"
 #include "kernels/common/checks.h"
 #include "kernels/common/fill.h"
 
@@ -30,41 +31,26 @@ struct PatchGrid {
   }
 };
 
-// Products of two of these and of a tensor's sizes do not overflow.
-constexpr int64_t kLargestArgument = sizeof(dim_t) == 8 ? 1 << 30 : 1 << 14;
-
 bool make_grid(KernelContext& ctx, ArrayRef<int64_t> kernel, ArrayRef<int64_t> dilation,
                ArrayRef<int64_t> padding, ArrayRef<int64_t> stride, dim_t height, dim_t width,
                PatchGrid& grid) {
-  if (kernel.size() != 2 || dilation.size() != 2 || padding.size() != 2 || stride.size() != 2)
-    return ctx.refuse(Status::InvalidArgument,
-                      "kernel_size, dilation, padding and stride have two values each");
   grid.image[0] = height;
   grid.image[1] = width;
-  for (size_t d = 0; d < 2; ++d) {
-    const int64_t arguments[] = {kernel[d], dilation[d], padding[d], stride[d]};
-    for (const int64_t given : arguments) {
-      if (given >= 0 && given <= kLargestArgument) continue;
-      return ctx.refuse(Status::InvalidArgument, "an argument is {}, it has to be from 0 to {}", given,
-                        kLargestArgument);
+  for (dim_t d = 0; d < 2; ++d) {
+    if (!axis_argument(ctx, "kernel_size", kernel, 2, d, 1, grid.kernel[d]) ||
+        !axis_argument(ctx, "dilation", dilation, 2, d, 1, grid.dilation[d]) ||
+        !axis_argument(ctx, "padding", padding, 2, d, 0, grid.padding[d]) ||
+        !axis_argument(ctx, "stride", stride, 2, d, 1, grid.stride[d])) {
+      return false;
     }
-    grid.kernel[d] = static_cast<dim_t>(kernel[d]);
-    grid.dilation[d] = static_cast<dim_t>(dilation[d]);
-    grid.padding[d] = static_cast<dim_t>(padding[d]);
-    grid.stride[d] = static_cast<dim_t>(stride[d]);
     const dim_t room = grid.image[d] + 2 * grid.padding[d] - grid.dilation[d] * (grid.kernel[d] - 1) - 1;
-    if (grid.kernel[d] < 1 || grid.dilation[d] < 1 || grid.padding[d] < 0 || grid.stride[d] < 1 || room < 0)
+    if (room < 0)
       return ctx.refuse(Status::InvalidArgument,
                         "a kernel of {} with stride {} and padding {} does not fit {}", grid.kernel[d],
                         grid.stride[d], grid.padding[d], grid.image[d]);
     grid.count[d] = room / grid.stride[d] + 1;
   }
   return true;
-}
-
-template <class S, class T>
-void add_row(dim_t count, const S* from, dim_t from_stride, T* to, dim_t to_stride) {
-  for (dim_t i = 0; i < count; ++i) to[i * to_stride] += static_cast<T>(from[i * from_stride]);
 }
 
 }  // namespace
@@ -153,13 +139,13 @@ Tensor& col2im_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> out
             const S* row =
                 rows + tap * self.stride(-2) + ((y.first + h) * grid.count[1] + x.first) * self.stride(-1);
             T* sum = sums + (y.start + h * grid.stride[0]) * grid.image[1] + x.start;
-            add_row(x.count, row, self.stride(-1), sum, grid.stride[1]);
+            for (dim_t i = 0; i < x.count; ++i)
+              sum[i * grid.stride[1]] += static_cast<T>(row[i * self.stride(-1)]);
           }
         }
-        for (dim_t y = 0; y < grid.image[0]; ++y) {
-          for (dim_t x = 0; x < grid.image[1]; ++x) {
-            to[y * out.stride(-2) + x * out.stride(-1)] = static_cast<S>(sums[y * grid.image[1] + x]);
-          }
+        for (dim_t i = 0; i < plane; ++i) {
+          to[i / grid.image[1] * out.stride(-2) + i % grid.image[1] * out.stride(-1)] =
+              static_cast<S>(sums[i]);
         }
       }
     }

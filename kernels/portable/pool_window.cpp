@@ -1,6 +1,7 @@
 // Geometry of pooling, and the two loops over its windows.
 #include <penlight/kernel.h>
 
+#include "axis_argument.h"
 #include "kernels/common/checks.h"
 #include "kernels/common/convert.h"
 #include "pool.h"
@@ -58,20 +59,6 @@ bool check_pool(KernelContext& ctx, int dims, const Tensor& self, const Tensor& 
   return check_same_dtype(ctx, self, out);
 }
 
-// Products of two of these and of a tensor's sizes do not overflow.
-constexpr int64_t kLargestArgument = sizeof(dim_t) == 8 ? 1 << 30 : 1 << 14;
-
-bool axis_value(KernelContext& ctx, const char* name, ArrayRef<int64_t> list, int dims, int d, int64_t lowest,
-                dim_t& value) {
-  if (list.size() != 1 && list.size() != static_cast<size_t>(dims))
-    return ctx.refuse(Status::InvalidArgument, "{} has {} values for {} dimensions", name, list.size(), dims);
-  const int64_t given = list[list.size() == 1 ? 0 : static_cast<size_t>(d)];
-  value = static_cast<dim_t>(given);
-  if (given >= lowest && given <= kLargestArgument) return true;
-  return ctx.refuse(Status::InvalidArgument, "{} is {}, it has to be from {} to {}", name, given, lowest,
-                    kLargestArgument);
-}
-
 }  // namespace
 
 bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
@@ -81,10 +68,10 @@ bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int
   for (int d = 0; d < dims; ++d) {
     PoolAxis& axis = shape.axes[3 - dims + d];
     axis.in = self.size(d - dims);
-    if (!axis_value(ctx, "kernel_size", kernel, dims, d, 1, axis.kernel) ||
-        !axis_value(ctx, "stride", stride.empty() ? kernel : stride, dims, d, 1, axis.stride) ||
-        !axis_value(ctx, "padding", padding, dims, d, 0, axis.padding) ||
-        !axis_value(ctx, "dilation", dilation, dims, d, 1, axis.dilation)) {
+    if (!axis_argument(ctx, "kernel_size", kernel, dims, d, 1, axis.kernel) ||
+        !axis_argument(ctx, "stride", stride.empty() ? kernel : stride, dims, d, 1, axis.stride) ||
+        !axis_argument(ctx, "padding", padding, dims, d, 0, axis.padding) ||
+        !axis_argument(ctx, "dilation", dilation, dims, d, 1, axis.dilation)) {
       return false;
     }
     const dim_t reach = axis.dilation * (axis.kernel - 1) + 1;
@@ -111,7 +98,7 @@ bool prepare_adaptive_pool(KernelContext& ctx, const Tensor& self, ArrayRef<int6
     PoolAxis& axis = shape.axes[3 - dims + d];
     axis.in = self.size(d - dims);
     axis.adaptive = true;
-    if (!axis_value(ctx, "output_size", output_size, dims, d, 0, axis.out)) return false;
+    if (!axis_argument(ctx, "output_size", output_size, dims, d, 0, axis.out)) return false;
     if (axis.in == 0 && axis.out != 0)
       return ctx.refuse(Status::InvalidArgument, "an empty input cannot be pooled to {}", axis.out);
   }
