@@ -5,55 +5,18 @@
 
 namespace penlight::portable {
 
-inline float absolute(float x) { return fabsf(x); }
-inline double absolute(double x) { return fabs(x); }
-inline float power(float x, double p) { return powf(x, static_cast<float>(p)); }
-inline double power(double x, double p) { return pow(x, p); }
-inline float root(float x) { return sqrtf(x); }
-inline double root(double x) { return sqrt(x); }
-
-struct CountNonzero {
+// A sum of map(x), of which finish() makes the norm.
+template <class Map, class Finish>
+struct NormOf {
+  Map map;
+  Finish end;
   template <class C>
   C operator()(C x) const {
-    return x != C(0) ? C(1) : C(0);
+    return map(x);
   }
   template <class C>
   C finish(C total) const {
-    return total;
-  }
-};
-
-struct SumAbsolute {
-  template <class C>
-  C operator()(C x) const {
-    return absolute(x);
-  }
-  template <class C>
-  C finish(C total) const {
-    return total;
-  }
-};
-
-struct Euclidean {
-  template <class C>
-  C operator()(C x) const {
-    return x * x;
-  }
-  template <class C>
-  C finish(C total) const {
-    return root(total);
-  }
-};
-
-struct PowerNorm {
-  double p;
-  template <class C>
-  C operator()(C x) const {
-    return power(absolute(x), p);
-  }
-  template <class C>
-  C finish(C total) const {
-    return power(total, 1 / p);
+    return end(total);
   }
 };
 
@@ -64,7 +27,7 @@ struct GreatestAbsolute {
   }
   template <class C>
   static C apply(C a, C b) {
-    const C size = absolute(b);
+    const C size = math::fabs(b);
     return ((size > a) | (size != size)) ? size : a;
   }
 };
@@ -76,7 +39,7 @@ struct LeastAbsolute {
   }
   template <class C>
   static C apply(C a, C b) {
-    const C size = absolute(b);
+    const C size = math::fabs(b);
     return ((size < a) | (size != size)) ? size : a;
   }
 };
@@ -96,24 +59,30 @@ static Tensor& norm(KernelContext& ctx, const Tensor& self, double p, Optional<A
   dispatch_compute(ctx, out.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
     if constexpr (!same_type<C, int64_t>) {
-      const auto sum = [&](auto map) {
-        SumOf<C, decltype(map), C> operation(out, map);
+      const auto sum = [&](auto map, auto finish) {
+        using Map = NormOf<decltype(map), decltype(finish)>;
+        SumOf<C, Map, C> operation(out, Map{map, finish});
         loop.template run<C>(operation);
       };
+      const auto fold = [&](auto function) {
+        FoldOf<C, decltype(function)> operation(out);
+        loop.template run<C>(operation);
+      };
+      const auto itself = [](C total) { return total; };
+      const C power = static_cast<C>(p), inverse = static_cast<C>(1 / p);
       if (p == 0) {
-        sum(CountNonzero{});
+        sum([](C x) { return x != C(0) ? C(1) : C(0); }, itself);
       } else if (p == 1) {
-        sum(SumAbsolute{});
+        sum([](C x) { return math::fabs(x); }, itself);
       } else if (p == 2) {
-        sum(Euclidean{});
+        sum([](C x) { return x * x; }, [](C total) { return math::sqrt(total); });
       } else if (p == __builtin_inf()) {
-        FoldOf<C, GreatestAbsolute> operation(out);
-        loop.template run<C>(operation);
+        fold(GreatestAbsolute{});
       } else if (p == -__builtin_inf()) {
-        FoldOf<C, LeastAbsolute> operation(out);
-        loop.template run<C>(operation);
+        fold(LeastAbsolute{});
       } else {
-        sum(PowerNorm{p});
+        sum([power](C x) { return math::pow(math::fabs(x), power); },
+            [inverse](C total) { return math::pow(total, inverse); });
       }
     }
   });
