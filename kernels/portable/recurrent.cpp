@@ -61,41 +61,31 @@ MatrixView weights_as(KernelContext& ctx, const Tensor& tensor) {
   return {copy, tensor.size(1), 1};
 }
 
-// A sequence [steps, batch, width] in T, from a tensor or from scratch.
-template <class T>
+// A sequence [steps, batch, width], of a tensor or in scratch.
 struct Sequence {
-  const Tensor* tensor;  // null: `data` holds it row by row
-  T* data;
-  dim_t width, step, row;  // strides of the tensor
+  char* data;
+  ScalarType dtype;
+  dim_t width, step, row, column;  // strides in elements
 
+  template <class T>
   void load(T* to, dim_t step_index, dim_t batch_index) const {
-    if (!tensor) {
-      memcpy(to, data + step_index * step + batch_index * row, static_cast<size_t>(width) * sizeof(T));
-      return;
-    }
-    const dim_t at = step_index * step + batch_index * row;
-    load_block(to, tensor->dtype(),
-               tensor->const_data_ptr<char>() + at * static_cast<dim_t>(tensor->element_size()),
-               tensor->stride(2), width);
+    load_block(to, dtype, at(step_index, batch_index, 0), column, width);
   }
   // Columns [first, first + count).
+  template <class T>
   void store(const T* from, dim_t step_index, dim_t batch_index, dim_t first, dim_t count) const {
-    const dim_t at = step_index * step + batch_index * row;
-    if (!tensor) {
-      memcpy(data + at + first, from, static_cast<size_t>(count) * sizeof(T));
-      return;
-    }
-    store_block(tensor->dtype(),
-                tensor->mutable_data_ptr<char>() +
-                    (at + first * tensor->stride(2)) * static_cast<dim_t>(tensor->element_size()),
-                tensor->stride(2), from, count);
+    store_block(dtype, at(step_index, batch_index, first), column, from, count);
+  }
+  char* at(dim_t step_index, dim_t batch_index, dim_t first) const {
+    return data +
+           (step_index * step + batch_index * row + first * column) * static_cast<dim_t>(element_size(dtype));
   }
 };
 
-template <class T>
-Sequence<T> sequence_of(const Tensor& tensor, bool batch_first) {
-  return {&tensor, nullptr, tensor.size(2), tensor.stride(batch_first ? 1 : 0),
-          tensor.stride(batch_first ? 0 : 1)};
+Sequence sequence_of(const Tensor& tensor, bool batch_first) {
+  return {
+      tensor.mutable_data_ptr<char>(),    tensor.dtype(),  tensor.size(2), tensor.stride(batch_first ? 1 : 0),
+      tensor.stride(batch_first ? 0 : 1), tensor.stride(2)};
 }
 
 // State [layers * directions, batch, width] of one cell, row by row.
@@ -146,8 +136,7 @@ class Cell {
   }
 
   // `state` [batch, output] and `cell` [batch, hidden] are updated in place.
-  void run(const Sequence<T>& from, const Sequence<T>& to, bool backward, dim_t first_column, T* state,
-           T* cell) {
+  void run(const Sequence& from, const Sequence& to, bool backward, dim_t first_column, T* state, T* cell) {
     const dim_t gates = shape_.gates * shape_.hidden;
     for (dim_t done = 0; done < shape_.steps; done += chunk_) {
       const dim_t count = shape_.steps - done < chunk_ ? shape_.steps - done : chunk_;
@@ -209,20 +198,20 @@ void run_layers(KernelContext& ctx, const RecurrentShape& shape, const Tensor& i
   const dim_t width = shape.directions * shape.output;
   const dim_t rows = shape.steps * shape.batch;
   // Between layers: written by one, read by the next, so two of them.
-  Sequence<T> between[2];
+  Sequence between[2];
   for (int i = 0; i < 2; ++i) {
     T* data =
         shape.layers > i + 1 ? ctx.allocate_scratch_array<T>(static_cast<size_t>(rows * width + 1)) : nullptr;
-    between[i] = {nullptr, data, width, shape.batch * width, width};
+    between[i] = {
+        reinterpret_cast<char*>(data), ScalarTypeOf<T>::value, width, shape.batch * width, width, 1};
   }
   T* state =
       ctx.allocate_scratch_array<T>(static_cast<size_t>(shape.batch * (shape.output + shape.hidden) + 1));
   if (!ctx.ok()) return;
   T* cell = state + shape.batch * shape.output;
   for (dim_t layer = 0; layer < shape.layers; ++layer) {
-    const Sequence<T> from = layer == 0 ? sequence_of<T>(input, shape.batch_first) : between[(layer - 1) % 2];
-    const Sequence<T> to =
-        layer == shape.layers - 1 ? sequence_of<T>(out, shape.batch_first) : between[layer % 2];
+    const Sequence from = layer == 0 ? sequence_of(input, shape.batch_first) : between[(layer - 1) % 2];
+    const Sequence to = layer == shape.layers - 1 ? sequence_of(out, shape.batch_first) : between[layer % 2];
     for (dim_t direction = 0; direction < shape.directions; ++direction) {
       const dim_t index = layer * shape.directions + direction;
       Cell<T, lstm> runner(ctx, shape, params.data() + index * shape.params_per_cell(), from.width);
