@@ -14,7 +14,11 @@ namespace {
 struct Axis {
   dim_t in, kernel, out;
   dim_t stride, padding, dilation, output_padding;
+  dim_t in_step, out_step;  // of the input and of the output in a pass: the stride is one of them
   dim_t input_stride, weight_stride, output_stride;
+
+  // Outputs first, first + out_step, ...
+  dim_t outputs_from(dim_t first) const { return out > first ? (out - first - 1) / out_step + 1 : 0; }
 };
 
 bool output_size(KernelContext& ctx, bool transposed, Axis& axis) {
@@ -34,40 +38,17 @@ bool output_size(KernelContext& ctx, bool transposed, Axis& axis) {
 // Outputs of one input channel up to which they are computed one by one.
 constexpr dim_t kFewOutputs = 4;
 
-// The taps of one dimension in the pass over outputs first, first + step, ...
-struct AxisPass {
-  dim_t q, in_step, first, step;
-};
-
-AxisPass axis_pass(const Axis& axis, bool transposed, dim_t remainder) {
-  if (!transposed) return {axis.out, axis.stride, 0, 1};
-  const dim_t q = axis.out > remainder ? (axis.out - remainder - 1) / axis.stride + 1 : 0;
-  return {q, 1, remainder, axis.stride};
-}
-
-// Whether kernel position k has a part in the pass, and which input it reads.
-bool axis_tap(const Axis& axis, bool transposed, dim_t remainder, dim_t k, dim_t& delta) {
-  if (!transposed) {
-    delta = k * axis.dilation - axis.padding;
-    return true;
-  }
-  const dim_t shift = remainder + axis.padding - k * axis.dilation;
-  if (shift % axis.stride != 0) return false;
-  delta = shift / axis.stride;
-  return true;
-}
-
+// The pass over outputs remainder, remainder + out_step, ... along each axis.
 void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], bool transposed,
               const dim_t remainder[3], ConvTap* taps, ConvWorkspace& workspace) {
   ConvPass pass;
   pass.output_first = 0;
   for (int d = 0; d < 3; ++d) {
-    const AxisPass along = axis_pass(axes[d], transposed, remainder[d]);
-    pass.q[d] = along.q;
-    pass.in_step[d] = along.in_step;
-    pass.input_step[d] = along.in_step * axes[d].input_stride;
-    pass.output_step[d] = along.step * axes[d].output_stride;
-    pass.output_first += along.first * axes[d].output_stride;
+    pass.q[d] = axes[d].outputs_from(remainder[d]);
+    pass.in_step[d] = axes[d].in_step;
+    pass.input_step[d] = axes[d].in_step * axes[d].input_stride;
+    pass.output_step[d] = axes[d].out_step * axes[d].output_stride;
+    pass.output_first += remainder[d] * axes[d].output_stride;
   }
   dim_t count = 0;
   for (dim_t i = 0; i < axes[0].kernel; ++i) {
@@ -78,8 +59,10 @@ void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], bo
         bool reaches = true;
         tap.input = tap.weight = 0;
         for (int d = 0; d < 3; ++d) {
-          reaches = reaches && axis_tap(axes[d], transposed, remainder[d], at[d], tap.delta[d]);
-          if (!reaches) break;
+          const dim_t apart = at[d] * axes[d].dilation - axes[d].padding;
+          const dim_t shift = transposed ? remainder[d] - apart : apart;
+          reaches &= shift % axes[d].out_step == 0;
+          tap.delta[d] = shift / axes[d].out_step;
           tap.input += tap.delta[d] * axes[d].input_stride;
           tap.weight += at[d] * axes[d].weight_stride;
         }
@@ -134,7 +117,7 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
     Axis& axis = axes[d];
     const dim_t at = d - (3 - dims);
     if (at < 0) {
-      axis = {1, 1, 1, 1, 0, 1, 0, 0, 0, 0};
+      axis = {1, 1, 1, 1, 0, 1, 0, 1, 1, 0, 0, 0};
       continue;
     }
     axis.in = input.size(2 + at);
@@ -149,6 +132,8 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
       return out;
     }
     out_sizes[2 + at] = axis.out;
+    axis.in_step = transposed ? 1 : axis.stride;
+    axis.out_step = transposed ? axis.stride : 1;
   }
   if (!ctx.resize(out, SizesRef(out_sizes, static_cast<size_t>(dims + 2)))) return out;
   if (out.numel() == 0) return out;
@@ -188,10 +173,10 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
   ConvWorkspace workspace;
   shape.most_taps = taps;
   shape.most_positions = 1;
-  for (int d = 0; d < 3; ++d) shape.most_positions *= axis_pass(axes[d], transposed, 0).q;
-  dim_t passes[3] = {1, 1, 1};
-  for (int d = 0; d < 3 && transposed; ++d) {
-    passes[d] = axes[d].stride < axes[d].out ? axes[d].stride : axes[d].out;
+  dim_t passes[3];
+  for (int d = 0; d < 3; ++d) {
+    shape.most_positions *= axes[d].outputs_from(0);
+    passes[d] = axes[d].out_step < axes[d].out ? axes[d].out_step : axes[d].out;
   }
   for (dim_t i = 0; i < passes[0]; ++i) {
     for (dim_t j = 0; j < passes[1]; ++j) {
