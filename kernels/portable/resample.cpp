@@ -6,25 +6,13 @@ namespace penlight::portable {
 
 namespace {
 
-template <class T>
-struct Tables {
-  dim_t* positions;
-  T* weights;
-};
-
-template <class T>
-Tables<T> take(KernelContext& ctx, dim_t count) {
-  return {ctx.allocate_scratch_array<dim_t>(static_cast<size_t>(count + 1)),
-          ctx.allocate_scratch_array<T>(static_cast<size_t>(count + 1))};
-}
-
 void fill_nearest(const ResampleAxis& axis, bool exact, dim_t* positions) {
   const float step = resample_step<float>(axis);
   for (dim_t i = 0; i < axis.out; ++i) positions[i] = nearest_input(axis, step, exact, i);
 }
 
 template <class T>
-void fill_linear(const ResampleAxis& axis, const Tables<T>& tables) {
+void fill_linear(const ResampleAxis& axis, const AxisTaps<T>& tables) {
   const T step = resample_step<T>(axis);
   for (dim_t i = 0; i < axis.out; ++i) {
     const BetweenInputs<T> taps = between_inputs(axis, step, i);
@@ -36,7 +24,7 @@ void fill_linear(const ResampleAxis& axis, const Tables<T>& tables) {
 }
 
 template <class T>
-void fill_cubic(const ResampleAxis& axis, const Tables<T>& tables) {
+void fill_cubic(const ResampleAxis& axis, const AxisTaps<T>& tables) {
   const T step = resample_step<T>(axis);
   for (dim_t i = 0; i < axis.out; ++i) {
     const T source = resampled_position(axis, step, i);
@@ -79,8 +67,8 @@ struct Smoothing {
 };
 
 template <class T>
-void fill_smoothed(const ResampleAxis& axis, const Smoothing<T>& smoothing, const Tables<T>& tables) {
-  const dim_t taps = smoothing.taps(axis.in);
+void fill_smoothed(const ResampleAxis& axis, const Smoothing<T>& smoothing, const AxisTaps<T>& tables) {
+  const dim_t taps = tables.taps;
   for (dim_t i = 0; i < axis.out; ++i) {
     const T center = smoothing.step * (static_cast<T>(i) + T(0.5));
     const dim_t first = resampled_index(center - smoothing.support + T(0.5), axis.in);
@@ -114,8 +102,10 @@ AxisTaps<T> make_axis_taps(KernelContext& ctx, const ResampleAxis& axis, Interpo
   if (kind == Interpolation::Linear) taps = 2;
   if (kind == Interpolation::Cubic) taps = 4;
   if (smoothed) taps = smoothing.taps(axis.in);
-  const Tables<T> tables = take<T>(ctx, axis.out * taps);
-  if (!tables.positions || !tables.weights) return {0, nullptr, nullptr};
+  const size_t count = static_cast<size_t>(axis.out * taps + 1);
+  const AxisTaps<T> tables = {taps, ctx.allocate_scratch_array<dim_t>(count),
+                              ctx.allocate_scratch_array<T>(count)};
+  if (!ctx.ok()) return {0, nullptr, nullptr};
   if (smoothed) {
     fill_smoothed(axis, smoothing, tables);
   } else if (kind == Interpolation::Linear) {
@@ -126,7 +116,7 @@ AxisTaps<T> make_axis_taps(KernelContext& ctx, const ResampleAxis& axis, Interpo
     fill_nearest(axis, kind == Interpolation::NearestExact, tables.positions);
     for (dim_t i = 0; i < axis.out; ++i) tables.weights[i] = 1;
   }
-  return {taps, tables.positions, tables.weights};
+  return tables;
 }
 
 template AxisTaps<float> make_axis_taps<float>(KernelContext&, const ResampleAxis&, Interpolation);

@@ -13,8 +13,8 @@ enum class Interpolation : uint8_t { Nearest, NearestExact, Linear, Cubic, Linea
 template <class T>
 struct AxisTaps {
   dim_t taps;
-  const dim_t* positions;
-  const T* weights;
+  dim_t* positions;
+  T* weights;
 };
 
 // Tables in scratch; all the positions lie inside the input. Null positions when
