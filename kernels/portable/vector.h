@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels/common/convert.h"
+
 namespace penlight::portable {
 
 template <class T>
@@ -49,36 +51,29 @@ inline Lanes32 load_patterns(const void* from) {
   return pairs & 0xffffu;
 }
 
+}  // namespace detail
+
+// As many elements as a vector of T has, converted from S.
 template <class S, class T>
-struct LoadAs {
-  static Vector<T> load(const S* from) {
+inline Vector<T> load_vector_as(const S* from) {
+  if constexpr (same_type<S, T>) {
+    return load_vector(from);
+  } else if constexpr (same_type<S, BFloat16> && same_type<T, float>) {
+    return (Vector<float>)(detail::load_patterns(from) << 16);
+  } else if constexpr (same_type<S, Half> && same_type<T, float>) {
+    const detail::Lanes32 patterns = detail::load_patterns(from);
+    const detail::Lanes32 magnitude = (patterns & 0x7fffu) << 13;
+    // Moves the exponent's zero; right for subnormals too. Infinity and NaN keep
+    // the largest exponent.
+    const auto scaled = (detail::Lanes32)((Vector<float>)magnitude * splat(5.192296858534828e33f));
+    const auto special = (detail::Lanes32)(magnitude >= 0x7c00u << 13) & 0x7f800000u;
+    return (Vector<float>)(scaled | special | ((patterns & 0x8000u) << 16));
+  } else {
     Vector<T> value{};
     for (int i = 0; i < VectorOf<T>::lanes; ++i) value[i] = static_cast<T>(from[i]);
     return value;
   }
-};
-template <class T>
-struct LoadAs<T, T> {
-  static Vector<T> load(const T* from) { return load_vector(from); }
-};
-template <>
-struct LoadAs<BFloat16, float> {
-  static Vector<float> load(const BFloat16* from) { return (Vector<float>)(load_patterns(from) << 16); }
-};
-template <>
-struct LoadAs<Half, float> {
-  static Vector<float> load(const Half* from) {
-    const Lanes32 patterns = load_patterns(from);
-    const Lanes32 magnitude = (patterns & 0x7fffu) << 13;
-    // Moves the exponent's zero; right for subnormals too. Infinity and NaN keep
-    // the largest exponent.
-    const Lanes32 scaled = (Lanes32)((Vector<float>)magnitude * splat(5.192296858534828e33f));
-    const Lanes32 special = (Lanes32)(magnitude >= 0x7c00u << 13) & 0x7f800000u;
-    return (Vector<float>)(scaled | special | ((patterns & 0x8000u) << 16));
-  }
-};
-
-}  // namespace detail
+}
 
 // body(Index<0>()), body(Index<1>()), ... unrolled: arrays indexed by these stay in
 // registers, which loops do not promise at -O2.
@@ -92,12 +87,6 @@ __attribute__((always_inline)) inline void repeat(Body&& body) {
     body(Index<first>());
     repeat<count, first + 1>(body);
   }
-}
-
-// As many elements as a vector of T has, converted from S.
-template <class S, class T>
-inline Vector<T> load_vector_as(const S* from) {
-  return detail::LoadAs<S, T>::load(from);
 }
 
 // sums[i] += factor * from[i]
