@@ -15,7 +15,6 @@ struct Axis {
   dim_t in, kernel, out;
   dim_t stride, padding, dilation, output_padding;
   dim_t in_step, out_step;  // of the input and of the output in a pass: the stride is one of them
-  dim_t input_stride, weight_stride, output_stride;
 
   // Outputs first, first + out_step, ...
   dim_t outputs_from(dim_t first) const { return out > first ? (out - first - 1) / out_step + 1 : 0; }
@@ -39,16 +38,16 @@ bool output_size(KernelContext& ctx, bool transposed, Axis& axis) {
 constexpr dim_t kFewOutputs = 4;
 
 // The pass over outputs remainder, remainder + out_step, ... along each axis.
-void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], bool transposed,
-              const dim_t remainder[3], ConvTap* taps, ConvWorkspace& workspace) {
+void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], const Volume& kernel,
+              bool transposed, const dim_t remainder[3], ConvTap* taps, ConvWorkspace& workspace) {
   ConvPass pass;
   pass.output_first = 0;
   for (int d = 0; d < 3; ++d) {
     pass.q[d] = axes[d].outputs_from(remainder[d]);
     pass.in_step[d] = axes[d].in_step;
-    pass.input_step[d] = axes[d].in_step * axes[d].input_stride;
-    pass.output_step[d] = axes[d].out_step * axes[d].output_stride;
-    pass.output_first += remainder[d] * axes[d].output_stride;
+    pass.input_step[d] = axes[d].in_step * shape.from.steps[d];
+    pass.output_step[d] = axes[d].out_step * shape.to.steps[d];
+    pass.output_first += remainder[d] * shape.to.steps[d];
   }
   dim_t count = 0;
   for (dim_t i = 0; i < axes[0].kernel; ++i) {
@@ -63,8 +62,8 @@ void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], bo
           const dim_t shift = transposed ? remainder[d] - apart : apart;
           reaches &= shift % axes[d].out_step == 0;
           tap.delta[d] = shift / axes[d].out_step;
-          tap.input += tap.delta[d] * axes[d].input_stride;
-          tap.weight += at[d] * axes[d].weight_stride;
+          tap.input += tap.delta[d] * shape.from.steps[d];
+          tap.weight += at[d] * kernel.steps[d];
         }
         count += reaches;
       }
@@ -117,7 +116,7 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
     Axis& axis = axes[d];
     const dim_t at = d - (3 - dims);
     if (at < 0) {
-      axis = {1, 1, 1, 1, 0, 1, 0, 1, 1, 0, 0, 0};
+      axis = {1, 1, 1, 1, 0, 1, 0, 1, 1};
       continue;
     }
     axis.in = input.size(2 + at);
@@ -138,21 +137,10 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
   if (!ctx.resize(out, SizesRef(out_sizes, static_cast<size_t>(dims + 2)))) return out;
   if (out.numel() == 0) return out;
 
-  dim_t taps = 1;
-  for (dim_t d = 0; d < 3; ++d) {
-    const dim_t at = d - (3 - dims);
-    taps *= axes[d].kernel;
-    shape.input_size[d] = axes[d].in;
-    shape.input_step[d] = 0;
-    if (at < 0) continue;
-    shape.input_step[d] = axes[d].input_stride = input.stride(2 + at);
-    axes[d].weight_stride = weight.stride(2 + at);
-    axes[d].output_stride = out.stride(2 + at);
-  }
-  shape.input_batch = input.stride(0);
-  shape.input_channel = input.stride(1);
-  shape.output_batch = out.stride(0);
-  shape.output_channel = out.stride(1);
+  shape.from = Volume(input, static_cast<int>(dims));
+  shape.to = Volume(out, static_cast<int>(dims));
+  const Volume kernel(weight, static_cast<int>(dims));
+  const dim_t taps = axes[0].kernel * axes[1].kernel * axes[2].kernel;
   shape.weight_in = weight.stride(transposed ? 0 : 1);
   shape.weight_out = weight.stride(transposed ? 1 : 0);
   shape.weight_group = weight.stride(0) * (weight.size(0) / shape.groups);
@@ -182,7 +170,7 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
     for (dim_t j = 0; j < passes[1]; ++j) {
       for (dim_t k = 0; k < passes[2] && ctx.ok(); ++k) {
         const dim_t remainder[3] = {i, j, k};
-        run_pass(ctx, shape, axes, transposed, remainder, storage, workspace);
+        run_pass(ctx, shape, axes, kernel, transposed, remainder, storage, workspace);
       }
     }
   }

@@ -7,13 +7,13 @@
 // ordinary convolution is one pass over all outputs; a transposed one with stride
 // s has a pass for each remainder of the output position by s, each with the taps
 // that reach it, so that no multiplication with an inserted zero is ever made.
-// Signals and images are volumes with leading dimensions of size 1.
 #pragma once
 
 #include <penlight/kernel.h>
 
 #include "gemm.h"
 #include "kernels/common/dispatch.h"
+#include "volume.h"
 
 namespace penlight::portable {
 
@@ -37,12 +37,9 @@ struct ConvPass {
 
 struct ConvShape {
   dim_t batch, groups;
-  dim_t in_channels, out_channels;  // of one group
-  dim_t input_size[3], input_step[3];
-  // Strides, in elements.
-  dim_t input_batch, input_channel;
-  dim_t output_batch, output_channel;
-  dim_t weight_in, weight_out, weight_group;
+  dim_t in_channels, out_channels;            // of one group
+  Volume from, to;                            // of input and output
+  dim_t weight_in, weight_out, weight_group;  // strides, in elements
   ScalarType dtype;
   const void* input;
   const void* weight;
@@ -69,7 +66,7 @@ constexpr double kFewProducts = !kSmallCode && sizeof(void*) == 8 ? 1 << 17 : 0;
 inline bool tap_inside(const ConvShape& shape, const ConvTap& tap, const dim_t at[3]) {
   for (int d = 0; d < 3; ++d) {
     const dim_t i = at[d] + tap.delta[d];
-    if (i < 0 || i >= shape.input_size[d]) return false;
+    if (i < 0 || i >= shape.from.sizes[d]) return false;
   }
   return true;
 }

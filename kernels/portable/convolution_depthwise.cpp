@@ -148,11 +148,11 @@ class Depthwise {
     const dim_t left = shape_.groups - group, used = left < kPanel ? left : kPanel;
     const dim_t rows = smaller(outputs_[1], pass_.q[1] - at[1]);
     const dim_t width = smaller(outputs_[2], pass_.q[2] - at[2]);
-    pack_tile(static_cast<const S*>(shape_.input) + image * shape_.input_batch + group * shape_.input_channel,
+    pack_tile(static_cast<const S*>(shape_.input) + image * shape_.from.batch + group * shape_.from.channel,
               used, at);
     for (dim_t c = 0; c < shape_.out_channels; ++c) {
-      S* out = static_cast<S*>(shape_.out) + image * shape_.output_batch +
-               (group * shape_.out_channels + c) * shape_.output_channel + pass_.output_first;
+      S* out = static_cast<S*>(shape_.out) + image * shape_.to.batch +
+               (group * shape_.out_channels + c) * shape_.to.channel + pass_.output_first;
       for (int d = 0; d < 3; ++d) out += at[d] * pass_.output_step[d];
       const T* table = table_ + (c * panels() + group / kPanel) * table_size();
       for (dim_t i = 0; i < rows; ++i, out += pass_.output_step[1]) {
@@ -167,7 +167,7 @@ class Depthwise {
   void pack_tile(const S* input, dim_t used, const dim_t at[3]) {
     dim_t begin[3];
     for (int d = 0; d < 3; ++d) begin[d] = at[d] * pass_.in_step[d] + lowest_[d];
-    const dim_t *size = shape_.input_size, *step = shape_.input_step, width = places(2);
+    const dim_t *size = shape_.from.sizes, *step = shape_.from.steps, width = places(2);
     // Places [first, last) of a row are in the input.
     const dim_t first = smaller(width, begin[2] < 0 ? -begin[2] : 0);
     const dim_t end = smaller(width, size[2] - begin[2]), last = end < first ? first : end;
@@ -178,8 +178,8 @@ class Depthwise {
         const dim_t some = inside ? first : width;
         for (dim_t i = 0; i < some * kPanel; ++i) to[i] = T(0);
         if (!inside) continue;
-        pack_rows<S, T>(input + z * step[0] + y * step[1] + (begin[2] + first) * step[2],
-                        shape_.input_channel, step[2], used, last - first, to + first * kPanel, kPanel, 0);
+        pack_rows<S, T>(input + z * step[0] + y * step[1] + (begin[2] + first) * step[2], shape_.from.channel,
+                        step[2], used, last - first, to + first * kPanel, kPanel, 0);
         for (dim_t i = last * kPanel; i < width * kPanel; ++i) to[i] = T(0);
       }
     }
@@ -187,7 +187,7 @@ class Depthwise {
 
   void store_row(S* out, dim_t used, dim_t width) {
     const dim_t step = pass_.output_step[2];
-    for (dim_t c = 0; c < used; ++c, out += shape_.out_channels * shape_.output_channel) {
+    for (dim_t c = 0; c < used; ++c, out += shape_.out_channels * shape_.to.channel) {
       for (dim_t i = 0; i < width; ++i) out[i * step] = static_cast<S>(row_[i * kPanel + c]);
     }
   }
@@ -211,8 +211,8 @@ void convolve_plainly(const ConvShape& shape, const ConvPass& pass) {
                 group = c / shape.out_channels;
     const dim_t h = i / pass.q[2] % pass.q[1];
     const dim_t q[3] = {i % positions / pass.q[2] / pass.q[1], h, i % pass.q[2]};
-    dim_t at[3], from = image * shape.input_batch + group * shape.input_channel;
-    dim_t to = image * shape.output_batch + c * shape.output_channel + pass.output_first;
+    dim_t at[3], from = image * shape.from.batch + group * shape.from.channel;
+    dim_t to = image * shape.to.batch + c * shape.to.channel + pass.output_first;
     for (int d = 0; d < 3; ++d) {
       at[d] = q[d] * pass.in_step[d];
       from += q[d] * pass.input_step[d];

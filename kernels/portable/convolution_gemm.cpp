@@ -82,7 +82,7 @@ template <class S, class T>
 void pack_tap(const Patches<S>& patches, const PanelPositions& panel, const ConvTap& tap, dim_t first,
               dim_t last, T* to, dim_t width, dim_t step) {
   const ConvShape& shape = *patches.shape;
-  const dim_t channel = shape.input_channel;
+  const dim_t channel = shape.from.channel;
   const S* from[kMaxPanel];
   bool all = panel.count == width;
   for (dim_t p = 0; p < width; ++p) {
@@ -246,14 +246,14 @@ template <class S, class T>
 void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass, ConvWorkspace& workspace) {
   const dim_t positions = pass.positions(), k = shape.in_channels * pass.tap_count;
   const ReductionOrder order = {shape.in_channels, pass.tap_count,
-                                shape.input_channel == 1 || pass.tap_count == 1};
-  const bool channels_last = shape.output_channel == 1 && shape.out_channels > 1;
+                                shape.from.channel == 1 || pass.tap_count == 1};
+  const bool channels_last = shape.to.channel == 1 && shape.out_channels > 1;
   const bool pointwise = is_pointwise(shape, pass);
 
   Patches<S> patches = {&shape, &pass, nullptr, order};
-  StridedOperand plain = {nullptr, pass.input_step[2], shape.input_channel};
+  StridedOperand plain = {nullptr, pass.input_step[2], shape.from.channel};
   Weights<S> weights = {nullptr, shape.weight_out, shape.weight_in, pass.taps, order};
-  ConvResult<S> result = {&pass,   nullptr,           shape.output_channel,
+  ConvResult<S> result = {&pass,   nullptr,           shape.to.channel,
                           nullptr, shape.bias_stride, evenly_spaced(pass.q, pass.output_step)};
   Gemm<T> gemm;
   gemm.k = k;
@@ -286,12 +286,12 @@ void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pas
   }
   for (dim_t image = 0; image < shape.batch; ++image) {
     for (dim_t group = 0; group < shape.groups; ++group) {
-      patches.input = static_cast<const S*>(shape.input) + image * shape.input_batch +
-                      group * shape.in_channels * shape.input_channel;
+      patches.input = static_cast<const S*>(shape.input) + image * shape.from.batch +
+                      group * shape.in_channels * shape.from.channel;
       if (pointwise) plain.data = patches.input + pass.taps[0].input;
       weights.data = static_cast<const S*>(shape.weight) + group * shape.weight_group;
-      result.out = static_cast<S*>(shape.out) + image * shape.output_batch +
-                   group * shape.out_channels * shape.output_channel;
+      result.out =
+          static_cast<S*>(shape.out) + image * shape.to.batch + group * shape.out_channels * shape.to.channel;
       if (shape.bias) {
         result.bias = static_cast<const S*>(shape.bias) + group * shape.out_channels * shape.bias_stride;
       }

@@ -5,6 +5,8 @@
 #include "kernels/common/checks.h"
 #include "kernels/common/convert.h"
 #include "resample.h"
+#include "span.h"
+#include "volume.h"
 
 namespace penlight::portable {
 
@@ -95,45 +97,40 @@ Taps<T> taps_of(T coordinate, dim_t size, const Sampling& sampling) {
   return taps;
 }
 
-// Volumes have a depth; images are volumes of depth 1 that `z` never leaves.
+// Images are volumes of depth 1 that `z` never leaves.
 template <class S>
 void sample(const Tensor& input, const Tensor& grid, const Sampling& sampling, Tensor& out) {
   using T = Compute<S>;
-  const bool volume = input.dim() == 5;
-  const dim_t depth = volume ? out.size(2) : 1, height = out.size(-2), width = out.size(-1);
-  const dim_t in_d = volume ? input.stride(2) : 0, out_d = volume ? out.stride(2) : 0,
-              grid_d = volume ? grid.stride(1) : 0;
-  const S* image = input.const_data_ptr<S>();
-  for (dim_t n = 0; n < out.size(0); ++n) {
-    for (dim_t d = 0; d < depth; ++d) {
-      for (dim_t h = 0; h < height; ++h) {
-        for (dim_t w = 0; w < width; ++w) {
-          const S* where = grid.const_data_ptr<S>() + n * grid.stride(0) + d * grid_d + h * grid.stride(-3) +
-                           w * grid.stride(-2);
-          const dim_t step = grid.stride(-1);
-          const Taps<T> x = taps_of(static_cast<T>(where[0]), input.size(-1), sampling);
-          const Taps<T> y = taps_of(static_cast<T>(where[step]), input.size(-2), sampling);
-          Taps<T> z = {1, {0}, {T(1)}, T(0)};
-          if (volume) z = taps_of(static_cast<T>(where[2 * step]), input.size(2), sampling);
-          for (dim_t c = 0; c < input.size(1); ++c) {
-            const S* plane = image + n * input.stride(0) + c * input.stride(1);
-            T sum = volume ? T(0) : x.none + y.none;  // as ATen has it
-            for (int k = 0; k < z.count; ++k) {
-              for (int j = 0; j < y.count; ++j) {
-                if (z.at[k] < 0 || y.at[j] < 0) continue;
-                const S* row = plane + z.at[k] * in_d + y.at[j] * input.stride(-2);
-                T part = 0;
-                for (int i = 0; i < x.count; ++i) {
-                  if (x.at[i] >= 0) part += x.weights[i] * static_cast<T>(row[x.at[i] * input.stride(-1)]);
-                }
-                sum += z.weights[k] * y.weights[j] * part;
-              }
-            }
-            out.mutable_data_ptr<S>()[n * out.stride(0) + c * out.stride(1) + d * out_d + h * out.stride(-2) +
-                                      w * out.stride(-1)] = static_cast<S>(sum);
+  const bool is_volume = input.dim() == 5;
+  const Volume from(input, is_volume ? 3 : 2);
+  const Span places(grid, 0, grid.dim() - 1);
+  Span outputs(out.dtype());
+  for (dim_t d = 0; d < out.dim(); ++d) {
+    if (d != 1) outputs.push(out.size(d), out.stride(d));
+  }
+  for (dim_t i = 0; i < outputs.count(); ++i) {
+    const S* where = grid.const_data_ptr<S>() + places.offset(i);
+    S* to = out.mutable_data_ptr<S>() + outputs.offset(i);
+    const dim_t step = grid.stride(-1), image = i / (outputs.count() / out.size(0));
+    const Taps<T> x = taps_of(static_cast<T>(where[0]), from.sizes[2], sampling);
+    const Taps<T> y = taps_of(static_cast<T>(where[step]), from.sizes[1], sampling);
+    Taps<T> z = {1, {0}, {T(1)}, T(0)};
+    if (is_volume) z = taps_of(static_cast<T>(where[2 * step]), from.sizes[0], sampling);
+    for (dim_t c = 0; c < input.size(1); ++c) {
+      const S* plane = input.const_data_ptr<S>() + from.plane(image, c);
+      T sum = is_volume ? T(0) : x.none + y.none;  // as ATen has it
+      for (int k = 0; k < z.count; ++k) {
+        for (int j = 0; j < y.count; ++j) {
+          if (z.at[k] < 0 || y.at[j] < 0) continue;
+          const S* row = plane + from.place(z.at[k], y.at[j], 0);
+          T part = 0;
+          for (int l = 0; l < x.count; ++l) {
+            if (x.at[l] >= 0) part += x.weights[l] * static_cast<T>(row[x.at[l] * from.steps[2]]);
           }
+          sum += z.weights[k] * y.weights[j] * part;
         }
       }
+      to[c * out.stride(1)] = static_cast<S>(sum);
     }
   }
 }

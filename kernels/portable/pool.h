@@ -1,11 +1,12 @@
 // Windows sliding over a signal, an image or a volume: what all pooling shares.
 //
-// Signals and images are volumes with leading dimensions of size 1. A window is
-// given by one range along each axis, so that fixed and adaptive pooling differ
-// only in how an axis makes its ranges.
+// A window is given by one range along each axis, so that fixed and adaptive pooling
+// differ only in how an axis makes its ranges.
 #pragma once
 
 #include <penlight/kernel.h>
+
+#include "volume.h"
 
 namespace penlight::portable {
 
@@ -21,14 +22,13 @@ struct PoolAxis {
   dim_t in = 1, out = 1;
   dim_t kernel = 1, stride = 1, padding = 0, dilation = 1;
   bool adaptive = false;
-  dim_t in_stride = 0, out_stride = 0, indices_stride = 0;
 
   PoolRange range(dim_t position) const;
 };
 
 struct PoolShape {
   dim_t batch, channels;
-  dim_t in_batch, in_channel, out_batch, out_channel, indices_batch, indices_channel;
+  Volume in, out, indices;
   PoolAxis axes[3];
 };
 

@@ -34,18 +34,9 @@ bool resize_pool(KernelContext& ctx, int dims, const Tensor& self, Tensor& out, 
   if (indices && !ctx.resize(*indices, SizesRef(sizes, rank))) return false;
   shape.batch = batched ? self.size(0) : 1;
   shape.channels = self.size(-dims - 1);
-  shape.in_batch = batched ? self.stride(0) : 0;
-  shape.out_batch = batched ? out.stride(0) : 0;
-  shape.indices_batch = batched && indices ? indices->stride(0) : 0;
-  shape.in_channel = self.stride(-dims - 1);
-  shape.out_channel = out.stride(-dims - 1);
-  shape.indices_channel = indices ? indices->stride(-dims - 1) : 0;
-  for (int d = 0; d < dims; ++d) {
-    PoolAxis& axis = shape.axes[3 - dims + d];
-    axis.in_stride = self.stride(d - dims);
-    axis.out_stride = out.stride(d - dims);
-    axis.indices_stride = indices ? indices->stride(d - dims) : 0;
-  }
+  shape.in = Volume(self, dims);
+  shape.out = Volume(out, dims);
+  if (indices) shape.indices = Volume(*indices, dims);
   return true;
 }
 
@@ -119,7 +110,7 @@ struct PoolWindow {
 template <class Work>
 void for_each_window(const PoolShape& shape, Work&& work) {
   const PoolAxis* axes = shape.axes;
-  const dim_t inner = shape.in_channel == 1 ? shape.channels : 1;
+  const dim_t inner = shape.in.channel == 1 ? shape.channels : 1;
   for (dim_t plane = 0; plane < shape.batch * shape.channels; plane += inner) {
     const dim_t image = plane / shape.channels;
     for (dim_t d = 0; d < axes[0].out; ++d) {
@@ -127,12 +118,9 @@ void for_each_window(const PoolShape& shape, Work&& work) {
         for (dim_t w = 0; w < axes[2].out; ++w) {
           PoolWindow window = {axes[0].range(d), axes[1].range(h), axes[2].range(w), 0, 0, 0};
           for (dim_t c = plane % shape.channels; c < plane % shape.channels + inner; ++c) {
-            window.from = image * shape.in_batch + c * shape.in_channel;
-            window.to = image * shape.out_batch + c * shape.out_channel + d * axes[0].out_stride +
-                        h * axes[1].out_stride + w * axes[2].out_stride;
-            window.indices = image * shape.indices_batch + c * shape.indices_channel +
-                             d * axes[0].indices_stride + h * axes[1].indices_stride +
-                             w * axes[2].indices_stride;
+            window.from = shape.in.plane(image, c);
+            window.to = shape.out.plane(image, c) + shape.out.place(d, h, w);
+            window.indices = shape.indices.plane(image, c) + shape.indices.place(d, h, w);
             work(window);
           }
         }
@@ -147,10 +135,10 @@ inline void for_each_tap(const PoolShape& shape, const PoolWindow& window, Tap&&
   const PoolAxis* axes = shape.axes;
   for (dim_t d = window.d.first; d < window.d.end; d += window.d.step) {
     for (dim_t h = window.h.first; h < window.h.end; h += window.h.step) {
-      const dim_t row = window.from + d * axes[0].in_stride + h * axes[1].in_stride;
+      const dim_t row = window.from + shape.in.place(d, h, 0);
       const dim_t row_index = (d * axes[1].in + h) * axes[2].in;
       for (dim_t w = window.w.first; w < window.w.end; w += window.w.step) {
-        tap(row + w * axes[2].in_stride, row_index + w);
+        tap(row + w * shape.in.steps[2], row_index + w);
       }
     }
   }

@@ -9,6 +9,7 @@
 #include "kernels/common/convert.h"
 #include "resample.h"
 #include "vector.h"
+#include "volume.h"
 
 namespace penlight::portable {
 
@@ -17,16 +18,11 @@ namespace {
 constexpr dim_t kChannelChunk = 64;
 constexpr int64_t kLargestSize = 1 << 30;
 
-// Signals and images are volumes with leading dimensions of size 1.
 struct Resample {
   const Tensor& input;
   Tensor& out;
+  Volume from, to;
   ResampleAxis axes[3];
-  dim_t in_stride[3] = {}, out_stride[3] = {};
-
-  // Offsets of an image and channel.
-  dim_t in_plane(dim_t n, dim_t c) const { return n * input.stride(0) + c * input.stride(1); }
-  dim_t out_plane(dim_t n, dim_t c) const { return n * out.stride(0) + c * out.stride(1); }
 };
 
 template <class Unit>
@@ -40,15 +36,15 @@ void move_nearest(const Resample& job, const AxisTaps<float> tables[3]) {
     for (dim_t c = 0; c < planes; ++c) {
       for (dim_t d = 0; d < job.axes[0].out; ++d) {
         for (dim_t h = 0; h < job.axes[1].out; ++h) {
-          const Unit* from = input + job.in_plane(n, c) + tables[0].positions[d] * job.in_stride[0] +
-                             tables[1].positions[h] * job.in_stride[1];
-          Unit* to = out + job.out_plane(n, c) + d * job.out_stride[0] + h * job.out_stride[1];
+          const Unit* from = input + job.from.plane(n, c) + tables[0].positions[d] * job.from.steps[0] +
+                             tables[1].positions[h] * job.from.steps[1];
+          Unit* to = out + job.to.plane(n, c) + d * job.to.steps[0] + h * job.to.steps[1];
           for (dim_t w = 0; w < job.axes[2].out; ++w) {
-            const Unit* source = from + tables[2].positions[w] * job.in_stride[2];
+            const Unit* source = from + tables[2].positions[w] * job.from.steps[2];
             if (channels_last) {
-              memcpy(to + w * job.out_stride[2], source, static_cast<size_t>(channels) * sizeof(Unit));
+              memcpy(to + w * job.to.steps[2], source, static_cast<size_t>(channels) * sizeof(Unit));
             } else {
-              to[w * job.out_stride[2]] = *source;
+              to[w * job.to.steps[2]] = *source;
             }
           }
         }
@@ -64,14 +60,14 @@ void blend_line(const Resample& job, const AxisTaps<T>& row, const S* from, dim_
     if (count == 1) {
       T sum = 0;
       for (dim_t k = w * row.taps; k < (w + 1) * row.taps; ++k) {
-        sum += row.weights[k] * static_cast<T>(from[row.positions[k] * job.in_stride[2]]);
+        sum += row.weights[k] * static_cast<T>(from[row.positions[k] * job.from.steps[2]]);
       }
       line[0] = sum;
       continue;
     }
     for (dim_t c = 0; c < count; ++c) line[c] = 0;
     for (dim_t k = w * row.taps; k < (w + 1) * row.taps; ++k) {
-      add_scaled(from + row.positions[k] * job.in_stride[2], row.weights[k], count, line);
+      add_scaled(from + row.positions[k] * job.from.steps[2], row.weights[k], count, line);
     }
   }
 }
@@ -104,7 +100,7 @@ void blend(KernelContext& ctx, const Resample& job, const AxisTaps<Compute<S>> t
         const dim_t key = plane * job.axes[1].in + row;
         T* line = lines + slot * run;
         if (held[slot] != key) {
-          blend_line<S, T>(job, tables[2], from + plane * job.in_stride[0] + row * job.in_stride[1], count,
+          blend_line<S, T>(job, tables[2], from + plane * job.from.steps[0] + row * job.from.steps[1], count,
                            line);
         }
         held[slot] = key;
@@ -118,11 +114,11 @@ void blend(KernelContext& ctx, const Resample& job, const AxisTaps<Compute<S>> t
       for (dim_t slot = 0; slot < slots; ++slot) held[slot] = -1;
       for (dim_t d = 0; d < job.axes[0].out; ++d) {
         for (dim_t h = 0; h < job.axes[1].out; ++h) {
-          sum_lines(job.input.const_data_ptr<S>() + job.in_plane(n, c), count, d, h);
-          S* to = job.out.mutable_data_ptr<S>() + job.out_plane(n, c) + d * job.out_stride[0] +
-                  h * job.out_stride[1];
+          sum_lines(job.input.const_data_ptr<S>() + job.from.plane(n, c), count, d, h);
+          S* to =
+              job.out.mutable_data_ptr<S>() + job.to.plane(n, c) + d * job.to.steps[0] + h * job.to.steps[1];
           const T* from = sums;
-          for (dim_t w = 0; w < width; ++w, to += job.out_stride[2]) {
+          for (dim_t w = 0; w < width; ++w, to += job.to.steps[2]) {
             for (dim_t i = 0; i < count; ++i) to[i * job.out.stride(1)] = static_cast<S>(*from++);
           }
         }
@@ -188,13 +184,13 @@ void blend_bytes(KernelContext& ctx, const Resample& job, Interpolation kind) {
   if (!down.prepare(ctx, job.axes[1], kind) || !across.prepare(ctx, job.axes[2], kind)) return;
   for (dim_t n = 0; n < job.input.size(0); ++n) {
     for (dim_t c = 0; c < job.input.size(1); ++c) {
-      const uint8_t* from = job.input.const_data_ptr<uint8_t>() + job.in_plane(n, c);
-      uint8_t* to = job.out.mutable_data_ptr<uint8_t>() + job.out_plane(n, c);
+      const uint8_t* from = job.input.const_data_ptr<uint8_t>() + job.from.plane(n, c);
+      uint8_t* to = job.out.mutable_data_ptr<uint8_t>() + job.to.plane(n, c);
       for (dim_t i = 0; i < blended; ++i)
-        lines[i] = across.blend(from + i / width * job.in_stride[1], job.in_stride[2], i % width);
+        lines[i] = across.blend(from + i / width * job.from.steps[1], job.from.steps[2], i % width);
       for (dim_t i = 0; i < job.axes[1].out * width; ++i) {
         const dim_t h = i / width, w = i % width;
-        to[h * job.out_stride[1] + w * job.out_stride[2]] = down.blend(lines + w, width, h);
+        to[h * job.to.steps[1] + w * job.to.steps[2]] = down.blend(lines + w, width, h);
       }
     }
   }
@@ -224,10 +220,8 @@ void upsample_axes(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<i
     }
   }
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dims + 2))) || out.numel() == 0) return;
-  for (int d = 0; d < dims; ++d) {
-    job.in_stride[3 - dims + d] = input.stride(2 + d);
-    job.out_stride[3 - dims + d] = out.stride(2 + d);
-  }
+  job.from = Volume(input, dims);
+  job.to = Volume(out, dims);
   if (kind == Interpolation::Nearest || kind == Interpolation::NearestExact) {
     AxisTaps<float> tables[3];
     for (int d = 0; d < 3; ++d) tables[d] = make_axis_taps<float>(ctx, job.axes[d], kind);
