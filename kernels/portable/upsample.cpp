@@ -3,7 +3,6 @@
 // All kinds are separable: each axis has a table of the inputs and weights that
 // make one output (resample.h). Nearest neighbours are moved, not computed.
 #include <penlight/kernel.h>
-#include <string.h>
 
 #include "kernels/common/checks.h"
 #include "kernels/common/convert.h"
@@ -15,7 +14,6 @@ namespace penlight::portable {
 
 namespace {
 
-constexpr dim_t kChannelChunk = 64;
 constexpr int64_t kLargestSize = 1 << 30;
 
 struct Resample {
@@ -27,101 +25,66 @@ struct Resample {
 
 template <class Unit>
 void move_nearest(const Resample& job, const AxisTaps<float> tables[3]) {
-  const Unit* input = job.input.const_data_ptr<Unit>();
-  Unit* out = job.out.mutable_data_ptr<Unit>();
-  const dim_t channels = job.input.size(1);
-  const bool channels_last = job.input.stride(1) == 1 && job.out.stride(1) == 1 && channels > 1;
-  const dim_t planes = channels_last ? 1 : channels;
-  for (dim_t n = 0; n < job.input.size(0); ++n) {
-    for (dim_t c = 0; c < planes; ++c) {
-      for (dim_t d = 0; d < job.axes[0].out; ++d) {
-        for (dim_t h = 0; h < job.axes[1].out; ++h) {
-          const Unit* from = input + job.from.plane(n, c) + tables[0].positions[d] * job.from.steps[0] +
-                             tables[1].positions[h] * job.from.steps[1];
-          Unit* to = out + job.to.plane(n, c) + d * job.to.steps[0] + h * job.to.steps[1];
-          for (dim_t w = 0; w < job.axes[2].out; ++w) {
-            const Unit* source = from + tables[2].positions[w] * job.from.steps[2];
-            if (channels_last) {
-              memcpy(to + w * job.to.steps[2], source, static_cast<size_t>(channels) * sizeof(Unit));
-            } else {
-              to[w * job.to.steps[2]] = *source;
-            }
-          }
+  for (dim_t i = 0; i < job.input.size(0) * job.input.size(1); ++i) {
+    const dim_t n = i / job.input.size(1), c = i % job.input.size(1);
+    for (dim_t d = 0; d < job.axes[0].out; ++d) {
+      for (dim_t h = 0; h < job.axes[1].out; ++h) {
+        const Unit* from = job.input.const_data_ptr<Unit>() + job.from.plane(n, c) +
+                           job.from.place(tables[0].positions[d], tables[1].positions[h], 0);
+        Unit* to = job.out.mutable_data_ptr<Unit>() + job.to.plane(n, c) + job.to.place(d, h, 0);
+        for (dim_t w = 0; w < job.axes[2].out; ++w) {
+          to[w * job.to.steps[2]] = from[tables[2].positions[w] * job.from.steps[2]];
         }
       }
     }
   }
 }
 
-// One row of the input, blended along itself, of `count` channels that lie side by side.
-template <class S, class T>
-void blend_line(const Resample& job, const AxisTaps<T>& row, const S* from, dim_t count, T* line) {
-  for (dim_t w = 0; w < job.axes[2].out; ++w, line += count) {
-    if (count == 1) {
-      T sum = 0;
-      for (dim_t k = w * row.taps; k < (w + 1) * row.taps; ++k) {
-        sum += row.weights[k] * static_cast<T>(from[row.positions[k] * job.from.steps[2]]);
-      }
-      line[0] = sum;
-      continue;
-    }
-    for (dim_t c = 0; c < count; ++c) line[c] = 0;
-    for (dim_t k = w * row.taps; k < (w + 1) * row.taps; ++k) {
-      add_scaled(from + row.positions[k] * job.from.steps[2], row.weights[k], count, line);
-    }
-  }
-}
-
-// Each row of the result is a sum of blended rows of the input, which are kept for the next ones: as many
-// as one needs.
+// Each row of the result is a sum of rows of the input blended along themselves, which are kept for the
+// next ones: as many as one needs.
 template <class S>
 void blend(KernelContext& ctx, const Resample& job, const AxisTaps<Compute<S>> tables[3]) {
   using T = Compute<S>;
-  const dim_t channels = job.input.size(1), width = job.axes[2].out;
-  const bool channels_last = job.input.stride(1) == 1 && channels > 1;
-  const dim_t chunk = !channels_last ? 1 : channels < kChannelChunk ? channels : kChannelChunk;
-  const dim_t slots = tables[0].taps * tables[1].taps, run = width * chunk;
+  const AxisTaps<T>&planes = tables[0], &rows = tables[1], &columns = tables[2];
+  const dim_t channels = job.input.size(1), width = job.axes[2].out, slots = planes.taps * rows.taps;
   dim_t total = 0;
-  if (__builtin_mul_overflow(slots + 1, run, &total)) {
-    ctx.fail(Status::OutOfMemory, "{} rows of {} elements do not fit an address", slots + 1, run);
+  if (__builtin_mul_overflow(slots + 1, width, &total)) {
+    ctx.fail(Status::OutOfMemory, "{} rows of {} elements do not fit an address", slots + 1, width);
     return;
   }
   T* const lines = ctx.allocate_scratch_array<T>(static_cast<size_t>(total));
   dim_t* const held = ctx.allocate_scratch_array<dim_t>(static_cast<size_t>(slots));
   if (!ctx.ok()) return;
-  T* const sums = lines + slots * run;
-  // Output row h of plane d, of `count` channels from `from` on.
-  const auto sum_lines = [&](const S* from, dim_t count, dim_t d, dim_t h) {
-    for (dim_t i = 0; i < width * count; ++i) sums[i] = 0;
-    for (dim_t i = d * tables[0].taps; i < (d + 1) * tables[0].taps; ++i) {
-      for (dim_t j = h * tables[1].taps; j < (h + 1) * tables[1].taps; ++j) {
-        const dim_t plane = tables[0].positions[i], row = tables[1].positions[j];
-        const dim_t slot = plane % tables[0].taps * tables[1].taps + row % tables[1].taps;
-        const dim_t key = plane * job.axes[1].in + row;
-        T* line = lines + slot * run;
-        if (held[slot] != key) {
-          blend_line<S, T>(job, tables[2], from + plane * job.from.steps[0] + row * job.from.steps[1], count,
-                           line);
-        }
-        held[slot] = key;
-        add_scaled(line, tables[0].weights[i] * tables[1].weights[j], width * count, sums);
-      }
+  T* const sums = lines + slots * width;
+  const auto blended_line = [&](const S* image, dim_t plane, dim_t row) {
+    const dim_t slot = plane % planes.taps * rows.taps + row % rows.taps, key = plane * job.axes[1].in + row;
+    T* line = lines + slot * width;
+    if (held[slot] == key) return line;
+    held[slot] = key;
+    const S* from = image + job.from.place(plane, row, 0);
+    for (dim_t w = 0; w < width; ++w) {
+      T sum = 0;
+      for (dim_t k = w * columns.taps; k < (w + 1) * columns.taps; ++k)
+        sum += columns.weights[k] * static_cast<T>(from[columns.positions[k] * job.from.steps[2]]);
+      line[w] = sum;
     }
+    return line;
   };
-  for (dim_t n = 0; n < job.input.size(0); ++n) {
-    for (dim_t c = 0; c < channels; c += chunk) {
-      const dim_t count = channels - c < chunk ? channels - c : chunk;
-      for (dim_t slot = 0; slot < slots; ++slot) held[slot] = -1;
-      for (dim_t d = 0; d < job.axes[0].out; ++d) {
-        for (dim_t h = 0; h < job.axes[1].out; ++h) {
-          sum_lines(job.input.const_data_ptr<S>() + job.from.plane(n, c), count, d, h);
-          S* to =
-              job.out.mutable_data_ptr<S>() + job.to.plane(n, c) + d * job.to.steps[0] + h * job.to.steps[1];
-          const T* from = sums;
-          for (dim_t w = 0; w < width; ++w, to += job.to.steps[2]) {
-            for (dim_t i = 0; i < count; ++i) to[i * job.out.stride(1)] = static_cast<S>(*from++);
+  for (dim_t i = 0; i < job.input.size(0) * channels; ++i) {
+    const S* image = job.input.const_data_ptr<S>() + job.from.plane(i / channels, i % channels);
+    S* out = job.out.mutable_data_ptr<S>() + job.to.plane(i / channels, i % channels);
+    for (dim_t slot = 0; slot < slots; ++slot) held[slot] = -1;
+    for (dim_t d = 0; d < job.axes[0].out; ++d) {
+      for (dim_t h = 0; h < job.axes[1].out; ++h) {
+        for (dim_t w = 0; w < width; ++w) sums[w] = 0;
+        for (dim_t p = d * planes.taps; p < (d + 1) * planes.taps; ++p) {
+          for (dim_t r = h * rows.taps; r < (h + 1) * rows.taps; ++r) {
+            add_scaled(blended_line(image, planes.positions[p], rows.positions[r]),
+                       planes.weights[p] * rows.weights[r], width, sums);
           }
         }
+        S* to = out + job.to.place(d, h, 0);
+        for (dim_t w = 0; w < width; ++w) to[w * job.to.steps[2]] = static_cast<S>(sums[w]);
       }
     }
   }
