@@ -106,6 +106,11 @@ CONVOLUTIONS = sums(
         conv((1, 2, 700), (2, 1, 3), padding=9, dilation=9, groups=2),
         conv((1, 18, 5, 6, 7), (18, 1, 2, 3, 2), padding=1, stride=2, groups=18),
         conv((1, 9, 8, 8), (27, 1, 3, 3), padding=2, dilation=2, groups=9),
+        # Too many products for sums in double: in tiles, the last panel of channels not full.
+        conv((1, 9, 40, 44), (27, 1, 5, 5), padding=2, groups=9),
+        conv((1, 12, 60, 60), (24, 1, 3, 3), transposed=False, stride=2, padding=1, groups=12),
+        conv((1, 6, 40, 40), (6, 2, 5, 5), transposed=True, stride=2, padding=1, groups=6),
+        conv((1, 3, 200, 300), (3, 1, 2, 2), padding=300, dilation=599, groups=3),
         conv((2, 20, 6, 5), (20, 1, 3, 2), transposed=True, stride=2, padding=1, groups=20),
         conv((1, 5, 4, 4), (5, 3, 2, 2), transposed=True, stride=3, groups=5),
     ],
