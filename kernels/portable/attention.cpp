@@ -91,13 +91,10 @@ class Pass {
     key_copy_ = copies ? take(ctx, tile_ * width) : nullptr;
     value_copy_ = copies ? take(ctx, tile_ * value_width) : nullptr;
     if (!ctx.ok()) return;
-    // Layouts as rows_as() will give them.
-    MatrixView query = {nullptr, width, 1}, key = query, value = {nullptr, value_width, 1};
-    if (!copies) {
-      query = {nullptr, attention.query.stride(-2), attention.query.stride(-1)};
-      key = {nullptr, attention.key.stride(-2), attention.key.stride(-1)};
-      value = {nullptr, attention.value.stride(-2), attention.value.stride(-1)};
-    }
+    // Layouts: those of no rows at all.
+    const MatrixView query = rows_as(attention.query, 0, 0, 0, query_copy_);
+    const MatrixView key = rows_as(attention.key, 0, 0, 0, key_copy_);
+    const MatrixView value = rows_as(attention.value, 0, 0, 0, value_copy_);
     if (!multiply_keys_.prepare(ctx, block_, tile_, width, query, {nullptr, key.column, key.row})) return;
     multiply_values_.prepare(ctx, block_, value_width, tile_, {nullptr, tile_, 1}, value);
   }

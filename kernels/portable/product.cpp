@@ -45,9 +45,7 @@ constexpr bool kHasSkinny = !kSmallCode && !same_type<Compute<S>, int64_t>;
 template <class S>
 bool Product<S>::prepare(KernelContext& ctx, dim_t m, dim_t n, dim_t k, const MatrixView& a,
                          const MatrixView& b) {
-  m_ = m;
-  n_ = n;
-  k_ = k;
+  shrink(m, n, k);
   skinny_ = swapped_ = false;
   if (m == 0 || n == 0) return true;
   if constexpr (kHasSkinny<S>) {
