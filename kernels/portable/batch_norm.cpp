@@ -157,11 +157,9 @@ void batch_norm_as(KernelContext& ctx, const BatchNorm& norm, bool training, Ten
 void batch_norm(KernelContext& ctx, const BatchNorm& norm, bool training, Tensor& out, Tensor& saved_mean,
                 Tensor& saved_invstd) {
   if (!check_batch_norm(ctx, norm, out)) return;
-  if (!training && !(norm.running_mean.has_value() && norm.running_var.has_value())) {
-    ctx.fail(Status::InvalidArgument,
-             "batch normalisation without training needs running_mean and running_var");
-    return;
-  }
+  if (!training && !(norm.running_mean.has_value() && norm.running_var.has_value()))
+    return ctx.fail(Status::InvalidArgument,
+                    "batch normalisation without training needs running_mean and running_var");
   const dim_t saved[] = {training ? norm.input.size(1) : 0};
   if (!ctx.resize(out, norm.input.sizes()) || !ctx.resize(saved_mean, saved) ||
       !ctx.resize(saved_invstd, saved))

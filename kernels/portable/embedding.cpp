@@ -42,10 +42,8 @@ Tensor& embedding_out(KernelContext& ctx, const Tensor& weight, const Tensor& in
   loop.for_each_row([&](const dim_t* at, dim_t count) {
     for (dim_t i = 0; i < count && ctx.ok(); ++i) {
       const int64_t row = index_at(indices, at[0] + i * loop.inner_stride(0));
-      if (row < 0 || row >= rows) {
-        ctx.fail(Status::KernelFailed, "index {} is out of range for a table of {} rows", row, rows);
-        return;
-      }
+      if (row < 0 || row >= rows)
+        return ctx.fail(Status::KernelFailed, "index {} is out of range for a table of {} rows", row, rows);
       const char* from = weight.const_data_ptr<char>() + static_cast<dim_t>(row) * weight.stride(0) * item;
       char* to = out.mutable_data_ptr<char>() + (at[1] + i * loop.inner_stride(1)) * item;
       for (dim_t k = 0; k < (dense ? 1 : width); ++k) memcpy(to + k * to_step, from + k * from_step, part);

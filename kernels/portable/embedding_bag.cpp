@@ -59,11 +59,9 @@ void reduce_bags(KernelContext& ctx, const Bags& bags, Tensor& out, Tensor& bag_
     }
     for (dim_t i = first; i < end; ++i) {
       const int64_t row = integer_at(bags.indices, i);
-      if (row < 0 || row >= bags.weight.size(0)) {
-        ctx.fail(Status::KernelFailed, "index {} is out of range for a table of {} rows", row,
-                 bags.weight.size(0));
-        return;
-      }
+      if (row < 0 || row >= bags.weight.size(0))
+        return ctx.fail(Status::KernelFailed, "index {} is out of range for a table of {} rows", row,
+                        bags.weight.size(0));
       if (bag_of.numel()) set_integer(bag_of, i * bag_of.stride(0), bag);
       if (row == bags.padding) continue;
       const S* from = bags.weight.const_data_ptr<S>() + static_cast<dim_t>(row) * bags.weight.stride(0);
@@ -116,19 +114,16 @@ void embedding_bag_out(KernelContext& ctx, const Tensor& weight, const Tensor& i
   (void)sparse;
   if (!check_rank(ctx, weight, 2, "weight") || !check_same_dtype(ctx, weight, out0)) return;
   if (!is_index(indices) || !is_index(offsets) || mode < kSum || mode > kMax ||
-      (include_last_offset && offsets.numel() < 1)) {
-    ctx.fail(Status::InvalidArgument,
-             "indices and offsets are int32 or int64 of 1 dimension, and mode {} 0, 1 or 2", mode);
-    return;
-  }
+      (include_last_offset && offsets.numel() < 1))
+    return ctx.fail(Status::InvalidArgument,
+                    "indices and offsets are int32 or int64 of 1 dimension, and mode {} 0, 1 or 2", mode);
   if (per_sample_weights.has_value()) {
     const Tensor& factors = per_sample_weights.value();
     if (!check_same_dtype(ctx, weight, factors) || !check_rank(ctx, factors, 1, "per_sample_weights")) return;
-    if (mode != kSum || factors.numel() != indices.numel()) {
-      ctx.fail(Status::InvalidArgument, "{} per_sample_weights for {} indices in mode {}; they go with sums",
-               factors.numel(), indices.numel(), mode);
-      return;
-    }
+    if (mode != kSum || factors.numel() != indices.numel())
+      return ctx.fail(Status::InvalidArgument,
+                      "{} per_sample_weights for {} indices in mode {}; they go with sums", factors.numel(),
+                      indices.numel(), mode);
   }
   const dim_t count = offsets.numel() - (include_last_offset ? 1 : 0);
   const Bags bags = {weight, indices,     offsets, per_sample_weights,

@@ -19,10 +19,9 @@ void normalize_backward(KernelContext& ctx, const NormRows& norm, const Tensor& 
                         ArrayRef<bool> mask, Tensor& out0, Tensor& out1, Tensor& out2) {
   const dim_t count = norm.channels * norm.plane;
   if (mask.size() != 3 || mean.numel() != norm.rows || rstd.numel() != norm.rows ||
-      grad_out.numel() != input.numel() || (weight && weight->numel() != norm.groups * norm.channels)) {
-    ctx.fail(Status::InvalidArgument, "the gradient's arguments do not fit {} rows of {}", norm.rows, count);
-    return;
-  }
+      grad_out.numel() != input.numel() || (weight && weight->numel() != norm.groups * norm.channels))
+    return ctx.fail(Status::InvalidArgument, "the gradient's arguments do not fit {} rows of {}", norm.rows,
+                    count);
   const double *grad = dense_copy(ctx, grad_out), *x = dense_copy(ctx, input);
   const double *means = dense_copy(ctx, mean), *rstds = dense_copy(ctx, rstd);
   const double* scale = weight ? dense_copy(ctx, *weight) : nullptr;
@@ -86,11 +85,9 @@ void native_group_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, 
   dim_t spatial = 1;
   for (dim_t d = 2; d < input.dim(); ++d) spatial *= input.size(d);
   if (input.dim() < 2 || input.size(0) != N || input.size(1) != C || spatial != HxW || group < 1 ||
-      C % group != 0 || output_mask.size() != 3) {
-    ctx.fail(Status::InvalidArgument, "an input of {} elements is not [{}, {}, {}] in {} groups",
-             input.numel(), N, C, HxW, group);
-    return;
-  }
+      C % group != 0 || output_mask.size() != 3)
+    return ctx.fail(Status::InvalidArgument, "an input of {} elements is not [{}, {}, {}] in {} groups",
+                    input.numel(), N, C, HxW, group);
   const dim_t groups = static_cast<dim_t>(group), channels = input.size(1);
   const NormRows norm = {input.size(0) * groups, groups, channels / groups, spatial};
   const SizesRef shape(&channels, 1);

@@ -181,11 +181,9 @@ void native_group_norm_out(KernelContext& ctx, const Tensor& input, const Option
   dim_t spatial = 1;
   for (dim_t d = 2; d < input.dim(); ++d) spatial *= input.size(d);
   if (input.dim() < 2 || input.size(0) != N || input.size(1) != C || spatial != HxW || group < 1 ||
-      C % group != 0) {
-    ctx.fail(Status::InvalidArgument, "an input of {} elements is not [{}, {}, {}] in {} groups",
-             input.numel(), N, C, HxW, group);
-    return;
-  }
+      C % group != 0)
+    return ctx.fail(Status::InvalidArgument, "an input of {} elements is not [{}, {}, {}] in {} groups",
+                    input.numel(), N, C, HxW, group);
   const dim_t sizes[] = {static_cast<dim_t>(N), static_cast<dim_t>(group)};
   if (!check_parameter(ctx, "weight", weight, sizes[1] * (input.size(1) / sizes[1])) ||
       !check_parameter(ctx, "bias", bias, input.size(1))) {

@@ -101,10 +101,9 @@ Tensor& max_pool2d_with_indices_backward_grad_input(KernelContext& ctx, const Te
   for (dim_t plane = 0; plane < shape.batch * shape.channels; ++plane) {
     for (dim_t i = 0; i < places; ++i) {
       const int64_t at = where[plane * places + i];
-      if (at < 0 || at >= pixels) {
-        ctx.fail(Status::KernelFailed, "index {} is out of range for a plane of {}", at, pixels);
-        return grad_input;
-      }
+      if (at < 0 || at >= pixels)
+        return ctx.fail(grad_input, Status::KernelFailed, "index {} is out of range for a plane of {}", at,
+                        pixels);
       sums[plane * pixels + static_cast<dim_t>(at)] += from[plane * places + i];
     }
   }

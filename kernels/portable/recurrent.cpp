@@ -276,17 +276,13 @@ template <bool lstm>
 void recurrent(KernelContext& ctx, const Tensor& input, const Tensor& h0, const Tensor* c0, TensorList params,
                bool has_biases, int64_t num_layers, double dropout, bool train, bool bidirectional,
                bool batch_first, Tensor& out, Tensor& h_n, Tensor* c_n) {
-  if (train && dropout > 0 && num_layers > 1) {
-    ctx.fail(Status::NotSupported, "recurrent layers drop nothing at run time: dropout has to be 0");
-    return;
-  }
+  if (train && dropout > 0 && num_layers > 1)
+    return ctx.fail(Status::NotSupported, "recurrent layers drop nothing at run time: dropout has to be 0");
   if (input.dim() != 3 || h0.dim() != 3 || (lstm && c0->dim() != 3) || num_layers < 1 ||
-      num_layers > static_cast<int64_t>(params.size()) || !is_floating(input.dtype())) {
-    ctx.fail(Status::InvalidArgument,
-             "a recurrent layer takes an input of 3 dimensions and float type, got {} and {}", input.dim(),
-             dtype_name(input.dtype()));
-    return;
-  }
+      num_layers > static_cast<int64_t>(params.size()) || !is_floating(input.dtype()))
+    return ctx.fail(Status::InvalidArgument,
+                    "a recurrent layer takes an input of 3 dimensions and float type, got {} and {}",
+                    input.dim(), dtype_name(input.dtype()));
   RecurrentShape shape;
   shape.steps = input.size(batch_first ? 1 : 0);
   shape.batch = input.size(batch_first ? 0 : 1);
@@ -321,10 +317,8 @@ void recurrent(KernelContext& ctx, const Tensor& input, const Tensor& h0, const 
 void lstm_out(KernelContext& ctx, const Tensor& input, TensorList hx, TensorList params, bool has_biases,
               int64_t num_layers, double dropout, bool train, bool bidirectional, bool batch_first,
               Tensor& out0, Tensor& out1, Tensor& out2) {
-  if (hx.size() != 2) {
-    ctx.fail(Status::InvalidArgument, "an LSTM has 2 states, {} were given", hx.size());
-    return;
-  }
+  if (hx.size() != 2)
+    return ctx.fail(Status::InvalidArgument, "an LSTM has 2 states, {} were given", hx.size());
   recurrent<true>(ctx, input, hx[0], &hx[1], params, has_biases, num_layers, dropout, train, bidirectional,
                   batch_first, out0, out1, &out2);
 }

@@ -48,10 +48,8 @@ void blend(KernelContext& ctx, const Resample& job, const AxisTaps<Compute<S>> t
   const AxisTaps<T>&planes = tables[0], &rows = tables[1], &columns = tables[2];
   const dim_t channels = job.input.size(1), width = job.axes[2].out, slots = planes.taps * rows.taps;
   dim_t total = 0;
-  if (__builtin_mul_overflow(slots + 1, width, &total)) {
-    ctx.fail(Status::OutOfMemory, "{} rows of {} elements do not fit an address", slots + 1, width);
-    return;
-  }
+  if (__builtin_mul_overflow(slots + 1, width, &total))
+    return ctx.fail(Status::OutOfMemory, "{} rows of {} elements do not fit an address", slots + 1, width);
   T* const lines = ctx.allocate_scratch_array<T>(static_cast<size_t>(total));
   dim_t* const held = ctx.allocate_scratch_array<dim_t>(static_cast<size_t>(slots));
   if (!ctx.ok()) return;
@@ -138,10 +136,8 @@ struct ByteTaps {
 void blend_bytes(KernelContext& ctx, const Resample& job, Interpolation kind) {
   const dim_t height = job.axes[1].in, width = job.axes[2].out;
   dim_t blended = 0;
-  if (__builtin_mul_overflow(height, width, &blended)) {
-    ctx.fail(Status::InvalidArgument, "{} lines of {} bytes each do not fit in memory", height, width);
-    return;
-  }
+  if (__builtin_mul_overflow(height, width, &blended))
+    return ctx.fail(Status::InvalidArgument, "{} lines of {} bytes each do not fit in memory", height, width);
   ByteTaps down, across;
   uint8_t* lines = ctx.allocate_scratch_array<uint8_t>(static_cast<size_t>(blended));
   if (!down.prepare(ctx, job.axes[1], kind) || !across.prepare(ctx, job.axes[2], kind)) return;
@@ -163,10 +159,9 @@ void blend_bytes(KernelContext& ctx, const Resample& job, Interpolation kind) {
 void upsample_axes(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<int64_t> output_size,
                    const Optional<double>* scales, bool align_corners, Interpolation kind, Tensor& out) {
   if (!check_rank(ctx, input, dims + 2, "input") || !check_same_dtype(ctx, input, out)) return;
-  if (output_size.size() != static_cast<size_t>(dims)) {
-    ctx.fail(Status::InvalidArgument, "output_size has {} values, {} are wanted", output_size.size(), dims);
-    return;
-  }
+  if (output_size.size() != static_cast<size_t>(dims))
+    return ctx.fail(Status::InvalidArgument, "output_size has {} values, {} are wanted", output_size.size(),
+                    dims);
   Resample job = {input, out, {}, {}, {}};
   dim_t sizes[5] = {input.size(0), input.size(1)};
   for (int d = 0; d < dims; ++d) {
@@ -176,11 +171,9 @@ void upsample_axes(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<i
     axis.out = sizes[2 + d] = wanted > kLargestSize ? 0 : static_cast<dim_t>(wanted);
     axis.scale = scales[d].value_or(0);
     axis.align_corners = align_corners;
-    if (axis.in < 1 || axis.out < 1) {
-      ctx.fail(Status::InvalidArgument, "sizes have to be from 1 to {}, got {} and {}", kLargestSize, axis.in,
-               wanted);
-      return;
-    }
+    if (axis.in < 1 || axis.out < 1)
+      return ctx.fail(Status::InvalidArgument, "sizes have to be from 1 to {}, got {} and {}", kLargestSize,
+                      axis.in, wanted);
   }
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dims + 2))) || out.numel() == 0) return;
   job.from = Volume(input, dims);
