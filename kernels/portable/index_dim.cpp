@@ -112,6 +112,13 @@ Tensor& index_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const
   factors.data = factor;
   for (int d = 0; d < factors.dim; ++d) factors.strides[d] = 0;
   slices.for_each_block(ctx, [&](const dim_t* offsets, const dim_t* source_offsets, int count) {
+    if (to.dim == 0 && !scaled && count > 1 && sizeof(dim_t) == sizeof(uint64_t)) {
+      // Slices of one element, one behind the other: places in bytes are indices too.
+      const dim_t step = source_offsets[1] - source_offsets[0];
+      row(Combine::Add, slices.whole.data, Places(0, offsets, 1, INT64_MAX),
+          slices.other.data + source_offsets[0], step, count);
+      return;
+    }
     for (int i = 0; i < count; ++i) {
       to.data = slices.whole.data + offsets[i];
       from.data = slices.other.data + source_offsets[i];
