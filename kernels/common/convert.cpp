@@ -1,9 +1,13 @@
-// The block conversions of convert.h: 3 compute types x 10 element types.
+// The block conversions of convert.h: 3 compute types x 13 element types.
 #include "kernels/common/convert.h"
 
 namespace penlight {
 
 namespace {
+
+// Nothing computes with the last three, but they are converted.
+using Numbers = DtypeSet<float, double, Half, BFloat16, uint8_t, int8_t, int16_t, int32_t, int64_t, bool,
+                         uint16_t, uint32_t, uint64_t>;
 
 // Whole blocks of a fixed length are what compilers turn into vector code at -O2.
 constexpr int kUnit = 16;
@@ -62,7 +66,7 @@ void load_block(C* to, ScalarType type, const void* from, dim_t stride, dim_t co
     using T = typename decltype(tag)::type;
     load_typed(to, static_cast<const T*>(from), stride, count);
   };
-  detail::dispatch_any(RealBool{}, type, body);
+  detail::dispatch_any(Numbers{}, type, body);
 }
 
 template <class C>
@@ -71,7 +75,7 @@ void store_block(ScalarType type, void* to, dim_t stride, const C* from, dim_t c
     using T = typename decltype(tag)::type;
     store_typed(static_cast<T*>(to), stride, from, count);
   };
-  detail::dispatch_any(RealBool{}, type, body);
+  detail::dispatch_any(Numbers{}, type, body);
 }
 
 #define PENLIGHT_BLOCKS(C)                                                \

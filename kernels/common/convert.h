@@ -66,8 +66,12 @@ inline To convert(From x) {
   } else if constexpr (same_type<To, bool>) {
     return x != From(0);
   } else if constexpr (is_floating_type<From> && !is_floating_type<To>) {
-    if constexpr (sizeof(To) == 8) return static_cast<To>(detail::truncate_to_int64(x));
-    if constexpr (sizeof(To) <= 4) return static_cast<To>(detail::truncate_to_int32(x));
+    constexpr bool wide = sizeof(To) == 8 || same_type<To, uint32_t>;
+    if constexpr (same_type<To, uint64_t>) {
+      if (x >= From(9223372036854775808.0) && x < From(18446744073709551616.0)) return static_cast<To>(x);
+    }
+    if constexpr (wide) return static_cast<To>(detail::truncate_to_int64(x));
+    if constexpr (!wide) return static_cast<To>(detail::truncate_to_int32(x));
   } else {
     return static_cast<To>(x);
   }

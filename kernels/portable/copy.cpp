@@ -9,8 +9,30 @@ namespace penlight::portable {
 
 namespace {
 
+// Through C: as int64, which is what integers are computed in, the upper half is negative.
+template <class C>
+Tensor& float_of_uint64(KernelContext& ctx, const Tensor& from, Tensor& out) {
+  constexpr dim_t kBlock = 64;
+  if (!ctx.resize(out, from.sizes())) return out;
+  StridedLoop loop(out.sizes());
+  loop.add(out);
+  loop.add(from);
+  loop.for_each_row([&](const dim_t* at, dim_t count) {
+    for (dim_t done = 0; done < count; done += kBlock) {
+      const dim_t some = count - done < kBlock ? count - done : kBlock;
+      C block[kBlock];
+      load_block(block, from, at[1] + done * loop.inner_stride(1), loop.inner_stride(1), some);
+      store_block(out, at[0] + done * loop.inner_stride(0), loop.inner_stride(0), block, some);
+    }
+  });
+  return out;
+}
+
 Tensor& copy_to(KernelContext& ctx, const Tensor& from, Tensor& out) {
   if (from.scalar_type() == out.scalar_type()) return move_to_out(ctx, view_of(from), out);
+  if (from.scalar_type() == ScalarType::UInt64 && is_floating(out.scalar_type()))
+    return out.scalar_type() == ScalarType::Double ? float_of_uint64<double>(ctx, from, out)
+                                                   : float_of_uint64<float>(ctx, from, out);
   return map<Domain::Number>(ctx, Convert{}, out, from);
 }
 

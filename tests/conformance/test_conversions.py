@@ -1,4 +1,7 @@
-"""Conversions between float32 and 16 bits, and from integers, of every instruction set, bit by bit."""
+"""Conversions between float32 and 16 bits, and from integers, of every instruction set, bit by bit.
+
+Those of unsigned integers are the portable library's.
+"""
 
 from __future__ import annotations
 
@@ -61,3 +64,29 @@ def test_integers(isa: str, dtype: torch.dtype) -> None:
     assert torch.equal(convert(x[0, :0], torch.float32), x[0, :0].float())
     image = x[None].contiguous(memory_format=torch.channels_last)
     assert torch.equal(convert(image, torch.float32), image.float())
+
+
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+OTHERS = (*SHORT, torch.float32, torch.float64, torch.bool, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+@pytest.mark.parametrize("other", (*OTHERS, torch.uint8, *UNSIGNED))
+@pytest.mark.parametrize("dtype", UNSIGNED)
+def test_unsigned_integers(dtype: torch.dtype, other: torch.dtype) -> None:
+    top = torch.iinfo(dtype).max
+    numbers = [0, 1, 2, 200, 255, 256, top // 3, top // 2, top // 2 + 1, top - 1, top, *range(300, 370)]
+    x = torch.tensor(numbers, dtype=torch.uint64).to(dtype)
+    (got,) = run_op(TO_COPY, [x], {"dtype": other}, x.to(other), "portable")
+    assert torch.equal(got, x.to(other))
+    # Back, as far as the other has them: what is beyond its limits is not defined.
+    fits = 255 if other.itemsize == 1 else 2048 if other in SHORT else top // 2
+    small = torch.tensor([n for n in numbers if n <= fits], dtype=torch.uint64).to(other)
+    (back,) = run_op(TO_COPY, [small], {"dtype": dtype}, small.to(dtype), "portable")
+    assert torch.equal(back, small.to(dtype))
+
+
+def test_large_floats_as_unsigned_integers() -> None:
+    for dtype, number in ((torch.uint32, 4e9), (torch.uint64, 1.8e19)):
+        x = torch.tensor([number, 3.7, 0.0], dtype=torch.float64)
+        (got,) = run_op(TO_COPY, [x], {"dtype": dtype}, x.to(dtype), "portable")
+        assert torch.equal(got, x.to(dtype))

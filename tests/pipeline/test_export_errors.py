@@ -44,6 +44,12 @@ def test_branch_on_values(capfd: pytest.CaptureFixture[str]) -> None:
     assert not capfd.readouterr().err, "torch's own log must not drown the message"
 
 
+def test_inside_autocast() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(NotSupported, match="autocast") as raised:
+        pipeline.export(nn.Linear(4, 8), (torch.randn(3, 4),))
+    assert "compile it outside" in str(raised.value.do)
+
+
 class FixesRows(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + torch.ones(3, 8)

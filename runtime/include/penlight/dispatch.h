@@ -44,7 +44,9 @@ constexpr bool kFloatSelected = dtype_selected(ScalarType::Float) || dtype_selec
                                 dtype_selected(ScalarType::BFloat16);
 constexpr bool kIntegerSelected = dtype_selected(ScalarType::Byte) || dtype_selected(ScalarType::Char) ||
                                   dtype_selected(ScalarType::Short) || dtype_selected(ScalarType::Int) ||
-                                  dtype_selected(ScalarType::Long) || dtype_selected(ScalarType::Bool);
+                                  dtype_selected(ScalarType::Long) || dtype_selected(ScalarType::Bool) ||
+                                  dtype_selected(ScalarType::UInt16) || dtype_selected(ScalarType::UInt32) ||
+                                  dtype_selected(ScalarType::UInt64);
 
 PENLIGHT_BY_DTYPES_END
 

@@ -27,7 +27,7 @@ from torch.utils import _pytree as pytree
 from penlight.dialects.given import check_arguments, check_model, distinct
 from penlight.dialects.recurrent import shapes_only
 from penlight.dialects.transformers import traceable_transformers
-from penlight.errors import ExportError, InvalidInput, PenlightError, UnboundedShape
+from penlight.errors import ExportError, InvalidInput, NotSupported, PenlightError, UnboundedShape
 from penlight.ir.source import user_frame
 
 
@@ -50,6 +50,12 @@ def capture(
     """
     if isinstance(model, ExportedProgram):
         return model
+    if torch.is_autocast_enabled("cpu"):
+        raise NotSupported(
+            "a model is traced inside torch.autocast, whose casts torch.export does not record",
+            do="compile it outside, and have the model's forward() enter torch.autocast; or compile "
+            "model.bfloat16()",
+        )
     with _forwarding(model) as module:
         check_model(module)
         check_arguments(module, args, kwargs or {})
