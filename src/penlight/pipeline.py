@@ -107,6 +107,9 @@ def compile(
         external: True keeps all weights out of the file: `save` writes them beside it, as .ptd,
             and `penlight.load` takes that file as `data`. A function says it of each, by name.
 
+    Returns: the program. Until it is saved it reads the weights that it has as they are from the model's
+        memory: save it before you train on.
+
     Raises:
         ExportError, UnboundedShape, NoKernel, NotSupported: with what to do about it.
     """
