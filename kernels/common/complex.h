@@ -83,7 +83,7 @@ constexpr bool kComplexSelected =
 PENLIGHT_BY_DTYPES_END
 
 template <>
-constexpr bool is_floating_type<Complex> = true;
+inline constexpr bool is_floating_type<Complex> = true;
 
 template <>
 struct ScalarTypeOf<Complex> {

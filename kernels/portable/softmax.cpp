@@ -13,10 +13,11 @@ namespace penlight::portable {
 
 namespace {
 
-template <class T>
-void softmax_row(bool log_result, T* row, dim_t count) {
+// `log_result` is known when compiling: a program without log_softmax has no logarithm.
+template <bool log_result, class T>
+void softmax_row(T* row, dim_t count) {
   const T largest = max_row(row, count);
-  if (log_result) {
+  if constexpr (log_result) {
     T sum = 0;
     for (dim_t i = 0; i < count; ++i) sum += exp(row[i] - largest);
     const T shift = static_cast<T>(log(sum));
@@ -27,8 +28,8 @@ void softmax_row(bool log_result, T* row, dim_t count) {
   }
 }
 
-template <class T>
-void softmax_as(KernelContext& ctx, const Tensor& self, dim_t dim, bool log_result, Tensor& out) {
+template <bool log_result, class T>
+void softmax_as(KernelContext& ctx, const Tensor& self, dim_t dim, Tensor& out) {
   Span from(self.dtype()), from_row(self.dtype()), to(out.dtype()), to_row(out.dtype());
   for (dim_t d = 0; d < self.dim(); ++d) {
     (d == dim ? from_row : from).push(self.size(d), self.stride(d));
@@ -38,24 +39,26 @@ void softmax_as(KernelContext& ctx, const Tensor& self, dim_t dim, bool log_resu
   if (!row) return;
   for (dim_t i = 0; i < from.count(); ++i) {
     from_row.load(row, self.const_data_ptr(), from.offset(i));
-    softmax_row(log_result, row, from_row.count());
+    softmax_row<log_result>(row, from_row.count());
     to_row.store(row, out.mutable_data_ptr(), to.offset(i));
   }
 }
 
 // `out` has the input's dtype, or float for 16-bit input (half_to_float).
-Tensor& softmax(KernelContext& ctx, const Tensor& self, int64_t dim, bool log_result, Tensor& out) {
+template <bool log_result>
+Tensor& softmax(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
   if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return out;
   if (!is_floating(self.dtype()) || !is_floating(out.dtype()))
     return ctx.fail(out, Status::InvalidArgument, "softmax takes floating types, got {} and {}",
                     dtype_name(self.dtype()), dtype_name(out.dtype()));
   if (self.numel() == 0) return out;
-  const bool is_double = self.dtype() == ScalarType::Double || out.dtype() == ScalarType::Double;
-  if (kDoubleSelected && is_double) {
-    softmax_as<double>(ctx, self, static_cast<dim_t>(dim), log_result, out);
-  } else {
-    softmax_as<float>(ctx, self, static_cast<dim_t>(dim), log_result, out);
+  if constexpr (kDoubleSelected) {
+    if (self.dtype() == ScalarType::Double || out.dtype() == ScalarType::Double) {
+      softmax_as<log_result, double>(ctx, self, static_cast<dim_t>(dim), out);
+      return out;
+    }
   }
+  softmax_as<log_result, float>(ctx, self, static_cast<dim_t>(dim), out);
   return out;
 }
 
@@ -63,13 +66,13 @@ Tensor& softmax(KernelContext& ctx, const Tensor& self, int64_t dim, bool log_re
 
 Tensor& softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float, Tensor& out) {
   (void)half_to_float;
-  return softmax(ctx, self, dim, false, out);
+  return softmax<false>(ctx, self, dim, out);
 }
 
 Tensor& log_softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float,
                         Tensor& out) {
   (void)half_to_float;
-  return softmax(ctx, self, dim, true, out);
+  return softmax<true>(ctx, self, dim, out);
 }
 
 }  // namespace penlight::portable
