@@ -304,15 +304,17 @@ SHARED: dict[str, nn.Module] = {
 
 @pytest.mark.parametrize("name", SHARED)
 def test_a_layer_of_several_videos_is_in_the_file_once(name: str) -> None:
+    # Tiles of 96 channels differ by nearly the tolerance from a direct sum: not with any weights at all.
+    torch.manual_seed(0)
     layer, x = SHARED[name], torch.randn(1, 32, 12, 6, 7)
+    layer.reset_parameters()  # type: ignore[operator]
     one = penlight.compile(layer, (x[:, :, :4].contiguous(),))
     several = penlight.compile(Chunks(layer), (x,))
     found = operators(Chunks(layer), x)
     assert not {"convolution", "pack_convolution"} & set(found), found
     # Less than with the weights once more, 4 bytes each.
     assert len(several.to_bytes()) < len(one.to_bytes()) + layer.weight.numel() * 3  # type: ignore[operator]
-    # Tiles of 96 channels differ by about 1e-5 of the range from a direct sum.
-    check(Chunks(layer), x, tolerance=4e-5)
+    check(Chunks(layer), x)
 
 
 def test_a_layer_that_something_else_reads_stays_for_all() -> None:
