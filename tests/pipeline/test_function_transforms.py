@@ -130,3 +130,20 @@ def test_derivatives_that_export_refuses(function: Callable[..., Any]) -> None:
         penlight.compile(Function(function), (torch.randn(2, 3),))
     assert (caught.value.do or "").startswith("write down the derivative")
     assert "test_function_transforms.py" in str(caught.value.where)
+
+
+def inverted(self: Function, x: Tensor) -> Any:
+    return torch.vmap(torch.linalg.inv)(x), torch.vmap(torch.linalg.cholesky)(x @ x.mT + torch.eye(3))
+
+
+def solved(self: Function, x: Tensor) -> Any:
+    return torch.vmap(lambda a: torch.linalg.inv(a) @ torch.linalg.solve(a, self.linear.bias))(x)
+
+
+@pytest.mark.parametrize("function", [inverted, solved])
+def test_factorisations_of_batches(function: Callable[..., Any]) -> None:
+    """What torch checks behind each, by an effect, the kernel checks itself."""
+    x = torch.randn(4, 3, 3) + 4 * torch.eye(3)
+    for loaded in check(Function(function), (x,), (x.mT.contiguous(),)):
+        with pytest.raises(RuntimeError, match="the matrix has no inverse"):
+            loaded(torch.zeros(4, 3, 3))

@@ -19,15 +19,16 @@ from torch.export.graph_signature import (
     OutputKind as TorchOutput,
 )
 from torch.fx import Graph, GraphModule, Node
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from penlight.dialects.bounds import bounds_of, check_bounds
 from penlight.dialects.capture import WITHOUT_DERIVATIVES
 from penlight.dialects.counts import bound_counts
+from penlight.dialects.effects import check_inside
 from penlight.dialects.flex import refused, split_flex_attention
 from penlight.dialects.given import check_tensor
 from penlight.dialects.known_sizes import bound_by_constants
+from penlight.dialects.settle import settle_sizes
 from penlight.dialects.user_operators import functionalized_by_torch, return_written, take_over
 from penlight.errors import NotSupported
 from penlight.ir.edge import CONTROL_FLOW, EdgeMethod, InputKind, InputSpec, OutputKind, OutputSpec
@@ -57,6 +58,7 @@ def method_of(
     module = copy_module(exported.graph_module)
     _merge_aliases(exported, module.graph)
     if region:
+        check_inside(module.graph, exported.graph_signature)
         take_over(module.graph)
     try:
         inline_regions(module)
@@ -70,7 +72,7 @@ def method_of(
         functionalize_bodies(module)
         take_over(module.graph)
         written = {}
-    _settle_sizes(module)
+    settle_sizes(module)
     _check_control_flow(module)
     method, tensors = _with_specs(name, exported, module, written, tensor_name)
     bound_by_constants(method, tensors)
@@ -173,31 +175,6 @@ def _check_control_flow(module: GraphModule) -> None:
     for child in module.children():
         if isinstance(child, GraphModule):
             _check_control_flow(child)
-
-
-def _settle_sizes(module: GraphModule) -> None:
-    """Symbols that export found to be constant become numbers in the shapes of fake tensors."""
-    for node in module.graph.nodes:
-        value = node.meta.get("val")
-        if value is not None:
-            node.meta["val"] = pytree.tree_map(_settled, value)
-    for child in module.children():
-        if isinstance(child, GraphModule):
-            _settle_sizes(child)
-
-
-def _settled(value: Any) -> Any:
-    if isinstance(value, torch.SymInt):
-        return int(value.node.expr) if value.node.expr.is_number else value
-    if not isinstance(value, FakeTensor):
-        return value
-    numbers = (*value.shape, *value.stride())
-    if not any(isinstance(n, torch.SymInt) and n.node.expr.is_number for n in numbers):
-        return value
-    with value.fake_mode:
-        return torch.empty_strided(
-            [_settled(size) for size in value.shape], [_settled(s) for s in value.stride()], dtype=value.dtype
-        )
 
 
 def _merge_aliases(exported: ExportedProgram, graph: Graph) -> None:

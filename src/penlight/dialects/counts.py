@@ -14,8 +14,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from penlight.dialects.bounds import MAX_SIZE, finite
+from penlight.errors import NotSupported
 from penlight.ir.edge import EdgeMethod
 from penlight.ir.sizes import expression
+from penlight.ir.source import describe
 
 aten = torch.ops.aten
 
@@ -38,10 +40,22 @@ def bound_counts(method: EdgeMethod) -> None:
     for node in method.graph.nodes:
         if node.op != "call_function" or node.target not in _CHOOSE:
             continue
+        _check_rank(node)
         known = {symbol for source in node.all_input_nodes for symbol in _symbols(source)}
         for symbol in _symbols(node) - known:
             low, high = method.bounds.get(symbol, (0, MAX_SIZE))
-            method.bounds[symbol] = (low, min(high, _most_chosen(node, method.bounds)))
+            most = _most_chosen(node, method.bounds)
+            if high == _counted_by_torch(node):
+                high = most
+            method.bounds[symbol] = (low, min(high, most))
+
+
+def _counted_by_torch(node: Node) -> int | None:
+    """torch bounds what masked_select chooses by its elements, though a mask may repeat them."""
+    if node.target is not aten.masked_select.default:
+        return None
+    given = node.args[0].meta["val"].numel()  # type: ignore[union-attr]
+    return given if isinstance(given, int) else None
 
 
 def _symbols(node: Node) -> set[sympy.Symbol]:
@@ -53,6 +67,24 @@ def _symbols(node: Node) -> set[sympy.Symbol]:
         for size in leaf.shape
         for symbol in sympy.sympify(expression(size)).free_symbols
     }
+
+
+def _check_rank(node: Node) -> None:
+    """torch traces unique_consecutive along a dimension that counts from the end with the wrong sizes."""
+    dim = _dim(node) if node.target is aten.unique_consecutive.default else None
+    if dim is not None and dim < 0:
+        rank = node.args[0].meta["val"].dim()  # type: ignore[union-attr]
+        raise NotSupported(
+            "torch.export gives unique_consecutive the wrong sizes where its dimension counts from the end",
+            where=describe(node),
+            got=f"dim={dim}",
+            do=f"write dim={dim + rank}",
+        )
+
+
+def _dim(node: Node) -> Any:
+    place = _CHOOSE[node.target]
+    return node.args[place] if place is not None and len(node.args) > place else node.kwargs.get("dim")
 
 
 def _most_chosen(node: Node, bounds: Mapping[sympy.Symbol, tuple[int, int]]) -> int:
@@ -71,6 +103,5 @@ def _most_chosen(node: Node, bounds: Mapping[sympy.Symbol, tuple[int, int]]) -> 
     if node.target is aten.masked_select.default:
         backwards = (reversed(sizes(tensor)) for tensor in given)
         return math.prod(max(pair) for pair in zip_longest(*backwards, fillvalue=1))
-    place = _CHOOSE[node.target]
-    dim: Any = given[place] if place is not None and len(given) > place else node.kwargs.get("dim")
+    dim = _dim(node)
     return math.prod(sizes(given[0])) if dim is None else sizes(given[0])[dim]

@@ -35,6 +35,7 @@ from torch.utils._python_dispatch import (
 
 from penlight.errors import NotSupported
 from penlight.ir.edge import EdgeMethod
+from penlight.ir.sizes import said_by_view, with_numbers
 from penlight.ir.source import describe
 from penlight.ir.tensors import Tensors
 from penlight.passes.constants import Constants
@@ -329,6 +330,8 @@ class _Decomposer(TorchDispatchMode):
     def emit(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
         with enable_python_dispatcher():  # symbolic sizes are for Python to work out
             result = _SHAPES.get(op, op)(*args, **kwargs)
+        if op is torch.ops.aten.view.default:
+            result = with_numbers(result, said_by_view(result, args[1]))
         if isinstance(result, bool | int | float) or result is None:
             return result
         new_args, new_kwargs = pytree.tree_map(self.argument, (args, kwargs))
