@@ -19,6 +19,7 @@ from torch._ops import OpOverload
 from torch.nn import functional
 
 from penlight.dialects.define import NAMESPACE, define
+from penlight.ir.sizes import expression
 from penlight.kernels.table import OpTable
 
 aten = torch.ops.aten
@@ -109,8 +110,18 @@ _EAGER: dict[str, Callable[..., Any]] = {
 # --- shapes of the results: running the composite on fake tensors would unroll it ---------------------
 
 
-def _attention_shape(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
-    return query.new_empty((*query.shape[:-1], value.shape[-1]))
+def _attention_shape(
+    query: Any, key: Any, value: Any, *args: Any, enable_gqa: bool = False, **kwargs: Any
+) -> Any:
+    batch = query.shape[:-2]
+    if enable_gqa:  # the heads are the query's, whatever the keys have
+        batch = batch[:-1]
+    for other in (key, value):
+        sizes = other.shape[: -3 if enable_gqa else -2]
+        if list(map(expression, sizes)) != list(map(expression, batch)):
+            batch = torch.broadcast_shapes(batch, sizes)
+    heads = query.shape[-3:-2] if enable_gqa else ()
+    return query.new_empty((*batch, *heads, query.shape[-2], value.shape[-1]))
 
 
 def _lstm_shape(x: Any, hx: Any, params: Any, *args: Any) -> Any:
