@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "conformance"))
 from opinfo import copied, op_infos
 
 NAMES = (
+    *("bucketize", "renorm", "take", "nn.functional.bilinear", "nn.functional.avg_pool3d"),
     *(
         "cholesky_inverse",
         "cholesky_solve",
@@ -32,7 +33,9 @@ NAMES = (
     *("linalg.pinv", "ormqr", "triangular_solve", "_segment_reduce.lengths", "_segment_reduce.offsets"),
 )
 FULL = (
+    "bucketize",
     "frexp",
+    "renorm",
     "nn.functional.pad.circular",
     "_segment_reduce.lengths",
     "_segment_reduce.offsets",
@@ -143,6 +146,45 @@ def test_numbers_beside_tensors(target: str, dtype: torch.dtype) -> None:
     found = penlight.load(penlight.compile(Model(), (x,), target=target).to_bytes())(x)
     for have, want in zip(found, Model()(x), strict=True):
         torch.testing.assert_close(torch.as_tensor(have), want)
+
+
+class Ranges(torch.nn.Module):
+    """Numbers from `start` to `end`, which are tensors if they are given."""
+
+    def __init__(self, dtype: torch.dtype, *ends: float) -> None:
+        super().__init__()
+        self.dtype, self.ends = dtype, ends
+
+    def forward(self, x: torch.Tensor, *ends: torch.Tensor) -> torch.Tensor:
+        return torch.linspace(*(ends or self.ends), 50, dtype=self.dtype) + x
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.float32])
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+def test_ends_of_integers_are_cut(target: str, dtype: torch.dtype) -> None:
+    x = torch.zeros((), dtype=dtype)
+    for ends in ((4.3, 50), (0, 50), (4.3, 0), (2.9, 2.1)):
+        for given in ((), tuple(torch.tensor(end, dtype=torch.float32) for end in ends)):
+            model = Ranges(dtype, *ends)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                program = penlight.load(penlight.compile(model, (x, *given), target=target))
+            torch.testing.assert_close(program(x, *given), model(x, *given), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.float16, torch.float64])
+def test_attempts_up_to_a_success(dtype: torch.dtype) -> None:
+    class Attempts(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.clone().geometric_(0.3)
+
+    x = torch.ones(4000, dtype=dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [penlight.load(penlight.compile(Attempts(), (x,), target=t))(x) for t in ("cpu", "portable")]
+    for drawn in found:
+        assert drawn.dtype == dtype and bool((drawn >= 1).all())
+        assert abs(float(drawn.double().mean()) - 1 / 0.3) < 0.25
 
 
 class Windows(torch.nn.Module):

@@ -72,3 +72,20 @@ def test_between_convolutions_and_with_dynamic_batch() -> None:
     loaded, other = penlight.load(program.to_bytes()), torch.randn(3, 3, 4, 6, 5)
     with torch.no_grad():
         torch.testing.assert_close(loaded(other), model(other), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+@pytest.mark.parametrize("mode", ["trilinear", "area"])
+def test_precision(mode: str, target: str) -> None:
+    """Numbers of 64 bits are not taken for 32, and those of 16 are rounded once."""
+    model = Calls(lambda x: functional.interpolate(x, size=(5, 3, 7), mode=mode))
+    x = torch.randn(2, 3, 4, 5, 6, dtype=torch.float64)
+    torch.testing.assert_close(
+        penlight.load(penlight.compile(model, (x,), target=target))(x), model(x), rtol=1e-12, atol=1e-12
+    )
+    for dtype in (torch.float16, torch.bfloat16):
+        some = x.to(dtype)
+        got = penlight.load(penlight.compile(model, (some,), target=target))(some)
+        torch.testing.assert_close(
+            got, model(some.double()).to(dtype), rtol=torch.finfo(dtype).eps, atol=1e-6
+        )

@@ -113,14 +113,14 @@ def _trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):  # typ
         # Of nn.Bilinear: most of it is a matrix product with the weights.
         outputs, inputs, depth = b.shape
         rows = torch.mm(c, b.reshape(outputs * inputs, depth).t())
-        return (rows.reshape(-1, outputs, inputs) * a.unsqueeze(1)).sum(2)
+        return (rows.reshape(-1, outputs, inputs) * a.unsqueeze(1)).sum(2, dtype=a.dtype)
     factors = []
     for factor, places in ((a, expand1), (b, expand2), (c, expand3)):
         for place in places:
             factor = factor.unsqueeze(place)
         factors.append(factor)
     product = factors[0] * factors[1] * factors[2]
-    return product.sum(sumdim) if sumdim else product
+    return product.sum(sumdim, dtype=product.dtype) if sumdim else product
 
 
 def _embedding_renorm(weight, indices, max_norm, norm_type):  # type: ignore[no-untyped-def]

@@ -43,6 +43,11 @@ def _hypot(x, y):  # type: ignore[no-untyped-def]
     return torch.where((x == torch.inf) | (y == torch.inf), torch.inf, length)
 
 
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    """In float32 what has 16 bits, as kernels sum it: it is rounded once."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 def _avg_pool3d(  # type: ignore[no-untyped-def]
     x,
     kernel_size,
@@ -56,8 +61,10 @@ def _avg_pool3d(  # type: ignore[no-untyped-def]
     kernel, step, around = (
         list(given) * (3 if len(given) == 1 else 1) for given in (kernel_size, stride or kernel_size, padding)
     )
-    if ceil_mode or divisor_override == 0 or (any(around) and not count_include_pad):
+    whole = ceil_mode or divisor_override == 0 or (any(around) and not count_include_pad)
+    if whole or not x.is_floating_point():
         return NotImplemented
+    dtype, x = x.dtype, _wide(x)
     *leading, depth, height, width = x.shape
     planes = aten.avg_pool2d.default(
         x.reshape(-1, 1, depth, height * width), [kernel[0], 1], [step[0], 1], [around[0], 0]
@@ -65,17 +72,18 @@ def _avg_pool3d(  # type: ignore[no-untyped-def]
     images = planes.reshape(-1, 1, height, width)
     pooled = aten.avg_pool2d.default(images, kernel[1:], step[1:], around[1:])
     result = pooled.reshape(*leading, planes.shape[2], *pooled.shape[2:])
-    return result if divisor_override is None else result * (math.prod(kernel) / divisor_override)
+    return (result if divisor_override is None else result * (math.prod(kernel) / divisor_override)).to(dtype)
 
 
 def _adaptive_avg_pool3d(x, output_size):  # type: ignore[no-untyped-def]
     """Over the depth, then over the images: each window has the same height and width all the way down."""
+    dtype, x = x.dtype, _wide(x)
     *leading, depth, height, width = x.shape
     planes = aten._adaptive_avg_pool2d.default(
         x.reshape(-1, 1, depth, height * width), [output_size[0], height * width]
     )
     pooled = aten._adaptive_avg_pool2d.default(planes.reshape(-1, 1, height, width), output_size[1:])
-    return pooled.reshape(*leading, *output_size)
+    return pooled.reshape(*leading, *output_size).to(dtype)
 
 
 def _adaptive_max_pool(op: OpOverload) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._decomp import decomposition_table
 from torch._ops import OpOverload
 
 aten = torch.ops.aten
@@ -130,8 +131,8 @@ def _fractional_max_pool(x, kernel_size, output_size, random_samples):  # type: 
         shape = [1] * (2 * dims)
         shape[d], shape[dims + d] = out, kernel
         flat = flat * size + places.reshape(*leading, *shape)
-    window = flat.reshape(*leading, *output_size, -1)
-    values = batched.reshape(*leading, -1).gather(-1, window.reshape(*leading, -1)).reshape(window.shape)
+    window = flat.reshape(*leading, *output_size, math.prod(kernel_size))
+    values = batched.flatten(2).gather(-1, window.flatten(2)).reshape(window.shape)
     best = values.argmax(-1, keepdim=True)
     found, index = values.gather(-1, best).squeeze(-1), window.gather(-1, best).squeeze(-1)
     return (found, index) if batched is x else (found.squeeze(0), index.squeeze(0))
@@ -153,6 +154,40 @@ def _multilabel_margin(x, target, reduction):  # type: ignore[no-untyped-def]
 
 def _multilabel_margin_loss(x, target, reduction=1):  # type: ignore[no-untyped-def]
     return _multilabel_margin(x, target, reduction)[0]  # type: ignore[no-untyped-call]
+
+
+def _take(x, index):  # type: ignore[no-untyped-def]
+    return aten.index.Tensor(x.reshape(-1), [index])
+
+
+def _bucketize(x, edges, **options):  # type: ignore[no-untyped-def]
+    """torch's own asks a single number for its value."""
+    split = decomposition_table[aten.bucketize.Tensor]
+    return split(x, edges, **options) if x.dim() else split(x.reshape(1), edges, **options).reshape(())
+
+
+def _linspace(op: OpOverload) -> Callable[..., Any]:
+    """Of integers the ends are cut to integers first, as ATen does and torch's own does not."""
+
+    def split(start: Any, end: Any, steps: Any, *, dtype: Any = None, **options: Any) -> Any:
+        dtype = dtype or torch.get_default_dtype()
+        if dtype.is_floating_point or dtype.is_complex:
+            return decomposition_table[op](start, end, steps, dtype=dtype, **options)
+        start, end = (
+            value.to(dtype).to(torch.float32) if isinstance(value, torch.Tensor) else float(int(value))
+            for value in (start, end)
+        )
+        step, number = (end - start) / max(steps - 1, 1), torch.arange(steps, dtype=torch.float32)
+        ascending, descending = start + step * number, end - step * (steps - 1 - number)
+        return torch.where(number < steps // 2, ascending, descending).to(dtype)
+
+    return split
+
+
+def _geometric(x, p, generator=None):  # type: ignore[no-untyped-def]
+    """How many attempts there are up to the first success, each of probability `p`."""
+    drawn = torch.rand_like(x, dtype=x.dtype if x.is_floating_point() else torch.float32)
+    return (torch.floor(torch.log1p(-drawn) / math.log1p(-p)) + 1).to(x.dtype)
 
 
 def _of_tensors(op: OpOverload) -> Callable[..., Any]:
@@ -178,6 +213,12 @@ _OF_TWO = (
 )
 
 
+_LINSPACE = (
+    *(aten.linspace.default, aten.linspace.Scalar_Tensor, aten.linspace.Tensor_Scalar),
+    aten.linspace.Tensor_Tensor,
+)
+
+
 def _mixed() -> Iterator[tuple[OpOverload, Callable[..., Any]]]:
     for name in _OF_TWO:
         packet = getattr(aten, name)
@@ -188,9 +229,11 @@ def _mixed() -> Iterator[tuple[OpOverload, Callable[..., Any]]]:
 
 
 SPLITS: dict[OpOverload, Callable[..., Any]] = {
+    aten.bucketize.Tensor: _bucketize,
     aten.fractional_max_pool2d.default: _fractional_max_pool,
     aten.fractional_max_pool3d.default: _fractional_max_pool,
     aten.frexp.Tensor: _frexp,
+    aten.geometric.default: _geometric,
     aten.histogram.bin_ct: _histogram,
     aten.histogram.bins_tensor: _histogram_of,
     aten._histogramdd_bin_edges.default: _histogramdd_edges,
@@ -199,5 +242,8 @@ SPLITS: dict[OpOverload, Callable[..., Any]] = {
     aten.multilabel_margin_loss.default: _multilabel_margin_loss,
     aten.multilabel_margin_loss_forward.default: _multilabel_margin,
     aten.segment_reduce.default: _segment_reduce,
+    aten.take.default: _take,
+    torch.ops.prims.convert_element_type.default: lambda x, dtype: x.to(dtype),
+    **{op: _linspace(op) for op in _LINSPACE},
     **dict(_mixed()),
 }

@@ -37,16 +37,18 @@ def _trilinear(x: Any, size: Any, align_corners: bool, factors: Any) -> Any:
     if known is None:
         return None
     (depth, *_), given = known
+    dtype = x.dtype
+    x = x if dtype == torch.float64 else x.float()  # halves are rounded once
     x = _of_images(x, aten.upsample_bilinear2d.default, known[0], align_corners, *given[1:])
-    old, number = x.shape[2], torch.arange(depth, dtype=torch.float32)
+    old, number = x.shape[2], torch.arange(depth, dtype=x.dtype)
     if align_corners:
         place = number * ((old - 1) / (depth - 1) if depth > 1 else 0.0)
     else:
         place = ((number + 0.5) * _step(old, depth, given[0]) - 0.5).clamp(min=0)
     below = place.floor().clamp(max=old - 1)
-    above, rest = (below + 1).clamp(max=old - 1), (place - below).to(x.dtype).reshape(-1, 1, 1)
+    above, rest = (below + 1).clamp(max=old - 1), (place - below).reshape(-1, 1, 1)
     first, second = (x.index_select(2, which.to(torch.int64)) for which in (below, above))
-    return first * (1 - rest) + second * rest
+    return (first * (1 - rest) + second * rest).to(dtype)
 
 
 def _nearest(x: Any, size: Any, factors: Any) -> Any:
