@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from penlight.dialects import complex_numbers
 from penlight.dialects.aten import method_of
 from penlight.dialects.attention_op import attention_op, rotary_op
 from penlight.dialects.capture import capture
@@ -366,8 +367,9 @@ def _decompose(program: EdgeProgram, report: Report) -> None:
     start, before = time.perf_counter(), count_nodes(program)
     legal = legal_for(program.target, default_table(), TARGETS[program.target])
     table = decompositions(program.target, default_table(), TARGETS[program.target])
+    of_call = complex_numbers.splits_for(default_table(), TARGETS[program.target], table)
     for method in program.methods.values():
-        method.graph_module = decompose(method.graph_module, legal, table)
+        method.graph_module = decompose(method.graph_module, legal, table, of_call)
         method.guards = guards_of(method.graph)
         _rename(method)
         lift_constants(method, program.tensors)

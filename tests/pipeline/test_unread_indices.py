@@ -8,6 +8,8 @@ from tests.pipeline.fused import Calls, check, operators
 from torch import Tensor, nn
 from torch.export import Dim
 
+from penlight.pipeline import export, to_edge
+
 
 def test_greatest_without_places() -> None:
     def pooled(x: Tensor) -> tuple[Tensor, ...]:
@@ -74,3 +76,21 @@ def test_no_buffer_of_log_sigmoid() -> None:
     check(loss, x, y)
     both = Calls(lambda x: torch.ops.aten.log_sigmoid_forward(x))
     assert "log_sigmoid_forward" in operators(both, x)
+
+
+def test_values_without_vectors() -> None:
+    """torch traces svdvals as svd, and so with eigenvalues."""
+
+    def values(x: Tensor) -> tuple[Tensor, ...]:
+        return torch.linalg.svdvals(x), torch.linalg.eigvalsh(x + x.mT)
+
+    def vectors(x: Tensor) -> tuple[Tensor, ...]:
+        return torch.linalg.svd(x)[2].abs(), torch.linalg.eigh(x + x.mT)[1].abs()
+
+    x = torch.randn(5, 5)
+    for function, wanted in ((values, False), (vectors, True)):
+        graph = to_edge(export(Calls(function), (x,))).methods["forward"].graph
+        made = [node for node in graph.nodes if str(node.target).startswith("aten._linalg_")]
+        assert len(made) == 2
+        assert all((len(node.args) < 3 or node.args[2]) is wanted for node in made)
+        check(Calls(function), x, tolerance=1e-4)

@@ -34,7 +34,7 @@ def _cholesky(x, upper=False):  # type: ignore[no-untyped-def]
 def _cholesky_solve(b, factor, upper=False):  # type: ignore[no-untyped-def]
     b, factor = _batched(b, factor)
     solve = aten.linalg_solve_triangular.default
-    first, second = (factor.mT, factor) if upper else (factor, factor.mT)
+    first, second = (factor.mH, factor) if upper else (factor, factor.mH)
     return solve(second, solve(first, b, upper=False), upper=True)
 
 
@@ -69,14 +69,17 @@ def _lu_solve(lu, pivots, b, *, left=True, adjoint=False):  # type: ignore[no-un
 
 
 def _pinv(a, *, atol=None, rtol=None, hermitian=False):  # type: ignore[no-untyped-def]
+    if rtol is None:
+        rtol = 0.0 if atol is not None else max(a.shape[-2:]) * torch.finfo(a.dtype).eps
+    if a.is_complex():
+        real = in_reals(hermitian_of(a) if hermitian else a)
+        return from_reals(_pinv(real, atol=atol, rtol=rtol, hermitian=hermitian))  # type: ignore[no-untyped-call]
     if hermitian:
         values, vectors = torch.linalg.eigh(a)
         u, sizes, right = vectors, values.abs(), vectors.mT
     else:
         u, values, right = torch.linalg.svd(a, full_matrices=False)
         sizes = values
-    if rtol is None:
-        rtol = 0.0 if atol is not None else max(a.shape[-2:]) * torch.finfo(a.dtype).eps
     limits = [
         limit.unsqueeze(-1) if isinstance(limit, torch.Tensor) else limit
         for limit in (0.0 if atol is None else atol, rtol)
@@ -95,22 +98,33 @@ def _ormqr(reflections, tau, other, left=True, transpose=False):  # type: ignore
     return q @ other if left else other @ q
 
 
-def _in_reals(a: torch.Tensor) -> torch.Tensor:
+def in_reals(a: torch.Tensor) -> torch.Tensor:
     """[[re, -im], [im, re]], which does to two halves what the complex one does to both parts."""
     above, below = torch.cat([a.real, -a.imag], -1), torch.cat([a.imag, a.real], -1)
     return torch.cat([above, below], -2)
 
 
-def _of_parts(real: torch.Tensor, imaginary: torch.Tensor) -> torch.Tensor:
+def hermitian_of(a: torch.Tensor) -> torch.Tensor:
+    """With what the lower triangle says above the diagonal as well."""
+    lower = a.tril(-1)
+    return lower + lower.mH + torch.diag_embed(a.diagonal(dim1=-2, dim2=-1).real)
+
+
+def of_parts(real: torch.Tensor, imaginary: torch.Tensor) -> torch.Tensor:
     return torch.view_as_complex(torch.stack([real, imaginary], -1))
+
+
+def from_reals(a: torch.Tensor) -> torch.Tensor:
+    """What `in_reals` has made."""
+    rows, columns = a.shape[-2] // 2, a.shape[-1] // 2
+    return of_parts(a[..., :rows, :columns], a[..., rows:, :columns])
 
 
 def _inverse(a, *, check_errors=False):  # type: ignore[no-untyped-def]
     if not a.is_complex():
         return NotImplemented
-    n = a.shape[-1]
-    inverse, info = aten.linalg_inv_ex.default(_in_reals(a), check_errors=check_errors)
-    return _of_parts(inverse[..., :n, :n], inverse[..., n:, :n]), info.clamp(max=n)
+    inverse, info = aten.linalg_inv_ex.default(in_reals(a), check_errors=check_errors)
+    return from_reals(inverse), info.clamp(max=a.shape[-1])
 
 
 def _solve(a, b, *, left=True, check_errors=False):  # type: ignore[no-untyped-def]
@@ -122,10 +136,10 @@ def _solve(a, b, *, left=True, check_errors=False):  # type: ignore[no-untyped-d
     dim = -2 if left else -1
     right = torch.cat([column.real, column.imag if left else -column.imag], dim)
     found, _, _, info = aten._linalg_solve_ex.default(
-        _in_reals(a), right, left=left, check_errors=check_errors
+        in_reals(a), right, left=left, check_errors=check_errors
     )
     real, imaginary = found.narrow(dim, 0, n), found.narrow(dim, n, n)
-    x = _of_parts(real, imaginary if left else -imaginary)
+    x = of_parts(real, imaginary if left else -imaginary)
     pivots = torch.zeros(a.shape[:-1], dtype=torch.int32)
     return x.squeeze(-1) if vector else x, a.clone(), pivots, info.clamp(max=n)
 

@@ -44,11 +44,13 @@ from penlight.passes.symbols import SymbolNodes
 
 Legal = Callable[[OpOverload], bool]
 Table = Mapping[Any, Callable[..., Any]]
+# What splits a call of an operator, legal or not, for what it is given; None where nothing does.
+OfCall = Callable[[OpOverload, Any, Any], Callable[..., Any] | None]
 
 
-def decompose(graph_module: GraphModule, legal: Legal, table: Table) -> GraphModule:
+def decompose(graph_module: GraphModule, legal: Legal, table: Table, of_call: OfCall) -> GraphModule:
     """A new graph module whose operators are legal, or have no decomposition."""
-    return _Decomposer(graph_module, legal, table).run()
+    return _Decomposer(graph_module, legal, table, of_call).run()
 
 
 def scan(
@@ -65,6 +67,14 @@ def scan(
     mode = _get_current_dispatch_mode()
     assert isinstance(mode, _Decomposer), "for use in a decomposition"
     return mode.scan(body, carried, rows, constants)
+
+
+def whole(op: OpOverload, *args: Any) -> Any:
+    """For decompositions: the operator as it is, which dies where nothing reads its results."""
+    mode = _get_current_dispatch_mode()
+    assert isinstance(mode, _Decomposer), "for use in a decomposition"
+    with _pop_mode_temporarily():
+        return mode.emit(op, args, {})
 
 
 def fake_mode_of(graph: Graph) -> FakeTensorMode | None:
@@ -131,9 +141,9 @@ class _NoKernel(Exception):
 
 
 class _Decomposer(TorchDispatchMode):
-    def __init__(self, source: GraphModule, legal: Legal, table: Table) -> None:
+    def __init__(self, source: GraphModule, legal: Legal, table: Table, of_call: OfCall) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.source, self.legal, self.table = source, legal, table
+        self.source, self.legal, self.table, self.of_call = source, legal, table, of_call
         self.graph = Graph()
         self.symbols = SymbolNodes(self.graph)
         self.env: dict[Node, Any] = {}  # old node -> new node, or a tuple of them
@@ -153,13 +163,16 @@ class _Decomposer(TorchDispatchMode):
         self.graph.lint()
         return GraphModule(self.submodules, self.graph)
 
+    def inside(self, body: GraphModule) -> GraphModule:
+        return _Decomposer(body, self.legal, self.table, self.of_call).run()
+
     # --- old nodes ---------------------------------------------------------------------------------
 
     def convert(self, node: Node) -> Any:
         if node.op == "get_attr":
             value = _attribute(self.source, str(node.target))
             if isinstance(value, GraphModule):
-                value = _Decomposer(value, self.legal, self.table).run()
+                value = self.inside(value)
             self.submodules[str(node.target)] = value
             return self.copy(node)
         if node.op != "call_function":
@@ -171,7 +184,7 @@ class _Decomposer(TorchDispatchMode):
             copied = self.copy(node)
             copied.target = torch.ops.aten._local_scalar_dense.default
             return copied
-        if not isinstance(node.target, OpOverload) or self.keeps(node.target):
+        if not isinstance(node.target, OpOverload) or (self.keeps(node.target) and not self.splits(node)):
             return self.copy(node)
         args, kwargs = _plain(map_arg((node.args, node.kwargs), self.value))
         fixed = set(self.fixed_sizes())
@@ -236,6 +249,10 @@ class _Decomposer(TorchDispatchMode):
     def keeps(self, op: OpOverload) -> bool:
         return self.legal(op) or (op not in self.table and not _is_composite(op))
 
+    def splits(self, node: Node) -> bool:
+        args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
+        return self.of_call(node.target, args, kwargs) is not None  # type: ignore[arg-type]
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace == "prim":  # a question such as "which device?"
             return func(*args, **(kwargs or {}))
@@ -246,6 +263,11 @@ class _Decomposer(TorchDispatchMode):
     def lower(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
         if self.depth and any(argument.is_out for argument in op._schema.arguments):
             raise WritesInside(op)
+        split = self.of_call(op, args, kwargs)
+        if split is not None:
+            result = self.run_split(split, args, kwargs)
+            if result is not NotImplemented:
+                return result
         if not self.legal(op):
             split = self.table.get(op)
             if op._schema.is_mutable and (split is None or op._schema.name.endswith("_")):
@@ -313,7 +335,7 @@ class _Decomposer(TorchDispatchMode):
             with recorded:
                 made = body(*given)
             recorded.finish(tuple(made))
-            module = _Decomposer(GraphModule({}, recorded.graph), self.legal, self.table).run()
+            module = self.inside(GraphModule({}, recorded.graph))
             results = [torch.empty_like(value) for value in made[: len(carried)]]
             results += [
                 torch.empty((rows[0].shape[0], *value.shape), dtype=value.dtype)

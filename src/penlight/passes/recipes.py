@@ -46,7 +46,7 @@ from penlight.passes.single_precision import compute_in_float32
 from penlight.passes.subexpressions import merge_subexpressions
 from penlight.passes.subpixels import split_into_pixels
 from penlight.passes.tune_convolutions import Measure, tune_convolutions
-from penlight.passes.unread_indices import drop_unread_indices, pool_values
+from penlight.passes.unread_indices import drop_unread_indices, drop_unread_vectors, pool_values
 from penlight.passes.unread_taps import drop_unread_taps
 from penlight.passes.whole_rows import take_whole_rows
 from penlight.passes.written_activations import fuse_written_activations
@@ -62,6 +62,7 @@ TO_EDGE: tuple[Pass, ...] = (remove_assertions, promote, resolve_layouts)
 _SIMPLER: tuple[Pass, ...] = (
     replace_empty_results,
     drop_unread_indices,
+    drop_unread_vectors,
     pool_evenly,
     remove_no_ops,
     simplify_views,

@@ -4,6 +4,8 @@
     adaptive_max_pool2d(x, 1)[0]         ->   amax(x, [-2, -1], True)
     max_pool2d_with_indices(x, ...)[0]   ->   an operator of values alone, where there is one
     log_sigmoid_forward(x)[0]            ->   log_sigmoid(x)
+    _linalg_svd(a)[1]                    ->   _linalg_svd(a, False, False)[1]
+    _linalg_eigh(a)[0]                   ->   _linalg_eigh(a, "L", False)[0]
 
 Needs:  edge dialect.
 Keeps:  every output's shape, dtype and value.
@@ -26,6 +28,11 @@ MAX_POOL = aten.max_pool2d_with_indices.default
 # stride, padding, dilation, ceil_mode
 _POOL_DEFAULTS: tuple[Any, ...] = ([], [0, 0], [1, 1], False)
 
+# Where the values are, and the defaults of the arguments behind the matrix: the last says to find vectors.
+_VECTORS: dict[Any, tuple[int, tuple[Any, ...]]] = {
+    aten._linalg_svd.default: (1, (False, True)),
+    aten._linalg_eigh.default: (0, ("L", True)),
+}
 _VALUES = {aten.max.dim: aten.amax.default, aten.min.dim: aten.amin.default}
 # And over how many dimensions they go.
 _ADAPTIVE = {aten.adaptive_max_pool2d.default: 2, aten.adaptive_max_pool3d.default: 3}
@@ -45,6 +52,25 @@ def drop_unread_indices(graph: Graph) -> int:
             new.meta = dict(user.meta)
             user.replace_all_uses_with(new)
         dropped += 1
+    return dropped
+
+
+def drop_unread_vectors(graph: Graph) -> int:
+    """Compute singular values and eigenvalues alone; torch traces their vectors along with them."""
+    dropped = 0
+    for node in graph.nodes:
+        if node.target not in _VECTORS:
+            continue
+        values, defaults = _VECTORS[node.target]
+        first, *given = node.args
+        _, computes = given = [*given, *defaults[len(given) :]]
+        if computes and not node.kwargs and all(user.args[1:] == (values,) for user in node.users):
+            node.args = (first, given[0], False)
+            results = node.meta["val"]
+            node.meta["val"] = tuple(
+                result if place == values else result.new_empty((0,)) for place, result in enumerate(results)
+            )
+            dropped += 1
     return dropped
 
 
