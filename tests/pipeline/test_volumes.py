@@ -89,3 +89,28 @@ def test_precision(mode: str, target: str) -> None:
         torch.testing.assert_close(
             got, model(some.double()).to(dtype), rtol=torch.finfo(dtype).eps, atol=1e-6
         )
+
+
+@pytest.mark.parametrize("name", RESAMPLED)
+def test_dynamic_volumes(name: str) -> None:
+    """As of static sizes: images are resampled by their kernel."""
+    model = Calls(lambda x: functional.interpolate(x, **RESAMPLED[name]))
+    sizes = (dict.fromkeys((0, 2, 3, 4), Dim.AUTO(max=16)),)
+    program = penlight.compile(model, (torch.randn(2, 3, 5, 6, 7),), dynamic_shapes=(sizes,))
+    loaded = penlight.load(program)
+    for given in ((2, 3, 5, 6, 7), (1, 3, 4, 9, 3), (3, 3, 16, 2, 10)):
+        x = torch.randn(given)
+        torch.testing.assert_close(loaded(x), model(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["linear", "trilinear"])
+def test_to_a_dynamic_size_of_one(mode: str) -> None:
+    """With corners aligned the step between places would be divided by zero."""
+    dims = 1 if mode == "linear" else 3
+    model = Calls(lambda x, like: functional.interpolate(x, like.shape[:dims], mode=mode, align_corners=True))
+    x, like = torch.randn(1, 2, *(4, 5, 6)[:dims]), torch.zeros(3, 4, 5)
+    sizes = (None, dict.fromkeys(range(dims), Dim.AUTO(max=8)))
+    loaded = penlight.load(penlight.compile(model, (x, like), dynamic_shapes=(sizes,)))
+    for shape in ((3, 4, 5), (1, 4, 5), (1, 1, 1), (8, 1, 2)):
+        given = torch.zeros(*shape[:dims], *like.shape[dims:])
+        torch.testing.assert_close(loaded(x, given), model(x, given), rtol=1e-5, atol=1e-5)

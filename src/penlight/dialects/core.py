@@ -184,11 +184,11 @@ def _resize_signal(op: OpOverload, resize: OpOverload) -> Callable[..., Any]:
 
     def split(x: Any, size: Any, *rest: Any) -> Any:
         numbers = [*x.shape, *(size or ())]
-        if 0 in numbers or not all(isinstance(number, int) for number in numbers):
-            return parts(x, size, *rest)  # of an image, torch asks C++ for the sizes, or refuses none
+        if 0 in [number for number in numbers if isinstance(number, int)]:
+            return parts(x, size, *rest)  # of an image, torch refuses none
         *options, factors = rest
-        height = None if size is None else [1, *size], None if factors is None else [1.0, *factors]
-        return resize(x.unsqueeze(2), height[0], *options, height[1]).squeeze(2)
+        sizes = upsample_compute_output_size(x.shape, size, factors)
+        return resize(x.unsqueeze(2), [1, *sizes], *options, None, *(factors or (None,))).squeeze(2)
 
     return split
 
@@ -250,8 +250,8 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.rrelu_with_noise.default: _rrelu,
     aten.rrelu_with_noise_functional.default: _rrelu_functional,
     aten.upsample_bicubic2d.vec: _bicubic,
-    aten.upsample_linear1d.vec: _resize_signal(aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec),
-    aten.upsample_nearest1d.vec: _resize_signal(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.vec),
+    aten.upsample_linear1d.vec: _resize_signal(aten.upsample_linear1d.vec, aten.upsample_bilinear2d.default),
+    aten.upsample_nearest1d.vec: _resize_signal(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.default),
     **exchanged.SPLITS,
     **grouped.SPLITS,
     **matrices.SPLITS,

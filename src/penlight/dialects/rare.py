@@ -120,7 +120,7 @@ def _fractional_max_pool(x, kernel_size, output_size, random_samples):  # type: 
     flat = torch.zeros((), dtype=torch.int64)
     for d, (size, kernel, out) in enumerate(zip(sizes, kernel_size, output_size, strict=True)):
         # Images have the width's number first, volumes the depth's.
-        sample = random_samples[..., 1 - d if dims == 2 else d].unsqueeze(-1)
+        sample = random_samples[: leading[0], :, 1 - d if dims == 2 else d].unsqueeze(-1)
         first = torch.zeros((*leading, 0), dtype=torch.int64)
         if out > 1:
             step = torch.full((), (size - kernel) / (out - 1), dtype=x.dtype)

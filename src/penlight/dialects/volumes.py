@@ -7,28 +7,27 @@ from typing import Any
 
 import torch
 from torch._decomp import decomposition_table
+from torch._decomp.decompositions import upsample_compute_output_size
 from torch._ops import OpOverload
 
 aten = torch.ops.aten
 
 
-def _resized(x: Any, size: Any, factors: Any) -> tuple[list[int], Any] | None:
-    """Depth, height and width of the result, and the factors that were given; None if not all are known."""
+def _resized(x: Any, size: Any, factors: Any) -> tuple[list[Any], Any] | None:
+    """Depth, height and width of the result, and the factors that were given; None where nothing is left."""
     given = factors if factors is not None and None not in factors else [None] * 3
-    if size is None:
-        size = [int(old * factor) for old, factor in zip(x.shape[2:], given, strict=True)]
-    numbers = [*x.shape, *size]
-    return (list(size), given) if all(isinstance(n, int) and n > 0 for n in numbers) else None
+    size = upsample_compute_output_size(x.shape, size, None if size is not None else given)
+    return None if 0 in [n for n in (*x.shape, *size) if isinstance(n, int)] else (list(size), given)
 
 
-def _of_images(x: Any, resize: OpOverload, size: list[int], *options: Any) -> Any:
+def _of_images(x: Any, resize: OpOverload, size: list[Any], *options: Any) -> Any:
     """Height and width of each image of the volumes, by `resize`."""
     n, c, depth, height, width = x.shape
     images = resize(x.reshape(n, c * depth, height, width), size[1:], *options)
     return images.reshape(n, c, depth, *size[1:])
 
 
-def _step(old: int, new: int, factor: float | None) -> float:
+def _step(old: Any, new: Any, factor: float | None) -> Any:
     return 1.0 / factor if factor else old / new
 
 
@@ -42,7 +41,7 @@ def _trilinear(x: Any, size: Any, align_corners: bool, factors: Any) -> Any:
     x = _of_images(x, aten.upsample_bilinear2d.default, known[0], align_corners, *given[1:])
     old, number = x.shape[2], torch.arange(depth, dtype=x.dtype)
     if align_corners:
-        place = number * ((old - 1) / (depth - 1) if depth > 1 else 0.0)
+        place = number * ((old - 1) / torch.sym_max(depth - 1, 1))
     else:
         place = ((number + 0.5) * _step(old, depth, given[0]) - 0.5).clamp(min=0)
     below = place.floor().clamp(max=old - 1)
@@ -57,7 +56,8 @@ def _nearest(x: Any, size: Any, factors: Any) -> Any:
         return None
     (depth, *others), given = known
     for old, new, factor in zip(x.shape[3:], others, given[1:], strict=True):
-        if new == 2 * old and factor not in (None, 2.0):
+        doubled = new == 2 * old if isinstance(new, int) else factor is not None and 2.0 <= factor < 3.0
+        if doubled and factor not in (None, 2.0):
             return None  # images are doubled then, and volumes are not
     x = _of_images(x, aten.upsample_nearest2d.default, known[0], *given[1:])
     old = x.shape[2]
