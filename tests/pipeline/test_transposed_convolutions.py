@@ -20,7 +20,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "padded behind": (lambda: nn.ConvTranspose2d(6, 3, 3, (2, 3), 1, (1, 0)), (1, 6, 5, 4)),
     "a signal": (lambda: nn.ConvTranspose1d(6, 20, 8, 4, 2), (2, 6, 11)),
     "a signal padded behind": (lambda: nn.ConvTranspose1d(6, 1, 3, 2, 1, 1), (1, 6, 9)),
-    "stride 1": (lambda: nn.ConvTranspose2d(6, 8, 3, 1, 1), (1, 6, 8, 8)),
+    "one stride": (lambda: nn.ConvTranspose2d(6, 8, 3, (1, 2), 1), (1, 6, 8, 8)),
 }
 
 

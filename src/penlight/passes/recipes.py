@@ -48,6 +48,7 @@ from penlight.passes.subpixels import split_into_pixels
 from penlight.passes.tune_convolutions import Measure, tune_convolutions
 from penlight.passes.unread_indices import drop_unread_indices, drop_unread_vectors, pool_values
 from penlight.passes.unread_taps import drop_unread_taps
+from penlight.passes.unstrided_transposed import turn_transposed
 from penlight.passes.whole_rows import take_whole_rows
 from penlight.passes.written_activations import fuse_written_activations
 from penlight.passes.written_attention import fuse_written_attention
@@ -64,6 +65,7 @@ _SIMPLER: tuple[Pass, ...] = (
     drop_unread_indices,
     drop_unread_vectors,
     pool_evenly,
+    turn_transposed,
     remove_no_ops,
     simplify_views,
     merge_views,
