@@ -43,6 +43,7 @@ from penlight.passes.shared_factors import share_factors
 from penlight.passes.simplify_batch_norm import simplify_batch_norm
 from penlight.passes.simplify_views import simplify_views
 from penlight.passes.single_precision import compute_in_float32
+from penlight.passes.sliding_sums import sum_sliding_windows
 from penlight.passes.subexpressions import merge_subexpressions
 from penlight.passes.subpixels import split_into_pixels
 from penlight.passes.tune_convolutions import Measure, tune_convolutions
@@ -135,6 +136,7 @@ def packed(
         constant_products(beside_products),
         convolve_frames(video, beside_layers),
         simplify_reductions,
+        sum_sliding_windows,
         simplify_views,
         fold_constants,
         split_into_pixels,
@@ -186,6 +188,7 @@ OPTIONAL = frozenset(
         *(
             "convolve_frames",
             "simplify_reductions",
+            "sum_sliding_windows",
             "split_into_pixels",
             "pack_weights",
             "pack_groups",
