@@ -163,7 +163,7 @@ class Ranges(torch.nn.Module):
 @pytest.mark.parametrize("target", ["cpu", "portable"])
 def test_ends_of_integers_are_cut(target: str, dtype: torch.dtype) -> None:
     x = torch.zeros((), dtype=dtype)
-    for ends in ((4.3, 50), (0, 50), (4.3, 0), (2.9, 2.1)):
+    for ends in ((4.3, 50), (0, 50), (0, 7), (4.3, 0), (2.9, 2.1)):
         for given in ((), tuple(torch.tensor(end, dtype=torch.float32) for end in ends)):
             model = Ranges(dtype, *ends)
             with warnings.catch_warnings():

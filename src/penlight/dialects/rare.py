@@ -174,12 +174,13 @@ def _linspace(op: OpOverload) -> Callable[..., Any]:
         if dtype.is_floating_point or dtype.is_complex:
             return decomposition_table[op](start, end, steps, dtype=dtype, **options)
         start, end = (
-            value.to(dtype).to(torch.float32) if isinstance(value, torch.Tensor) else float(int(value))
+            value.to(dtype).to(torch.float64) if isinstance(value, torch.Tensor) else float(int(value))
             for value in (start, end)
         )
-        step, number = (end - start) / max(steps - 1, 1), torch.arange(steps, dtype=torch.float32)
+        step, number = (end - start) / torch.sym_max(steps - 1, 1), torch.arange(steps, dtype=torch.float64)
         ascending, descending = start + step * number, end - step * (steps - 1 - number)
-        return torch.where(number < steps // 2, ascending, descending).to(dtype)
+        half = torch.sym_max(steps // 2, 1)  # a single number is the first end
+        return torch.where(number < half, ascending, descending).to(dtype)
 
     return split
 
