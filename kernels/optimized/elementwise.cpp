@@ -1,9 +1,10 @@
-// Elementwise operators of float32: chains of one step, or two.
+// Elementwise operators of float32: chains of one step, or two. Of those that integers have too, numbers.h.
 #include <string.h>
 
 #include "chain.h"
 #include "complex_pairs.h"
 #include "isa.h"
+#include "numbers.h"
 #include "packed.h"
 #include "parameters.h"
 
@@ -144,10 +145,25 @@ __attribute__((noinline)) Tensor& two_tensors(KernelContext& ctx, ElementOp op, 
   return run_row_of(op, a, b, out) ? out : two(ctx, op, a, b, out);
 }
 
+// Of integers and bool. Where none are computed with, not even compiled.
+template <class A, class B>
+Tensor& integers(KernelContext& ctx, NumberOp op, const A& a, const B& b, Tensor& out) {
+  if constexpr (kIntegerSelected) {
+    return or_decline(ctx, ctx.ok() && numbers_of_two(ctx, op, a, b, out), out);
+  } else {
+    return decline(ctx, out);
+  }
+}
+
+bool is_integer(const Tensor& x) { return is_integral(x.scalar_type()); }
+bool counts(const Tensor& x) { return is_integer(x) || x.scalar_type() == ScalarType::Bool; }
+
+// `integer_op`: what it is of integers.
 template <class F>
-inline Tensor& two_tensors(KernelContext& ctx, ElementOp op, const Tensor& a, const Tensor& b, Tensor& out,
-                           F&& f) {
+inline Tensor& two_tensors(KernelContext& ctx, ElementOp op, NumberOp integer_op, const Tensor& a,
+                           const Tensor& b, Tensor& out, F&& f) {
   if (!is_float(a) || !is_float(b) || !is_float(out)) {
+    if (counts(a) && counts(b)) return integers(ctx, integer_op, a, b, out);
     return or_decline(ctx, complex_of_two(ctx, op, a, b, out), out);
   }
   return run_few(a, b, out, f) ? out : two_tensors(ctx, op, a, b, out);
@@ -172,6 +188,10 @@ Tensor& scaled(KernelContext& ctx, ElementOp op, const Tensor& a, const B& b, co
 Tensor& shifted(KernelContext& ctx, ElementOp op, const Tensor& x, const Scalar& number, const Scalar& alpha,
                 Tensor& out) {
   const double by = number.to<double>();
+  if (counts(x)) {
+    if (!is_one(alpha)) return decline(ctx, out);
+    return integers(ctx, op == ElementOp::Add ? NumberOp::Add : NumberOp::Sub, x, number, out);
+  }
   if (!is_float(x)) {
     return or_decline(ctx, complex_and_number(ctx, op, x, by * alpha.to<double>(), 0, out), out);
   }
@@ -193,7 +213,8 @@ Tensor& clamp(KernelContext& ctx, const Tensor& x, double low, double high, Tens
 Tensor& add_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
   if (is_one(alpha)) {
-    return two_tensors(ctx, ElementOp::Add, self, other, out, [](float a, float b) { return a + b; });
+    return two_tensors(ctx, ElementOp::Add, NumberOp::Add, self, other, out,
+                       [](float a, float b) { return a + b; });
   }
   return is_float(self) && is_float(other) ? scaled(ctx, ElementOp::Add, self, other, alpha, out)
                                            : decline(ctx, out);
@@ -202,28 +223,33 @@ Tensor& add_out(KernelContext& ctx, const Tensor& self, const Tensor& other, con
 Tensor& sub_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
                 Tensor& out) {
   if (is_one(alpha)) {
-    return two_tensors(ctx, ElementOp::Sub, self, other, out, [](float a, float b) { return a - b; });
+    return two_tensors(ctx, ElementOp::Sub, NumberOp::Sub, self, other, out,
+                       [](float a, float b) { return a - b; });
   }
   return is_float(self) && is_float(other) ? scaled(ctx, ElementOp::Sub, self, other, alpha, out)
                                            : decline(ctx, out);
 }
 
 Tensor& mul_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return two_tensors(ctx, ElementOp::Mul, self, other, out, [](float a, float b) { return a * b; });
+  return two_tensors(ctx, ElementOp::Mul, NumberOp::Mul, self, other, out,
+                     [](float a, float b) { return a * b; });
 }
 
 Tensor& div_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return two_tensors(ctx, ElementOp::Div, self, other, out, [](float a, float b) { return a / b; });
+  if (!is_float(self) || !is_float(other) || !is_float(out)) return decline(ctx, out);
+  return run_few(self, other, out, [](float a, float b) { return a / b; })
+             ? out
+             : two_tensors(ctx, ElementOp::Div, self, other, out);
 }
 
 Tensor& maximum_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
   return is_float(self) && is_float(other) ? two(ctx, ElementOp::Maximum, self, other, out)
-                                           : decline(ctx, out);
+                                           : integers(ctx, NumberOp::Maximum, self, other, out);
 }
 
 Tensor& minimum_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
   return is_float(self) && is_float(other) ? two(ctx, ElementOp::Minimum, self, other, out)
-                                           : decline(ctx, out);
+                                           : integers(ctx, NumberOp::Minimum, self, other, out);
 }
 
 Tensor& add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
@@ -238,11 +264,13 @@ Tensor& sub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& oth
 
 Tensor& rsub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
                         Tensor& out) {
+  if (counts(self) && is_one(alpha)) return integers(ctx, NumberOp::Sub, other, self, out);
   if (!is_float(self) || !is_one(alpha)) return decline(ctx, out);
   return two(ctx, ElementOp::Sub, other.to<double>(), self, out);
 }
 
 Tensor& mul_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
+  if (counts(self)) return integers(ctx, NumberOp::Mul, self, other, out);
   if (!is_float(self)) {
     return or_decline(ctx, complex_and_number(ctx, ElementOp::MulComplex, self, other.to<double>(), 0, out),
                       out);
@@ -296,6 +324,13 @@ Tensor& where_self_out(KernelContext& ctx, const Tensor& condition, const Tensor
 
 Tensor& clamp_out(KernelContext& ctx, const Tensor& self, const Optional<Scalar>& min,
                   const Optional<Scalar>& max, Tensor& out) {
+  if constexpr (kIntegerSelected) {
+    Operand low, high;
+    if (min) low = *min;
+    if (max) high = *max;
+    const bool takes = is_integer(self);
+    if (takes && numbers_within(ctx, self, min ? &low : nullptr, max ? &high : nullptr, out)) return out;
+  }
   const double infinity = __builtin_inf();
   return clamp(ctx, self, min.has_value() ? min.value().to<double>() : -infinity,
                max.has_value() ? max.value().to<double>() : infinity, out);
@@ -325,11 +360,15 @@ Tensor& gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate,
 
 Tensor& neg_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (is_float(self)) return one(ctx, ElementOp::Neg, self, out);
+  if (is_integer(self)) return integers(ctx, NumberOp::Sub, Scalar(int64_t{0}), self, out);
   return or_decline(ctx, negative_of_complex(ctx, self, out), out);
 }
 
 Tensor& abs_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (is_float(self)) return one(ctx, ElementOp::Abs, self, out);
+  if (kIntegerSelected && is_integer(self) && out.scalar_type() == self.scalar_type()) {
+    return or_decline(ctx, absolute_numbers(ctx, self, out), out);
+  }
   return or_decline(ctx, real_of_complex(ctx, ElementOp::Hypot, self, out), out);
 }
 

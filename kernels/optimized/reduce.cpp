@@ -3,6 +3,7 @@
 #include "kernels/common/reduce.h"
 
 #include "complex_pairs.h"
+#include "fold.h"
 #include "isa.h"
 #include "kernels/common/view.h"
 #include "parallel.h"
@@ -163,6 +164,16 @@ Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Opti
   return out;
 }
 
+// Of floats, or of integers and bool.
+Tensor& reduce(KernelContext& ctx, Reduction reduction, NumberFold fold, const Tensor& self,
+               Optional<ArrayRef<int64_t>> dims, bool keepdim, Tensor& out) {
+  const ScalarType type = self.scalar_type();
+  if (is_integral(type) || type == ScalarType::Bool) {
+    return or_decline(ctx, kIntegerSelected && fold_numbers(ctx, fold, self, dims, keepdim, out), out);
+  }
+  return reduce(ctx, reduction, self, dims, keepdim, out);
+}
+
 // Of images of so many dimensions; only where a single average is wanted.
 Tensor& average(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> output_size,
                 Tensor& out) {
@@ -178,7 +189,11 @@ Tensor& average(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64
 
 Tensor& sum_int_list_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
                          bool keepdim, Optional<ScalarType>, Tensor& out) {
-  return reduce(ctx, Reduction::Sum, self, dim, keepdim, out);
+  return reduce(ctx, Reduction::Sum, NumberFold::Sum, self, dim, keepdim, out);
+}
+
+Tensor& sum_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
+  return reduce(ctx, Reduction::Sum, NumberFold::Sum, self, nullopt, false, out);
 }
 
 Tensor& mean_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
@@ -216,19 +231,19 @@ Tensor& linalg_vector_norm_out(KernelContext& ctx, const Tensor& self, Scalar or
 }
 
 Tensor& amax_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
-  return reduce(ctx, Reduction::Greatest, self, dim, keepdim, out);
+  return reduce(ctx, Reduction::Greatest, NumberFold::Greatest, self, dim, keepdim, out);
 }
 
 Tensor& amin_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
-  return reduce(ctx, Reduction::Least, self, dim, keepdim, out);
+  return reduce(ctx, Reduction::Least, NumberFold::Least, self, dim, keepdim, out);
 }
 
 Tensor& max_unary_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return reduce(ctx, Reduction::Greatest, self, nullopt, false, out);
+  return reduce(ctx, Reduction::Greatest, NumberFold::Greatest, self, nullopt, false, out);
 }
 
 Tensor& min_unary_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return reduce(ctx, Reduction::Least, self, nullopt, false, out);
+  return reduce(ctx, Reduction::Least, NumberFold::Least, self, nullopt, false, out);
 }
 
 }  // namespace penlight::optimized

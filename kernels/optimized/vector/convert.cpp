@@ -1,4 +1,4 @@
-// Dense runs of 16-bit floats and integers as float32, and of those as the former.
+// Dense runs of 16-bit floats as float32, and of those as the former.
 #include "halves.h"
 #include "routines.h"
 
@@ -27,12 +27,6 @@ void narrow(const float* from, uint16_t* to, ptrdiff_t count) {
   memcpy(to + i, rest, static_cast<size_t>(count - i) * sizeof *rest);
 }
 
-template <class Integer>
-void float_of(const void* input, float* to, ptrdiff_t count) {
-  const Integer* from = static_cast<const Integer*>(input);
-  for (ptrdiff_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
-}
-
 }  // namespace
 
 void widen(const Widen& run) {
@@ -41,19 +35,6 @@ void widen(const Widen& run) {
 
 void narrow(const Narrow& run) {
   (run.format == Format::BFloat16 ? narrow<BFloat16s> : narrow<Float16s>)(run.input, run.output, run.count);
-}
-
-void float_of_integer(const FloatOfInteger& run) {
-  switch (run.bytes) {
-    case 1:
-      return (run.is_signed ? float_of<int8_t> : float_of<uint8_t>)(run.input, run.output, run.count);
-    case 2:
-      return float_of<int16_t>(run.input, run.output, run.count);
-    case 4:
-      return float_of<int32_t>(run.input, run.output, run.count);
-    default:
-      return float_of<int64_t>(run.input, run.output, run.count);
-  }
 }
 
 }  // namespace PENLIGHT_ISA

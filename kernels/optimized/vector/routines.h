@@ -406,15 +406,6 @@ struct Narrow {
   Format format;
 };
 
-// Integers as float32, rounded to the nearest.
-struct FloatOfInteger {
-  const void* input;
-  float* output;
-  ptrdiff_t count;
-  int bytes;  // of an integer: 1, 2, 4 or 8
-  bool is_signed;
-};
-
 // The geometry and pitches of `rows` rows of a matrix, `pitch` elements apart, times panels
 // for `outputs` columns. Pointers, and what finishes the sums, are the caller's.
 __attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows, ptrdiff_t depth,
@@ -443,7 +434,10 @@ struct TopK {
 };
 
 struct Elementwise;  // elements.h
-struct GridSample;   // grid_sample.h
+struct NumberStep;   // numbers.h
+struct NumberConversion;
+struct NumberRows;
+struct GridSample;  // grid_sample.h
 
 struct Routines {
   const char* name;
@@ -476,7 +470,9 @@ struct Routines {
   void (*fold)(const Fold&);
   void (*widen)(const Widen&);
   void (*narrow)(const Narrow&);
-  void (*float_of_integer)(const FloatOfInteger&);
+  void (*numbers)(const NumberStep&);
+  void (*convert_numbers)(const NumberConversion&);
+  void (*fold_number_rows)(const NumberRows&);
   void (*elementwise)(const Elementwise&);
   void (*grid_sample)(const GridSample&);
   void (*top_k)(const TopK&);

@@ -30,7 +30,9 @@ void fourier(const Fourier& lines);
 void fold(const Fold& lines);
 void widen(const Widen& run);
 void narrow(const Narrow& run);
-void float_of_integer(const FloatOfInteger& run);
+void numbers(const NumberStep& step);
+void convert_numbers(const NumberConversion& run);
+void fold_number_rows(const NumberRows& rows);
 void rotary(const Rotary& heads);
 void pack_recurrent(const PackRecurrent& weights);
 void recurrent(const Recurrent& steps);
@@ -92,7 +94,11 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2;
 #if defined(PENLIGHT_WITHOUT_CONVERT)
 #define widen nullptr
 #define narrow nullptr
-#define float_of_integer nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_NUMBERS)
+#define numbers nullptr
+#define convert_numbers nullptr
+#define fold_number_rows nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_GROUPS)
 #define norm_groups nullptr
@@ -153,7 +159,9 @@ const Routines routines = {
     fold,
     widen,
     narrow,
-    float_of_integer,
+    numbers,
+    convert_numbers,
+    fold_number_rows,
     elementwise,
     grid_sample,
     top_k,

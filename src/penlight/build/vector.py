@@ -31,7 +31,8 @@ _CALLERS = {
     "softmax": {"softmax"},
     "reduce": {"reduce"},
     "fft": {"fft"},
-    "convert": {"convert"},
+    "convert": {"numbers"},
+    "numbers": {"numbers", "fold"},
     "groups": {"group_norm"},
     "elementwise": {"elementwise"},
     "grid_sample": {"grid_sample"},
@@ -41,7 +42,7 @@ _CALLERS = {
 # Routines that are for some dtypes alone.
 _SHORT = frozenset({DType.float16, DType.bfloat16})
 _INTEGERS = frozenset({DType.uint8, DType.int8, DType.int16, DType.int32, DType.int64})
-_DTYPES = {"short_product": _SHORT, "convert": _SHORT | _INTEGERS}
+_DTYPES = {"short_product": _SHORT, "convert": _SHORT, "numbers": _INTEGERS | {DType.bool}}
 # Routines that another of the library stands in for.
 _FASTER = {"winograd"}
 # Beside the target's own, each chosen when the program starts if the processor has it.
