@@ -50,6 +50,8 @@ def fuse_elementwise(op: OpOverload) -> Callable[[Graph, Constants, Leave], int]
             if node in taken or not _is_result(node):
                 continue
             chain = _chain(node, nodes, parts, constants)
+            if _is_of_bytes(chain):
+                continue
             while len(chain) > 1 or (chain and _is_chain(chain[0], parts)):
                 new = _replace(graph, op, chain, parts, constants)
                 if new is not None:
@@ -71,6 +73,13 @@ def fuse_elementwise(op: OpOverload) -> Callable[[Graph, Constants, Leave], int]
 def _is_chain(node: Node, parts: Parts) -> bool:
     """Is one operator a chain already?"""
     return node.target in ONLY_CHAINED or any(source in parts for source in node.all_input_nodes)
+
+
+def _is_of_bytes(chain: Sequence[Node]) -> bool:
+    """Does a chain read and give nothing but bool? As bytes, operators one by one take less time."""
+    read = {source for node in chain for source in node.all_input_nodes}.difference(chain)
+    tensors = [tensor_of(node) for node in (*read, chain[0])]
+    return all(tensor is not None and tensor.dtype is torch.bool for tensor in tensors)
 
 
 def _obstacle(node: Node, constants: Constants) -> str | None:
