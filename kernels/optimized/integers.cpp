@@ -26,8 +26,12 @@ Tensor& logical(KernelContext& ctx, NumberOp op, const Operand& a, const Operand
   return or_decline(ctx, run_numbers(ctx, chain, out), out);
 }
 
+// Of truth values, any is the greatest and all the least. (Of uint8 they give uint8, and no list of
+// dimensions stands for all of them.)
 Tensor& fold(KernelContext& ctx, NumberFold kind, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
              bool keepdim, Tensor& out) {
+  const bool none = dims.has_value() && dims.value().empty();
+  if (none || self.scalar_type() != ScalarType::Bool) return decline(ctx, out);
   return or_decline(ctx, fold_numbers(ctx, kind, self, dims, keepdim, out), out);
 }
 
@@ -92,7 +96,6 @@ Tensor& clamp_tensor_out(KernelContext& ctx, const Tensor& self, const Optional<
   return or_decline(ctx, numbers_within(ctx, self, min ? &low : nullptr, max ? &high : nullptr, out), out);
 }
 
-// Of truth values, any is the greatest and all the least.
 Tensor& any_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& out) {
   return fold(ctx, NumberFold::Greatest, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
 }

@@ -214,6 +214,15 @@ def test_reductions(case: Any, dtype: torch.dtype, keepdim: bool) -> None:
             check(f"aten::{name}", [x])
 
 
+def test_any_and_all_of_numbers() -> None:
+    for dtype in (torch.uint8, torch.int32):
+        x = torch.tensor([[0, 7, 200], [0, 0, 0], [9, 5, 1]]).to(dtype)
+        for name in ("any", "all"):
+            check(f"aten::{name}", [x], None)
+            check(f"aten::{name}.dim", [x, 1], None)
+            check(f"aten::{name}.dims", [x, []], None)
+
+
 def test_truth_values_may_be_any_byte() -> None:
     bytes_ = torch.tensor([0, 1, 2, 128, 255, 0] * 50, dtype=torch.uint8)
     plain = bytes_ != 0
