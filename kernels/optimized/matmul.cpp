@@ -91,6 +91,19 @@ Tensor& mv_out(KernelContext& ctx, const Tensor& self, const Tensor& vec, Tensor
   return out;
 }
 
+// A matrix of one row, times a vector.
+Tensor& dot_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor, Tensor& out) {
+  const dim_t k = self.numel();
+  const bool mine = is_dense_float(self) && is_dense_float(tensor) && is_float(out) && self.dim() == 1 &&
+                    tensor.dim() == 1 && tensor.numel() == k && k > 0;
+  if (!mine) return decline(ctx, out);
+  if (!ctx.resize(out, SizesRef())) return out;
+  float* to = static_cast<float*>(out.mutable_data_ptr());
+  ComplexScratch scratch;
+  multiply(ctx, out, {parts_of(self), parts_of(tensor), nullptr, to, 1, 1, k, true}, scratch);
+  return out;
+}
+
 Tensor& bmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
   const bool mine = are_factors(self, mat2, out) && self.dim() == 3 && mat2.dim() == 3 &&
                     self.size(0) == mat2.size(0) && self.size(2) == mat2.size(1) && self.size(2) > 0;

@@ -30,6 +30,16 @@ def close(got: torch.Tensor, want: torch.Tensor, rtol: float = 2e-6, atol: float
     torch.testing.assert_close(got.double(), want.double(), rtol=rtol, atol=atol, equal_nan=True)
 
 
+@pytest.mark.parametrize("count", COUNTS)
+def test_dot(count: int) -> None:
+    a, b = torch.randn(count), torch.randn(count)
+    want = torch.dot(a.double(), b.double())
+    (got,) = run("aten::dot", [a, b], want.float())
+    assert got.shape == () and abs(got.double() - want) <= 1e-6 * torch.dot(
+        a.double().abs(), b.double().abs()
+    )
+
+
 @pytest.mark.parametrize("shift", [0.0, 300.0])
 @pytest.mark.parametrize("count", COUNTS)
 def test_layer_norm(count: int, shift: float) -> None:
