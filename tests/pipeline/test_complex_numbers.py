@@ -7,20 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from tests.pipeline.fused import Calls
 from tests.pipeline.running import check
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 import penlight
-
-
-class Function(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *tensors: Tensor) -> Any:
-        return self.function(*tensors)
 
 
 def numbers(*sizes: int) -> Tensor:
@@ -42,7 +34,7 @@ def test_functions_of_one_number(name: str) -> None:
         z = z / 4
     want = function(z.to(torch.complex128)).to(torch.complex64)
     for target in ("cpu", "portable"):
-        got = penlight.load(penlight.compile(Function(function), (z,), target=target))(z)
+        got = penlight.load(penlight.compile(Calls(function), (z,), target=target))(z)
         torch.testing.assert_close(got, want, rtol=2e-4, atol=2e-6)
 
 
@@ -66,16 +58,14 @@ REDUCTIONS: dict[str, Callable[[Tensor], Any]] = {
 
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions(name: str) -> None:
-    check(Function(REDUCTIONS[name]), (numbers(6, 5),))
+    check(Calls(REDUCTIONS[name]), (numbers(6, 5),))
 
 
 def test_hermitian_matrices() -> None:
     """Of which the part above the diagonal is not read, nor the imaginary part of the diagonal."""
-    check(Function(lambda z: torch.linalg.pinv(z, hermitian=True)), (numbers(2, 4, 4),))
+    check(Calls(lambda z: torch.linalg.pinv(z, hermitian=True)), (numbers(2, 4, 4),))
     factor = numbers(3, 4, 4).tril() + 3 * torch.eye(4)
-    solve = Function(
-        lambda a, b: (torch.cholesky_solve(b, a), torch.linalg.solve_triangular(a, b, upper=False))
-    )
+    solve = Calls(lambda a, b: (torch.cholesky_solve(b, a), torch.linalg.solve_triangular(a, b, upper=False)))
     check(solve, (factor, numbers(3, 4, 2)))
 
 
@@ -90,14 +80,14 @@ def test_places() -> None:
         put = z.put(index, source[0, :3], accumulate=True)
         return rows, both, filled, masked, put, (z * (z.real > 0)).nonzero_static(size=30)
 
-    check(Function(places), (numbers(4, 5), numbers(3, 5)))
-    single = Function(lambda z, i, s: (z.index_add(0, i, s), z.scatter_add(0, i, s), z.index_fill(0, i, 2j)))
+    check(Calls(places), (numbers(4, 5), numbers(3, 5)))
+    single = Calls(lambda z, i, s: (z.index_add(0, i, s), z.scatter_add(0, i, s), z.index_fill(0, i, 2j)))
     check(single, (numbers(), torch.tensor(0), numbers()))
 
 
 def test_what_is_not_zero() -> None:
     z = numbers(4, 5) * (torch.rand(4, 5) > 0.5)
-    check(Function(torch.nonzero), (z,))
+    check(Calls(torch.nonzero), (z,))
 
 
 def test_complex_factors() -> None:
@@ -108,7 +98,7 @@ def test_complex_factors() -> None:
         between = torch.lerp(x, x * 2, 0.5 + 1j), torch.lerp(x, x * 2, x)
         return some, batch, vectors, between, torch.constant_pad_nd(x, (1, 2), 1 + 2j)
 
-    check(Function(products), (numbers(4, 5), numbers(4, 3), numbers(3, 5)))
+    check(Calls(products), (numbers(4, 5), numbers(4, 3), numbers(3, 5)))
 
 
 def test_numbers_that_are_drawn() -> None:
@@ -117,7 +107,7 @@ def test_numbers_that_are_drawn() -> None:
 
     z = torch.zeros(4000, dtype=torch.complex64)
     for target in ("cpu", "portable"):
-        for found in penlight.load(penlight.compile(Function(drawn), (z,), target=target))(z):
+        for found in penlight.load(penlight.compile(Calls(drawn), (z,), target=target))(z):
             assert found.dtype == torch.complex64
             assert abs(float(found.abs().square().mean()) - 1) < 0.1
             assert abs(float(found.real.square().mean()) - 0.5) < 0.06
@@ -132,4 +122,4 @@ def test_spectra() -> None:
         gate = torch.sigmoid(z) * torch.linalg.vector_norm(z, dim=1, keepdim=True)
         return torch.istft(gate, 16, 4, window=window), z.std(-1), torch.isfinite(z).all()
 
-    check(Function(enhance), (torch.randn(2, 64),))
+    check(Calls(enhance), (torch.randn(2, 64),))
