@@ -155,8 +155,10 @@ Tensor& integers(KernelContext& ctx, NumberOp op, const A& a, const B& b, Tensor
   }
 }
 
-bool is_integer(const Tensor& x) { return is_integral(x.scalar_type()); }
-bool counts(const Tensor& x) { return is_integer(x) || x.scalar_type() == ScalarType::Bool; }
+bool is_integer(const Tensor& x) { return kIntegerSelected && is_integral(x.scalar_type()); }
+bool counts(const Tensor& x) {
+  return is_integer(x) || (kIntegerSelected && x.scalar_type() == ScalarType::Bool);
+}
 
 // `integer_op`: what it is of integers.
 template <class F>
@@ -366,7 +368,7 @@ Tensor& neg_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
 
 Tensor& abs_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (is_float(self)) return one(ctx, ElementOp::Abs, self, out);
-  if (kIntegerSelected && is_integer(self) && out.scalar_type() == self.scalar_type()) {
+  if (is_integer(self) && out.scalar_type() == self.scalar_type()) {
     return or_decline(ctx, absolute_numbers(ctx, self, out), out);
   }
   return or_decline(ctx, real_of_complex(ctx, ElementOp::Hypot, self, out), out);
