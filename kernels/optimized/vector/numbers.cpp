@@ -402,6 +402,18 @@ void convert_numbers(const NumberConversion& p) {
       return convert<int8_t, int32_t>(p);
     case pair(T::Int16, T::Int32):
       return convert<int16_t, int32_t>(p);
+    case pair(T::UInt8, T::Int64):
+      return convert<uint8_t, int64_t>(p);
+    case pair(T::Int8, T::Int64):
+      return convert<int8_t, int64_t>(p);
+    case pair(T::Int16, T::Int64):
+      return convert<int16_t, int64_t>(p);
+    case pair(T::UInt8, T::Float32):
+      return convert<uint8_t, float>(p);
+    case pair(T::Int8, T::Float32):
+      return convert<int8_t, float>(p);
+    case pair(T::Int16, T::Float32):
+      return convert<int16_t, float>(p);
     case pair(T::Int32, T::UInt8):
     case pair(T::Int32, T::Int8):
       return low_bytes(p);

@@ -48,8 +48,9 @@ struct NumberStep {
   ptrdiff_t count;
 };
 
-// Between 32 or 64 bits and any width, and between 32 or 64 bits and floats: next_type() leads from type to
-// type. Integers wrap; what is NaN or too large for an integer is the lowest of 32 or 64 bits.
+// Between 32 or 64 bits and any width, between 32 or 64 bits and floats, and from fewer bits to float32:
+// next_type() leads from type to type. Integers wrap; what is NaN or too large for an integer is the
+// lowest of 32 or 64 bits.
 struct NumberConversion {
   NumberType from, to;
   const void* input;
@@ -61,6 +62,7 @@ constexpr bool is_narrow(NumberType type) { return type <= NumberType::Int16; }
 
 // The type that a number of type `from` is converted to first, on its way to `to`.
 constexpr NumberType next_type(NumberType from, NumberType to) {
+  if (is_narrow(from) && (to == NumberType::Float32 || to == NumberType::Int64)) return to;
   return is_narrow(from) || (is_narrow(to) && from != NumberType::Int32) ? NumberType::Int32 : to;
 }
 
