@@ -19,7 +19,7 @@ bool are_factors(const Tensor& a, const Tensor& b, const Tensor& out) {
          a.is_contiguous() && b.is_contiguous();
 }
 
-const float* parts_of(const Tensor& tensor) { return static_cast<const float*>(tensor.const_data_ptr()); }
+const float* floats_of(const Tensor& tensor) { return static_cast<const float*>(tensor.const_data_ptr()); }
 
 // Products of `out`'s kind of numbers.
 void multiply(KernelContext& ctx, const Tensor& out, const ComplexMatrices& x, ComplexScratch& scratch) {
@@ -54,8 +54,8 @@ Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight
     return out;
   }
   const dim_t n = weight.size(0), k = weight.size(1), m = out.numel() / n;
-  const float *x = parts_of(input), *w = parts_of(weight);
-  const float* start = bias.has_value() ? parts_of(bias.value()) : nullptr;
+  const float *x = floats_of(input), *w = floats_of(weight);
+  const float* start = bias.has_value() ? floats_of(bias.value()) : nullptr;
   float* to = static_cast<float*>(out.mutable_data_ptr());
   ComplexScratch scratch;
   multiply(ctx, out, {x, w, start, to, m, n, k, true}, scratch);
@@ -74,7 +74,7 @@ Tensor& mm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tenso
   const dim_t m = sizes[0], n = sizes[1], k = self.size(1);
   float* to = static_cast<float*>(out.mutable_data_ptr());
   ComplexScratch scratch;
-  multiply(ctx, out, {parts_of(self), parts_of(mat2), nullptr, to, m, n, k, false}, scratch);
+  multiply(ctx, out, {floats_of(self), floats_of(mat2), nullptr, to, m, n, k, false}, scratch);
   return out;
 }
 
@@ -87,7 +87,7 @@ Tensor& mv_out(KernelContext& ctx, const Tensor& self, const Tensor& vec, Tensor
   if (!ctx.resize(out, sizes) || n == 0) return out;
   float* to = static_cast<float*>(out.mutable_data_ptr());
   ComplexScratch scratch;
-  multiply(ctx, out, {parts_of(vec), parts_of(self), nullptr, to, 1, n, k, true}, scratch);
+  multiply(ctx, out, {floats_of(vec), floats_of(self), nullptr, to, 1, n, k, true}, scratch);
   return out;
 }
 
@@ -100,7 +100,7 @@ Tensor& dot_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor, Te
   if (!ctx.resize(out, SizesRef())) return out;
   float* to = static_cast<float*>(out.mutable_data_ptr());
   ComplexScratch scratch;
-  multiply(ctx, out, {parts_of(self), parts_of(tensor), nullptr, to, 1, 1, k, true}, scratch);
+  multiply(ctx, out, {floats_of(self), floats_of(tensor), nullptr, to, 1, 1, k, true}, scratch);
   return out;
 }
 
@@ -117,7 +117,7 @@ Tensor& bmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tens
   ComplexScratch scratch;
   const dim_t parts = is_complex_float(out) ? 2 : 1;
   for (dim_t i = 0; i < sizes[0] && ctx.ok(); ++i) {
-    const float *a = parts_of(self) + i * m * k * parts, *b = parts_of(mat2) + i * k * n * parts;
+    const float *a = floats_of(self) + i * m * k * parts, *b = floats_of(mat2) + i * k * n * parts;
     float* to = static_cast<float*>(out.mutable_data_ptr()) + i * m * n * parts;
     multiply(ctx, out, {a, b, nullptr, to, m, n, k, false}, scratch);
   }

@@ -192,7 +192,6 @@ def test_packed_kernels(make: Make, tmp_path: Path, optimize: str) -> None:
     assert routines >= {"product.cpp", "table.cpp"} and not routines & {"attention.cpp", "pool.cpp"}
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(HOST.format != "elf" or platform.machine() != "x86_64", reason="the bound is for x86-64")
 def test_a_network_for_images_is_small(make: Make, tmp_path: Path) -> None:
     """Layers of MobileNetV2's kinds, compiled for the CPU: weights outside, errors in words."""
