@@ -62,7 +62,7 @@ CASES = [
     ("fuse epilogues", ReadTwice(), (X,), "something else reads the layer's result"),
     ("fuse epilogues", AddsRow(), (X, torch.randn(32)), "broadcast"),
     ("pack weights", ComputedWeight(), (X, torch.randn(8, 32)), "its weight is not a constant"),
-    ("pack weights", nn.ConvTranspose2d(4, 4, 3, groups=2), (torch.randn(1, 4, 8, 8),), "transposed"),
+    ("pack weights", nn.ConvTranspose2d(4, 4, 3, 2, groups=2), (torch.randn(1, 4, 8, 8),), "transposed"),
     ("fuse expansions", Expansion(), (torch.randn(1, 8, 12, 12),), "fits a cache"),
     ("fuse expansions", Expansion(2), (torch.randn(1, 8, 128, 128),), "not a 1x1 convolution with stride 1"),
     ("fuse elementwise", Branches(), (X,), "its result is read in several places"),

@@ -129,7 +129,7 @@ def test_what_stays_says_why(amounts: list[int], value: float, reason: str) -> N
 
 
 def test_transposed_convolutions_keep_it() -> None:
-    model = Padded([1, 1, 1, 1], nn.ConvTranspose2d(6, 8, 3))
+    model = Padded([1, 1, 1, 1], nn.ConvTranspose2d(6, 8, 3, 2))
     assert "constant_pad_nd" in operators(model, IMAGE)
     check(model, IMAGE)
 

@@ -155,7 +155,7 @@ def test_length_that_is_unrolled_cannot_change() -> None:
     assert isinstance(exported, torch.export.ExportedProgram)
     table = {torch.ops.aten.relu.default: unrolled}
     with pytest.raises(NotSupported, match=r"aten\.relu\.default are known only for one size") as raised:
-        decompose(exported.graph_module, lambda op: op not in table, table)
+        decompose(exported.graph_module, lambda op: op not in table, table, lambda *_: None)
     assert "activation.py" in (raised.value.where or "")
 
 
