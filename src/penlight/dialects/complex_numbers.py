@@ -207,8 +207,13 @@ def _put(z: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
     return placed.reshape(z.shape)
 
 
+def _like(z: Tensor, value: Any) -> Tensor:
+    """A number, or a tensor of one, as a tensor of z's dtype."""
+    return value.to(z.dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=z.dtype)
+
+
 def _index_fill(z: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    value = value.to(z.dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=z.dtype)
+    value = _like(z, value)
     if z.dim() == 0:
         return torch.where(index.reshape(-1)[:1].reshape(()) == 0, value, z) if index.numel() else z.clone()
     shape = [index.numel() if d == dim % z.dim() else size for d, size in enumerate(z.shape)]
@@ -216,7 +221,7 @@ def _index_fill(z: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 
 def _masked_fill(z: Tensor, mask: Tensor, value: Any) -> Tensor:
-    value = value.to(z.dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=z.dtype)
+    value = _like(z, value)
     return torch.where(mask, value, z)
 
 

@@ -159,9 +159,7 @@ def _instance_norm(x, weight, bias, mean, var, use_input_stats, momentum, eps, _
 
 
 def _glu(x, dim=-1):  # type: ignore[no-untyped-def]
-    # In float32 for 16 bits, which are rounded once, as the kernel does.
-    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-    taken, gate = wide.split(x.shape[dim] // 2, dim)
+    taken, gate = exchanged.wide(x).split(x.shape[dim] // 2, dim)
     return (taken * gate.sigmoid()).to(x.dtype)
 
 

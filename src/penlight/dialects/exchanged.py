@@ -43,7 +43,7 @@ def _hypot(x, y):  # type: ignore[no-untyped-def]
     return torch.where((x == torch.inf) | (y == torch.inf), torch.inf, length)
 
 
-def _wide(x: torch.Tensor) -> torch.Tensor:
+def wide(x: torch.Tensor) -> torch.Tensor:
     """In float32 what has 16 bits, as kernels sum it: it is rounded once."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
@@ -64,7 +64,7 @@ def _avg_pool3d(  # type: ignore[no-untyped-def]
     whole = ceil_mode or divisor_override == 0 or (any(around) and not count_include_pad)
     if whole or not x.is_floating_point():
         return NotImplemented
-    dtype, x = x.dtype, _wide(x)
+    dtype, x = x.dtype, wide(x)
     *leading, depth, height, width = x.shape
     planes = aten.avg_pool2d.default(
         x.reshape(-1, 1, depth, height * width), [kernel[0], 1], [step[0], 1], [around[0], 0]
@@ -77,7 +77,7 @@ def _avg_pool3d(  # type: ignore[no-untyped-def]
 
 def _adaptive_avg_pool3d(x, output_size):  # type: ignore[no-untyped-def]
     """Over the depth, then over the images: each window has the same height and width all the way down."""
-    dtype, x = x.dtype, _wide(x)
+    dtype, x = x.dtype, wide(x)
     *leading, depth, height, width = x.shape
     planes = aten._adaptive_avg_pool2d.default(
         x.reshape(-1, 1, depth, height * width), [output_size[0], height * width]

@@ -263,22 +263,17 @@ class _Decomposer(TorchDispatchMode):
     def lower(self, op: OpOverload, args: Any, kwargs: Any) -> Any:
         if self.depth and any(argument.is_out for argument in op._schema.arguments):
             raise WritesInside(op)
-        split = self.of_call(op, args, kwargs)
-        if split is not None:
-            result = self.run_split(split, args, kwargs)
-            if result is not NotImplemented:
-                return result
-        if not self.legal(op):
+        split = None if op._schema.is_mutable else self.of_call(op, args, kwargs)
+        if split is None and not self.legal(op):
             split = self.table.get(op)
             if op._schema.is_mutable and (split is None or op._schema.name.endswith("_")):
                 raise WritesInside(op)
-            if split is not None or _is_composite(op):
-                result = self.run_split(split or op.decompose, args, kwargs)
-                if result is not NotImplemented:
-                    return result
-            elif op.namespace == "prims" and self.depth:
+            if split is None and _is_composite(op):
+                split = op.decompose
+            elif split is None and op.namespace == "prims" and self.depth:
                 raise _NoKernel(op)
-        return self.emit(op, args, kwargs)
+        result = NotImplemented if split is None else self.run_split(split, args, kwargs)
+        return self.emit(op, args, kwargs) if result is NotImplemented else result
 
     def run_split(self, split: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Run a decomposition; if it writes to tensors of its own, again with the writes taken out.
