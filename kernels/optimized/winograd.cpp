@@ -8,46 +8,44 @@ namespace penlight::optimized {
 
 namespace {
 
-constexpr dim_t kTiles = 64;  // most of a block
+constexpr dim_t kTiles = 64;  // most of one block alone
 
 bool is_plain_3x3(const Product& p) {
   const Geometry& g = p.geometry;
-  return g.taps_h == 3 && g.taps_w == 3 && g.stride_h == 1 && g.stride_w == 1 && g.dilation_h == 1 &&
+  return g.taps_h == 3 && g.taps_w == 3 && g.stride_h == g.stride_w && g.stride_h <= 2 && g.dilation_h == 1 &&
          g.dilation_w == 1 && (p.parts || p.pixel == p.channels) && p.output_pitch == p.outputs &&
          p.channels * p.part_count >= 16 && p.outputs >= 16;
 }
 
-// What a layer takes with tiles of one size, in products at the speed of a direct
-// convolution: those of the transformed tiles are in smaller matrices, and each weight is
-// transformed, written and read again. Fitted to layers of residual networks on AVX2;
-// within 10 % where it decides.
-struct Cost {
-  double products, pixel, weight;  // of a tile and a weight; the pixels of a tile and channel
-};
-constexpr Cost k4x4 = {1.35 * 36, 1.35 * 220, 270}, k2x2 = {1.2 * 16, 1.2 * 98, 105};
-
-double cost_of(const Winograd& w, const Cost& c, const WinogradRoutines& routines) {
+// In products at the speed of a direct convolution. Those of transformed tiles are in smaller
+// matrices, and each weight is transformed, written and read again.
+double cost_of(const Winograd& w, const WinogradRoutines& does) {
   const double inputs = static_cast<double>(w.channels), outputs = static_cast<double>(w.outputs);
-  return static_cast<double>(routines.tiles(w)) *
-             (c.products * inputs * outputs + c.pixel * (inputs + outputs)) +
-         c.weight * inputs * outputs;
+  const double products = 1.06 * static_cast<double>(does.points);
+  return static_cast<double>(does.tiles(w)) *
+             (products * inputs * outputs + does.pixel * (inputs + outputs)) +
+         does.weight * inputs * outputs;
 }
 
-// The fastest tiles; null if a direct convolution is faster.
+// The fastest tiles; null if a direct convolution is about as fast.
 const WinogradRoutines* choose_tiles(const Winograd& w) {
-  const WinogradRoutines *large = routines().winograd_4x4, *small = routines().winograd_2x2;
+  const Routines& all = routines();
+  const bool strided = w.geometry.stride_h == 2;
+  const WinogradRoutines* const large = strided ? all.strided_winograd_4x4 : all.winograd_4x4;
+  const WinogradRoutines* const small = strided ? all.strided_winograd_2x2 : all.winograd_2x2;
   if (!large) return nullptr;
   const double pixels = static_cast<double>(w.batch * w.geometry.out_height * w.geometry.out_width);
   const double direct = 9 * static_cast<double>(w.channels) * static_cast<double>(w.outputs) * pixels;
-  const double of_large = cost_of(w, k4x4, *large), of_small = cost_of(w, k2x2, *small);
-  if ((of_large < of_small ? of_large : of_small) >= 1.08 * direct) return nullptr;
+  const double of_large = cost_of(w, *large), of_small = cost_of(w, *small);
+  if ((of_large < of_small ? of_large : of_small) >= 0.97 * direct) return nullptr;
   return of_large < of_small ? large : small;
 }
 
 // Many tiles: each part has some, a block after the other, and all panels.
 bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                   double operations) {
-  const dim_t panels = round_to_panel(w.outputs) / kPanel, blocks = (tiles + kTiles - 1) / kTiles;
+  const dim_t panels = round_to_panel(w.outputs) / kPanel, most = does.most_tiles;
+  const dim_t blocks = (tiles + most - 1) / most;
   const dim_t parts = parts_of(ctx, operations, blocks), block = (tiles + blocks - 1) / blocks;
   const size_t weights = does.weights_size(w, panels);
   char* made = static_cast<char*>(ctx.allocate_scratch(weights, 64));
@@ -132,8 +130,8 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   const WinogradRoutines* chosen = choose_tiles(w);
   if (!chosen) return false;
   const dim_t tiles = chosen->tiles(w);
-  const double operations =
-      72.0 * static_cast<double>(tiles) * static_cast<double>(w.channels) * static_cast<double>(w.outputs);
+  const double operations = 2.0 * static_cast<double>(chosen->points * tiles) *
+                            static_cast<double>(w.channels) * static_cast<double>(w.outputs);
   if (tiles <= kTiles) return run_by_panels(ctx, *chosen, w, tiles, operations);
   return run_by_tiles(ctx, *chosen, w, tiles, operations);
 }

@@ -147,7 +147,7 @@ CONVOLUTIONS = [
     ((2, 1024, 5, 7), 130, (1, 1), (1, 1), (1, 0), (1, 1), 1),
     ((2, 512, 6, 15), 130, (3, 3), (2, 2), (1, 1), (1, 1), 1),
     ((1, 1024, 13, 13), 130, (3, 3), (1, 1), (12, 12), (12, 12), 1),
-    ((1, 1024, 9, 14), 130, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((1, 1024, 9, 14), 130, (3, 3), (2, 1), (1, 1), (1, 1), 1),
     ((3, 48, 5, 6), 24, (1, 1), (2, 2), (0, 0), (1, 1), 1),
     ((1, 500, 3, 3), 32, (3, 3), (1, 1), (1, 1), (1, 1), 1),
     ((1, 24, 6, 7), 40, (3, 3), (1, 1), (1, 1), (1, 1), 4),
@@ -274,6 +274,7 @@ PARTS = [
     ((1, 14, 14), (128, 128), 64, (3, 3), (1, 1), (1, 1), (1, 1)),
     ((2, 13, 12), (20, 10), 35, (3, 3), (1, 1), (1, 1), (1, 1)),
     ((1, 15, 9), (48, 32), 20, (3, 3), (2, 2), (0, 0, 1, 1), (1, 1)),
+    ((1, 57, 50), (96, 48), 64, (3, 3), (2, 2), (1, 1), (1, 1)),
     ((2, 6, 7), (40, 40), 33, (3, 5), (1, 2), (4, 3), (3, 2)),
     ((1, 9, 9), (8, 24), 300, (5, 5), (1, 1), (2, 2), (1, 1)),
     ((1, 6, 6), (32,), 16, (1, 1), (1, 1), (0, 0), (1, 1)),
@@ -352,24 +353,30 @@ def test_infinite_weight_of_depthwise(isa: str, outputs: int, size: int, stride:
 
 # 3x3 layers large enough for tiles of transformed products.
 @pytest.mark.parametrize(
-    "sizes, outputs, padding",
+    "sizes, outputs, padding, stride",
     [
-        ((1, 32, 33, 30), 32, 1),
-        ((2, 24, 40, 21), 40, 0),
-        ((1, 17, 62, 50), 19, 2),
-        ((1, 32, 33, 30), 32, (0, 2, 1, 0)),
-        ((1, 64, 12, 11), 72, (1, 0, 0, 2)),
+        ((1, 32, 33, 30), 32, 1, 1),
+        ((2, 24, 40, 21), 40, 0, 1),
+        ((1, 17, 62, 50), 19, 2, 1),
+        ((1, 32, 33, 30), 32, (0, 2, 1, 0), 1),
+        ((1, 64, 12, 11), 72, (1, 0, 0, 2), 1),
+        ((1, 64, 65, 58), 64, 1, 2),
+        ((2, 48, 41, 50), 72, 0, 2),
+        ((3, 50, 70, 90), 35, 2, 2),
+        ((1, 64, 56, 56), 40, (0, 0, 1, 1), 2),
+        ((1, 96, 29, 28), 80, (1, 0, 0, 2), 2),
+        ((2, 160, 13, 12), 128, 1, 2),
     ],
 )
 def test_large_convolution(
-    isa: str, sizes: tuple[int, ...], outputs: int, padding: int | tuple[int, ...]
+    isa: str, sizes: tuple[int, ...], outputs: int, padding: int | tuple[int, ...], stride: int
 ) -> None:
     op = overload_of("penlight::conv2d_packed")
     x, weight, bias = image(*sizes), torch.randn(outputs, sizes[1], 3, 3), torch.randn(outputs)
     packed = pack_panels(Derived.of(weight), bias).tensor()
     around = (padding, padding) if isinstance(padding, int) else padding
-    numbers = [[outputs, 3, 3], [1, 1], list(around), [1, 1]]
-    exact = padded_conv2d(x.double(), weight.double(), bias.double(), (1, 1), around, (1, 1), 1)
+    numbers = [[outputs, 3, 3], [stride, stride], list(around), [1, 1]]
+    exact = padded_conv2d(x.double(), weight.double(), bias.double(), (stride, stride), around, (1, 1), 1)
     residual = image(*exact.shape)
     for activation in (0, 1, 6):
         for added in (None, residual):

@@ -171,8 +171,13 @@ struct Winograd {
   void* scratch;  // scratch() bytes
 };
 
-// What is done with tiles of one size.
+// What is done with tiles of one size and stride, and what that takes, in products at the speed of a
+// direct convolution.
 struct WinogradRoutines {
+  ptrdiff_t points;      // products of a tile for each weight
+  double pixel;          // the transforms of a tile, for each input and output channel
+  double weight;         // the transform of a weight, and reading it
+  ptrdiff_t most_tiles;  // of one block among several
   ptrdiff_t (*tiles)(const Winograd&);
   size_t (*weights_size)(const Winograd&, ptrdiff_t panels);
   size_t (*tiles_size)(const Winograd&);
@@ -477,6 +482,7 @@ struct Routines {
   void (*grid_sample)(const GridSample&);
   void (*top_k)(const TopK&);
   const WinogradRoutines *winograd_4x4, *winograd_2x2;  // tiles of so many outputs
+  const WinogradRoutines *strided_winograd_4x4, *strided_winograd_2x2;
 };
 
 }  // namespace penlight::optimized

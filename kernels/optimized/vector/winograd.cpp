@@ -1,10 +1,10 @@
-// 3x3 convolution with stride 1 in the domain of Winograd's minimal filtering
-// (Lavin & Gray 2015, arXiv:1509.09308): F(4x4, 3x3) with the interpolation points
-// 0, 1, -1, 2, -2, infinity, and F(2x2, 3x3) with 0, 1, -1, infinity.
+// 3x3 convolution in the domain of Winograd's minimal filtering (Lavin & Gray 2015,
+// arXiv:1509.09308), for tiles of 4x4 and of 2x2 outputs.
 //
-// An input tile of 6x6 pixels (4x4), transformed, is 36 (16) numbers for each channel, and
-// so are the weights. Where a direct sum needs 144 (36) products for the 16 (4) outputs of
-// a tile, 36 (16) do. The products of many tiles are matrix products, one a number, which
+// With stride 1, an input tile of 6x6 pixels (4x4), transformed, is 36 (16) numbers for each
+// channel, and so are the weights. Where a direct sum needs 144 (36) products for the 16 (4)
+// outputs of a tile, 36 (16) do; with stride 2, whose tiles have 9x9 pixels (5x5), 81 (25) do.
+// The products of many tiles are matrix products, one for each number of the weights, which
 // product.cpp computes. A block of tiles meets the weights a panel or two at a time, so
 // that what is between the transforms stays in the second cache. With one block each
 // weight is used once, and transformed just before, for some channels at a time, so that
@@ -18,6 +18,7 @@
 #include "halves.h"
 #include "spread_rows.h"
 #include "strip.h"
+#include "winograd_filters.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -29,59 +30,6 @@ constexpr ptrdiff_t kGroup = kStripColumns / kPanel > 1 ? kStripColumns / kPanel
 // Elements between the ends of planes: a multiple of 4 KB from plane to plane would put
 // what is written for one tile into one set of the first cache.
 constexpr ptrdiff_t kGap = 16;
-
-// The three one-dimensional transforms of F(4x4) ...
-PENLIGHT_INLINE void transform_weights(const Floats (&g)[3], Floats (&u)[6]) {
-  const Floats even = (g[0] + g[2]) * splat(-1.0f / 6.0f), odd = g[1] * splat(-1.0f / 6.0f);
-  const Floats wide = g[0] * splat(1.0f / 24.0f) + g[2] * splat(1.0f / 6.0f),
-               shift = g[1] * splat(1.0f / 12.0f);
-  u[0] = g[0] * splat(0.25f);
-  u[1] = even + odd;
-  u[2] = even - odd;
-  u[3] = wide + shift;
-  u[4] = wide - shift;
-  u[5] = g[2];
-}
-
-PENLIGHT_INLINE void transform_input(const Floats (&d)[6], Floats (&v)[6]) {
-  const Floats a = d[4] - splat(4.0f) * d[2], b = d[3] - splat(4.0f) * d[1];
-  const Floats c = d[4] - d[2], e = splat(2.0f) * (d[3] - d[1]);
-  v[0] = splat(4.0f) * d[0] - splat(5.0f) * d[2] + d[4];
-  v[1] = a + b;
-  v[2] = a - b;
-  v[3] = c + e;
-  v[4] = c - e;
-  v[5] = splat(4.0f) * d[1] - splat(5.0f) * d[3] + d[5];
-}
-
-PENLIGHT_INLINE void transform_output(const Floats (&m)[6], Floats (&y)[4]) {
-  const Floats a = m[1] + m[2], b = m[1] - m[2], c = m[3] + m[4], d = m[3] - m[4];
-  y[0] = m[0] + a + c;
-  y[1] = b + splat(2.0f) * d;
-  y[2] = a + splat(4.0f) * c;
-  y[3] = b + splat(8.0f) * d + m[5];
-}
-
-// ... and of F(2x2).
-PENLIGHT_INLINE void transform_weights(const Floats (&g)[3], Floats (&u)[4]) {
-  const Floats even = (g[0] + g[2]) * splat(0.5f), odd = g[1] * splat(0.5f);
-  u[0] = g[0];
-  u[1] = even + odd;
-  u[2] = even - odd;
-  u[3] = g[2];
-}
-
-PENLIGHT_INLINE void transform_input(const Floats (&d)[4], Floats (&v)[4]) {
-  v[0] = d[0] - d[2];
-  v[1] = d[1] + d[2];
-  v[2] = d[2] - d[1];
-  v[3] = d[3] - d[1];
-}
-
-PENLIGHT_INLINE void transform_output(const Floats (&m)[4], Floats (&y)[2]) {
-  y[0] = m[0] + m[1] + m[2];
-  y[1] = m[1] - m[2] + m[3];
-}
 
 // Goes on by `distance`. Else compilers keep a register, or a place on the stack, for each of
 // the many addresses.
@@ -112,38 +60,54 @@ PENLIGHT_INLINE void with_format(Format format, Body&& body) {
 constexpr ptrdiff_t size_of(Format format) { return format == Format::Float32 ? 4 : 2; }
 
 // Tiles of kOut x kOut outputs.
-template <int kOut>
+template <int kStride, int kOut>
 struct Tiles {
-  static constexpr int kIn = kOut + 2, kPoints = kIn * kIn;
+  using Filter = PENLIGHT_ISA::Filter<kStride, kOut>;
+  // Along an axis: inputs, which are as many when transformed, and transformed weights. The last weight
+  // is that of kShared points, the others are of one each.
+  static constexpr int kIn = kStride * (kOut - 1) + 3, kWeights = kOut + 2;
+  static constexpr int kShared = kIn - kWeights + 1, kAlone = kWeights - 1;
+  static constexpr int kPoints = kIn * kIn, kMatrices = kWeights * kWeights;
   // Channels whose weights are transformed at once: the planes of them are 288 or 256 KB.
   static constexpr ptrdiff_t kChannels = (kOut == 4 ? 128 : 256) / kGroup;
+
+  // Points in the order of their planes, so that those of one weight lie together.
+  static constexpr int plane_of(int i, int j) {
+    const int down = i - kAlone, across = j - kAlone;
+    if (down < 0) return i * kIn + j;
+    if (across < 0) return kAlone * kIn + j * kShared + down;
+    return kAlone * kIn + kAlone * kShared + down * kShared + across;
+  }
+  static constexpr int weight_of(int i, int j) {
+    return (i < kAlone ? i : kAlone) * kWeights + (j < kAlone ? j : kAlone);
+  }
 
   // Elements from tile to tile of one point.
   static ptrdiff_t input_pitch(const Winograd& w) { return w.channels + (crowds(w.channels) ? kLine : 0); }
   static ptrdiff_t input_plane(const Winograd& w) { return (w.last - w.first) * input_pitch(w) + kGap; }
-  static ptrdiff_t output_plane(const Winograd& w) { return (w.last - w.first) * kGroup * kPanel + kGap; }
+  // The rows of one weight's points follow each other.
+  static ptrdiff_t output_plane(const Winograd& w) { return (w.last - w.first) * kGroup * kPanel; }
+  static ptrdiff_t sums_of(const Winograd& w, int i, int j) {
+    return plane_of(i, j) * output_plane(w) + weight_of(i, j) * kGap;
+  }
+  static ptrdiff_t all_sums(const Winograd& w) { return kPoints * output_plane(w) + kMatrices * kGap; }
   // Weights of one point: for each panel a row of zeros to start from, and its channels.
   static ptrdiff_t weights_plane(ptrdiff_t panels, ptrdiff_t channels) {
     return panels * (1 + channels) * kPanel;
   }
 
-  // A tile's pixels of some channels, `some` of them left; zeros beyond the image.
-  PENLIGHT_INLINE void load_tile(const Winograd& w, const float* image, ptrdiff_t pixel, ptrdiff_t top,
-                                 ptrdiff_t left, ptrdiff_t some, Floats (&d)[kIn][kIn]) {
-    const ptrdiff_t height = w.geometry.height, width = w.geometry.width;
-    if (some >= kLanes && top >= 0 && left >= 0 && top + kIn <= height && left + kIn <= width) {
-      const float* corner = image + (top * width + left) * pixel;
-      for (int i = 0; i < kIn; ++i) {
-        for (int j = 0; j < kIn; ++j) d[i][j] = load(corner + (i * width + j) * pixel);
-      }
+  // A row of a tile's pixels of some channels, `some` of them left; zeros beyond the image.
+  PENLIGHT_INLINE void load_row(const Geometry& g, const float* image, ptrdiff_t pixel, ptrdiff_t row,
+                                ptrdiff_t left, ptrdiff_t some, Floats (&d)[kIn]) {
+    const bool exists = row >= 0 && row < g.height;
+    const ptrdiff_t first = row * g.width + left;
+    if (exists && some >= kLanes && left >= 0 && left + kIn <= g.width) {
+      for (int j = 0; j < kIn; ++j) d[j] = load(image + (first + j) * pixel);
       return;
     }
-    for (int i = 0; i < kIn; ++i) {
-      for (int j = 0; j < kIn; ++j) {
-        const ptrdiff_t h = top + i, x = left + j;
-        const bool inside = h >= 0 && h < height && x >= 0 && x < width;
-        d[i][j] = inside ? load_part(image + (h * width + x) * pixel, some) : Floats{};
-      }
+    for (int j = 0; j < kIn; ++j) {
+      const bool inside = exists && left + j >= 0 && left + j < g.width;
+      d[j] = inside ? load_part(image + (first + j) * pixel, some) : Floats{};
     }
   }
 
@@ -167,20 +131,21 @@ struct Tiles {
     for (ptrdiff_t p = panels.first; p < panels.last; ++p, to += kPanel + count) {
       const Element* from =
           static_cast<const Element*>(w.packed) + (p * (1 + 9 * w.channels) + 1 + channels.first) * kPanel;
-      for (int point = 0; point < kPoints; ++point) memset(to + point * plane, 0, kPanel * sizeof(float));
+      for (int matrix = 0; matrix < kMatrices; ++matrix)
+        memset(to + matrix * plane, 0, kPanel * sizeof(float));
       for (ptrdiff_t at = 0; at < count; at += kLanes) {
         const Element* taken = from + at;
-        Floats g[3][3], columns[3][kIn];
+        Floats g[3][3], columns[3][kWeights];
         for (int i = 0; i < 3; ++i) {
           for (int j = 0; j < 3; ++j, step(taken, tap)) g[j][i] = Weights::load(taken);
         }
-        for (int j = 0; j < 3; ++j) transform_weights(g[j], columns[j]);
+        for (int j = 0; j < 3; ++j) Filter::weights(g[j], columns[j]);
         float* made = to + kPanel + at;
-        for (int i = 0; i < kIn; ++i) {
+        for (int i = 0; i < kWeights; ++i) {
           const Floats row[3] = {columns[0][i], columns[1][i], columns[2][i]};
-          Floats u[kIn];
-          transform_weights(row, u);
-          for (int j = 0; j < kIn; ++j, step(made, plane)) store(made, u[j]);
+          Floats u[kWeights];
+          Filter::weights(row, u);
+          for (int j = 0; j < kWeights; ++j, step(made, plane)) store(made, u[j]);
         }
       }
     }
@@ -205,7 +170,7 @@ struct Tiles {
   static bool finish(const Winograd& w, ptrdiff_t first, ptrdiff_t last, const float* from) {
     const Geometry& g = w.geometry;
     const float* residual = w.epilogue.residual;
-    const ptrdiff_t pitch = kGroup * kPanel, plane = output_plane(w);
+    const ptrdiff_t pitch = kGroup * kPanel;
     const ptrdiff_t panel_size = (1 + 9 * w.channels) * kPanel;
     Ints wild{};
     for (ptrdiff_t t = w.first; t < w.last; ++t) {
@@ -221,14 +186,14 @@ struct Tiles {
         Floats half[kOut][kIn];
         for (int j = 0; j < kIn; ++j) {
           Floats m[kIn], y[kOut];
-          for (int i = 0; i < kIn; ++i) m[i] = load(sums + (i * kIn + j) * plane);
-          transform_output(m, y);
+          for (int i = 0; i < kIn; ++i) m[i] = load(sums + sums_of(w, i, j));
+          Filter::output(m, y);
           for (int i = 0; i < kOut; ++i) half[i][j] = y[i];
         }
         for (ptrdiff_t i = 0; i < rows; ++i) {
           const ptrdiff_t at = corner + i * g.out_width * w.outputs + n;
           Floats y[kOut];
-          transform_output(half[i], y);
+          Filter::output(half[i], y);
           for (ptrdiff_t j = 0; j < columns; ++j) {
             y[j] += bias;
             wild |= y[j] - y[j] != Floats{};
@@ -250,7 +215,7 @@ struct Tiles {
   }
 
   static size_t weights_size(const Winograd& w, ptrdiff_t panels) {
-    return static_cast<size_t>(kPoints * weights_plane(panels, w.channels)) * sizeof(float);
+    return static_cast<size_t>(kMatrices * weights_plane(panels, w.channels)) * sizeof(float);
   }
 
   static size_t tiles_size(const Winograd& w) {
@@ -268,14 +233,18 @@ struct Tiles {
     const ptrdiff_t plane = input_plane(w), channels = w.part_channels;
     const float* image = part.input + place.image * g.height * g.width * part.pixel;
     for (ptrdiff_t c = 0; c < channels; c += kLanes) {
-      Floats d[kIn][kIn], rows[kIn][kIn];
-      load_tile(w, image + c, part.pixel, place.top - g.pad_h, place.left - g.pad_w, channels - c, d);
-      for (int i = 0; i < kIn; ++i) transform_input(d[i], rows[i]);
+      Floats rows[kIn][kIn];
+      for (int i = 0; i < kIn; ++i) {
+        Floats d[kIn];
+        load_row(g, image + c, part.pixel, place.top * kStride - g.pad_h + i, place.left * kStride - g.pad_w,
+                 channels - c, d);
+        Filter::input(d, rows[i]);
+      }
       for (int j = 0; j < kIn; ++j) {
         Floats column[kIn], v[kIn];
         for (int i = 0; i < kIn; ++i) column[i] = rows[i][j];
-        transform_input(column, v);
-        for (int i = 0; i < kIn; ++i) store_part(to + (i * kIn + j) * plane + c, v[i], channels - c);
+        Filter::input(column, v);
+        for (int i = 0; i < kIn; ++i) store_part(to + plane_of(i, j) * plane + c, v[i], channels - c);
       }
     }
   }
@@ -290,24 +259,31 @@ struct Tiles {
     }
   }
 
+  // Rows that the product of the last weight has, its last tile filled.
+  static ptrdiff_t row_count(const Winograd& w) {
+    return round_up(kShared * kShared * (w.last - w.first), kTileRows);
+  }
+
   static size_t scratch(const Winograd& w) {
-    const ptrdiff_t weights = w.weights ? 0 : kPoints * (weights_plane(kGroup, kChannels) + kGap);
-    return static_cast<size_t>(round_up(w.last - w.first, kTileRows)) * sizeof(float*) +
-           static_cast<size_t>(kPoints * output_plane(w) + weights) * sizeof(float);
+    const ptrdiff_t weights = w.weights ? 0 : kMatrices * (weights_plane(kGroup, kChannels) + kGap);
+    return static_cast<size_t>(row_count(w)) * sizeof(float*) +
+           static_cast<size_t>(all_sums(w) + weights) * sizeof(float);
   }
 
   static bool outputs(const Winograd& w) {
-    const ptrdiff_t count = w.last - w.first, padded = round_up(count, kTileRows);
+    const ptrdiff_t tiles = w.last - w.first, padded = row_count(w);
     const float** rows = static_cast<const float**>(w.scratch);
     // The rows that the last tile of the product has too many are the last once more.
-    for (ptrdiff_t t = 0; t < padded; ++t) rows[t] = w.tiles + min_of(t, count - 1) * input_pitch(w);
+    for (ptrdiff_t r = 0; r < padded; ++r) {
+      const ptrdiff_t row = min_of(r, kShared * kShared * tiles - 1);
+      rows[r] = w.tiles + row / tiles * input_plane(w) + row % tiles * input_pitch(w);
+    }
     float* out = reinterpret_cast<float*>(rows + padded);
-    float* made = out + kPoints * output_plane(w);
+    float* made = out + all_sums(w);
 
     Strip strip{};
     strip.rows = rows;
     strip.tile_step = kTileRows;
-    strip.count = count;
     strip.taps = 1;
     strip.finish.pitch = kGroup * kPanel;
     const ptrdiff_t panel_size = (1 + 9 * w.channels) * kPanel;
@@ -327,23 +303,27 @@ struct Tiles {
         } else {
           transform_panels(w, {panel, panel + panels}, {channel, channel + strip.channels}, made, plane);
         }
-        // Fetched ahead are, of those transformed before, the weights of the next point; else those to
-        // be transformed next, as they lie in the file, a tap at a point.
+        // Fetched ahead are, of those transformed before, the weights of the next product; else those to
+        // be transformed next, as they lie in the file, a tap at a product. One tile of rows fetches
+        // one panel at a time.
         const ptrdiff_t after = channel + most < w.channels ? channel + most : 0;
         const ptrdiff_t next = (after ? panel : panel + panels) * panel_size + (1 + after) * kPanel;
         strip.ahead_panel = w.weights ? strip.weights_panel : panel_size * size_of(w.format) / 4;
-        for (int point = 0; point < kPoints; ++point) {
-          strip.ahead = w.weights ? weights + (point + 1) * plane + kPanel
-                                  : packed_at(w, next + point * w.channels * kPanel);
-          strip.ahead_step = w.weights || point < 9 ? ahead_step(count) : 0;
-          strip.first_channel = point * input_plane(w) + channel;
+        for (int matrix = 0; matrix < kMatrices; ++matrix) {
+          const int i = matrix / kWeights, j = matrix % kWeights;
+          strip.count = tiles * (i == kAlone ? kShared : 1) * (j == kAlone ? kShared : 1);
+          const ptrdiff_t turn = matrix / 9, turns = strip.count > kTileRows ? 1 : panels;
+          strip.ahead = w.weights ? weights + (matrix + 1) * plane + kPanel
+                                  : packed_at(w, next + turn * panel_size + matrix % 9 * w.channels * kPanel);
+          strip.ahead_step = w.weights || turn < turns ? ahead_step(strip.count) : 0;
+          strip.first_channel = plane_of(i, j) * input_plane(w) + channel;
           // Whole panels, so that no tile has an edge.
           for (ptrdiff_t column = 0; column < panels * kPanel; column += kStripColumns) {
             const float* zeros =
-                weights + point * plane + column / kPanel * strip.weights_panel + column % kPanel;
+                weights + matrix * plane + column / kPanel * strip.weights_panel + column % kPanel;
             strip.start = channel == 0 ? zeros : nullptr;
             strip.weights = zeros + kPanel;
-            strip.finish.output = out + point * output_plane(w) + column;
+            strip.finish.output = out + sums_of(w, i, j) + column;
             strip.finish.columns = min_of(kStripColumns, panels * kPanel - column);
             multiply_strip(strip);
           }
@@ -355,15 +335,30 @@ struct Tiles {
   }
 };
 
-template <int kOut>
-constexpr WinogradRoutines kRoutines = {
-    Tiles<kOut>::tiles, Tiles<kOut>::weights_size, Tiles<kOut>::tiles_size, Tiles<kOut>::weights,
-    Tiles<kOut>::input, Tiles<kOut>::scratch,      Tiles<kOut>::outputs};
+// What was measured of layers of residual networks, as `pixel` and `weight` of the table.
+struct Cost {
+  double pixel, weight;
+};
+
+template <class T>
+constexpr WinogradRoutines with_cost(Cost cost, ptrdiff_t most_tiles) {
+  return {T::kPoints,    cost.pixel, cost.weight, most_tiles, T::tiles,  T::weights_size,
+          T::tiles_size, T::weights, T::input,    T::scratch, T::outputs};
+}
+
+// Vectors of 512 bits read weights for few rows as fast as they multiply them.
+constexpr bool kWidest = kLanes == 16;
 
 }  // namespace
 
-extern const WinogradRoutines winograd_4x4 = kRoutines<4>;
-extern const WinogradRoutines winograd_2x2 = kRoutines<2>;
+extern const WinogradRoutines winograd_4x4 =
+    with_cost<Tiles<1, 4>>(kWidest ? Cost{265, 115} : Cost{282, 234}, 64);
+extern const WinogradRoutines winograd_2x2 =
+    with_cost<Tiles<1, 2>>(kWidest ? Cost{98, 65} : Cost{122, 111}, 64);
+extern const WinogradRoutines strided_winograd_4x4 =
+    with_cost<Tiles<2, 4>>(kWidest ? Cost{500, 115} : Cost{700, 234}, 24);
+extern const WinogradRoutines strided_winograd_2x2 =
+    with_cost<Tiles<2, 2>>(kWidest ? Cost{150, 65} : Cost{186, 111}, 64);
 
 }  // namespace PENLIGHT_ISA
 }  // namespace penlight::optimized
