@@ -10,10 +10,14 @@ namespace {
 
 constexpr dim_t kTiles = 64;  // most of one block alone
 
+// Of windows dilated so far that many taps lie beyond the image, the direct way leaves these out.
 bool is_plain_3x3(const Product& p) {
   const Geometry& g = p.geometry;
-  return g.taps_h == 3 && g.taps_w == 3 && g.stride_h == g.stride_w && g.stride_h <= 2 && g.dilation_h == 1 &&
-         g.dilation_w == 1 && (p.parts || p.pixel == p.channels) && p.output_pitch == p.outputs &&
+  const bool dense = g.dilation_h == 1 && g.dilation_w == 1;
+  const bool near = 6 * g.dilation_h <= g.out_height && 6 * g.dilation_w <= g.out_width;
+  const bool fits = g.stride_h == 1 ? dense || near : g.stride_h == 2 && dense;
+  return g.taps_h == 3 && g.taps_w == 3 && g.stride_h == g.stride_w && fits &&
+         (p.parts || p.pixel == p.channels) && p.output_pitch == p.outputs &&
          p.channels * p.part_count >= 16 && p.outputs >= 16;
 }
 

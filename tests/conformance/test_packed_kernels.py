@@ -353,30 +353,41 @@ def test_infinite_weight_of_depthwise(isa: str, outputs: int, size: int, stride:
 
 # 3x3 layers large enough for tiles of transformed products.
 @pytest.mark.parametrize(
-    "sizes, outputs, padding, stride",
+    "sizes, outputs, padding, stride, dilation",
     [
-        ((1, 32, 33, 30), 32, 1, 1),
-        ((2, 24, 40, 21), 40, 0, 1),
-        ((1, 17, 62, 50), 19, 2, 1),
-        ((1, 32, 33, 30), 32, (0, 2, 1, 0), 1),
-        ((1, 64, 12, 11), 72, (1, 0, 0, 2), 1),
-        ((1, 64, 65, 58), 64, 1, 2),
-        ((2, 48, 41, 50), 72, 0, 2),
-        ((3, 50, 70, 90), 35, 2, 2),
-        ((1, 64, 56, 56), 40, (0, 0, 1, 1), 2),
-        ((1, 96, 29, 28), 80, (1, 0, 0, 2), 2),
-        ((2, 160, 13, 12), 128, 1, 2),
+        ((1, 32, 33, 30), 32, 1, 1, 1),
+        ((2, 24, 40, 21), 40, 0, 1, 1),
+        ((1, 17, 62, 50), 19, 2, 1, 1),
+        ((1, 32, 33, 30), 32, (0, 2, 1, 0), 1, 1),
+        ((1, 64, 12, 11), 72, (1, 0, 0, 2), 1, 1),
+        ((1, 64, 65, 58), 64, 1, 2, 1),
+        ((2, 48, 41, 50), 72, 0, 2, 1),
+        ((3, 50, 70, 90), 35, 2, 2, 1),
+        ((1, 64, 56, 56), 40, (0, 0, 1, 1), 2, 1),
+        ((1, 96, 29, 28), 80, (1, 0, 0, 2), 2, 1),
+        ((2, 160, 13, 12), 128, 1, 2, 1),
+        ((1, 64, 28, 28), 64, 2, 1, 2),
+        ((2, 40, 37, 30), 48, (3, 4), 1, (3, 4)),
+        ((1, 33, 25, 50), 24, (0, 1, 5, 8), 1, (1, 5)),
+        ((3, 32, 41, 22), 32, 0, 1, (6, 2)),
+        ((1, 128, 33, 33), 96, 4, 1, 4),
     ],
 )
 def test_large_convolution(
-    isa: str, sizes: tuple[int, ...], outputs: int, padding: int | tuple[int, ...], stride: int
+    isa: str,
+    sizes: tuple[int, ...],
+    outputs: int,
+    padding: int | tuple[int, ...],
+    stride: int,
+    dilation: int | tuple[int, int],
 ) -> None:
     op = overload_of("penlight::conv2d_packed")
     x, weight, bias = image(*sizes), torch.randn(outputs, sizes[1], 3, 3), torch.randn(outputs)
     packed = pack_panels(Derived.of(weight), bias).tensor()
     around = (padding, padding) if isinstance(padding, int) else padding
-    numbers = [[outputs, 3, 3], [stride, stride], list(around), [1, 1]]
-    exact = padded_conv2d(x.double(), weight.double(), bias.double(), (stride, stride), around, (1, 1), 1)
+    apart = (dilation, dilation) if isinstance(dilation, int) else dilation
+    numbers = [[outputs, 3, 3], [stride, stride], list(around), list(apart)]
+    exact = padded_conv2d(x.double(), weight.double(), bias.double(), (stride, stride), around, apart, 1)
     residual = image(*exact.shape)
     for activation in (0, 1, 6):
         for added in (None, residual):

@@ -24,7 +24,7 @@ DIRECT = str(OPS.direct_convolution)
 class Layers(nn.Sequential):
     def __init__(self) -> None:
         layers = [nn.Conv2d(24, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU()]
-        super().__init__(*layers, nn.Conv2d(32, 32, 3, padding=1), nn.Conv2d(32, 8, 1), nn.Conv2d(8, 8, 3, 2))
+        super().__init__(*layers, nn.Conv2d(32, 32, 3, padding=1), nn.Conv2d(32, 8, 1), nn.Conv2d(8, 8, 3, 3))
 
 
 X = torch.randn(1, 24, 20, 20)

@@ -4,6 +4,7 @@
 // With stride 1, an input tile of 6x6 pixels (4x4), transformed, is 36 (16) numbers for each
 // channel, and so are the weights. Where a direct sum needs 144 (36) products for the 16 (4)
 // outputs of a tile, 36 (16) do; with stride 2, whose tiles have 9x9 pixels (5x5), 81 (25) do.
+// Where the window is dilated, so are the tiles: they are of every second output, say.
 // The products of many tiles are matrix products, one for each number of the weights, which
 // product.cpp computes. A block of tiles meets the weights a panel or two at a time, so
 // that what is between the transforms stays in the second cache. With one block each
@@ -100,22 +101,33 @@ struct Tiles {
   PENLIGHT_INLINE void load_row(const Geometry& g, const float* image, ptrdiff_t pixel, ptrdiff_t row,
                                 ptrdiff_t left, ptrdiff_t some, Floats (&d)[kIn]) {
     const bool exists = row >= 0 && row < g.height;
-    const ptrdiff_t first = row * g.width + left;
-    if (exists && some >= kLanes && left >= 0 && left + kIn <= g.width) {
-      for (int j = 0; j < kIn; ++j) d[j] = load(image + (first + j) * pixel);
+    const ptrdiff_t first = row * g.width + left, apart = g.dilation_w;
+    if (exists && some >= kLanes && left >= 0 && left + (kIn - 1) * apart < g.width) {
+      for (int j = 0; j < kIn; ++j) d[j] = load(image + (first + j * apart) * pixel);
       return;
     }
     for (int j = 0; j < kIn; ++j) {
-      const bool inside = exists && left + j >= 0 && left + j < g.width;
-      d[j] = inside ? load_part(image + (first + j) * pixel, some) : Floats{};
+      const bool inside = exists && left + j * apart >= 0 && left + j * apart < g.width;
+      d[j] = inside ? load_part(image + (first + j * apart) * pixel, some) : Floats{};
     }
   }
 
-  static ptrdiff_t tiles_of(ptrdiff_t outputs) { return (outputs + kOut - 1) / kOut; }
+  // Tiles of every `dilation`-th output, as many as the first of them needs.
+  static ptrdiff_t tiles_of(ptrdiff_t outputs, ptrdiff_t dilation) {
+    return (outputs + kOut * dilation - 1) / (kOut * dilation);
+  }
 
   static Place place_of(const Winograd& w, ptrdiff_t tile) {
-    const ptrdiff_t across = tiles_of(w.geometry.out_width), down = tiles_of(w.geometry.out_height);
-    return {tile / (across * down), tile / across % down * kOut, tile % across * kOut};
+    const Geometry& g = w.geometry;
+    const ptrdiff_t across = tiles_of(g.out_width, g.dilation_w), down = tiles_of(g.out_height, g.dilation_h);
+    const ptrdiff_t line = tile / (across * g.dilation_w), column = tile / across % g.dilation_w;
+    return {line / (down * g.dilation_h), line / down % g.dilation_h + line % down * kOut * g.dilation_h,
+            column + tile % across * kOut * g.dilation_w};
+  }
+
+  // Outputs of a tile along an axis that exist.
+  static ptrdiff_t outputs_from(ptrdiff_t first, ptrdiff_t outputs, ptrdiff_t dilation) {
+    return min_of(kOut, (outputs - first + dilation - 1) / dilation);
   }
 
   // Weights of some panels and channels, transformed.
@@ -175,8 +187,9 @@ struct Tiles {
     Ints wild{};
     for (ptrdiff_t t = w.first; t < w.last; ++t) {
       const Place place = place_of(w, t);
-      const ptrdiff_t rows = min_of(kOut, g.out_height - place.top);
-      const ptrdiff_t columns = min_of(kOut, g.out_width - place.left);
+      const ptrdiff_t rows = outputs_from(place.top, g.out_height, g.dilation_h);
+      const ptrdiff_t columns = outputs_from(place.left, g.out_width, g.dilation_w);
+      const ptrdiff_t pixel = g.dilation_w * w.outputs;
       const ptrdiff_t corner =
           ((place.image * g.out_height + place.top) * g.out_width + place.left) * w.outputs;
       for (ptrdiff_t n = first; n < last; n += kLanes) {
@@ -191,16 +204,16 @@ struct Tiles {
           for (int i = 0; i < kOut; ++i) half[i][j] = y[i];
         }
         for (ptrdiff_t i = 0; i < rows; ++i) {
-          const ptrdiff_t at = corner + i * g.out_width * w.outputs + n;
+          const ptrdiff_t at = corner + i * g.dilation_h * g.out_width * w.outputs + n;
           Floats y[kOut];
           Filter::output(half[i], y);
           for (ptrdiff_t j = 0; j < columns; ++j) {
             y[j] += bias;
             wild |= y[j] - y[j] != Floats{};
-            if (residual) y[j] += load_part(residual + at + j * w.outputs, some);
+            if (residual) y[j] += load_part(residual + at + j * pixel, some);
           }
           activate<kOut>(w.epilogue, [&](auto j) __attribute__((always_inline)) -> Floats& { return y[j]; });
-          for (ptrdiff_t j = 0; j < columns; ++j) store_part(w.output + at + j * w.outputs, y[j], some);
+          for (ptrdiff_t j = 0; j < columns; ++j) store_part(w.output + at + j * pixel, y[j], some);
         }
       }
     }
@@ -211,7 +224,9 @@ struct Tiles {
   }
 
   static ptrdiff_t tiles(const Winograd& w) {
-    return w.batch * tiles_of(w.geometry.out_height) * tiles_of(w.geometry.out_width);
+    const Geometry& g = w.geometry;
+    return w.batch * tiles_of(g.out_height, g.dilation_h) * g.dilation_h *
+           tiles_of(g.out_width, g.dilation_w) * g.dilation_w;
   }
 
   static size_t weights_size(const Winograd& w, ptrdiff_t panels) {
@@ -236,8 +251,8 @@ struct Tiles {
       Floats rows[kIn][kIn];
       for (int i = 0; i < kIn; ++i) {
         Floats d[kIn];
-        load_row(g, image + c, part.pixel, place.top * kStride - g.pad_h + i, place.left * kStride - g.pad_w,
-                 channels - c, d);
+        load_row(g, image + c, part.pixel, place.top * kStride - g.pad_h + i * g.dilation_h,
+                 place.left * kStride - g.pad_w, channels - c, d);
         Filter::input(d, rows[i]);
       }
       for (int j = 0; j < kIn; ++j) {

@@ -60,7 +60,8 @@ def _kernel(op: OpOverload) -> str:
 
 def _obstacle(node: Node) -> str | None:
     _, _, _, window, stride, _, dilation, *_ = list[Any](node.args)
-    if list(window[1:]) != [3, 3] or list(stride) not in ([1, 1], [2, 2]) or list(dilation) != [1, 1]:
+    dense = list(dilation) == [1, 1]
+    if list(window[1:]) != [3, 3] or not (list(stride) == [1, 1] or (list(stride) == [2, 2] and dense)):
         return "there is one way to compute it"
     tensors = [tensor_of(part) for part in (*node.args[:3], node)]
     if not all(isinstance(size, int) for value in tensors if value is not None for size in value.shape):
