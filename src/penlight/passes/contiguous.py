@@ -30,7 +30,7 @@ _DROPPED = ("device", "layout", "pin_memory", "memory_format", "non_blocking")
 def resolve_layouts(graph: Graph) -> int:
     """Turn views into copies and set every value's layout; return how many nodes changed."""
     changed = 0
-    for node in graph.nodes:
+    for node in list(graph.nodes):  # the copies of inputs keep what they are told
         if node.op == "call_function" and isinstance(node.target, OpOverload):
             copy = copy_of_view(node.target)
             if copy is not None:
