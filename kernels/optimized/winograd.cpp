@@ -8,17 +8,36 @@ namespace penlight::optimized {
 
 namespace {
 
-constexpr dim_t kTiles = 64;  // most of one block alone
+constexpr dim_t kTiles = 64;               // most of one block alone
+constexpr size_t kMostWeights = 24 << 20;  // bytes of transformed weights at once
+constexpr size_t kMostInput = 2 << 20;     // of a block's transformed input, if it is more than a few tiles
 
-// Of windows dilated so far that many taps lie beyond the image, the direct way leaves these out.
+// Panels whose weights are transformed at once: all, or as many as there is to be memory for.
+dim_t panels_at_once(const Winograd& w, const WinogradRoutines& does) {
+  const dim_t most = static_cast<dim_t>(kMostWeights / does.weights_size(w, 1));
+  const dim_t panels = w.last_panel, groups = most > 1 ? (panels + most - 1) / most : panels;
+  return (panels + 2 * groups - 1) / (2 * groups) * 2;  // two are one tile of a product
+}
+
 bool is_plain_3x3(const Product& p) {
   const Geometry& g = p.geometry;
-  const bool dense = g.dilation_h == 1 && g.dilation_w == 1;
-  const bool near = 6 * g.dilation_h <= g.out_height && 6 * g.dilation_w <= g.out_width;
-  const bool fits = g.stride_h == 1 ? dense || near : g.stride_h == 2 && dense;
-  return g.taps_h == 3 && g.taps_w == 3 && g.stride_h == g.stride_w && fits &&
+  return g.taps_h == 3 && g.taps_w == 3 && g.stride_h == g.stride_w &&
+         (g.stride_h == 1 || (g.stride_h == 2 && g.dilation_h == 1 && g.dilation_w == 1)) &&
          (p.parts || p.pixel == p.channels) && p.output_pitch == p.outputs &&
          p.channels * p.part_count >= 16 && p.outputs >= 16;
+}
+
+// How many taps of the windows along an axis lie within an image of `size`.
+double taps_within(dim_t size, dim_t outputs, dim_t stride, dim_t pad, dim_t dilation) {
+  dim_t count = 0;
+  for (dim_t tap = 0; tap < 3; ++tap) {
+    const dim_t first = tap * dilation - pad;  // of the first window
+    const dim_t before = first < 0 ? (stride - 1 - first) / stride : 0;
+    const dim_t until = first < size ? (size - first + stride - 1) / stride : 0;
+    const dim_t last = until < outputs ? until : outputs;
+    if (last > before) count += last - before;
+  }
+  return static_cast<double>(count);
 }
 
 // In products at the speed of a direct convolution. Those of transformed tiles are in smaller
@@ -26,8 +45,10 @@ bool is_plain_3x3(const Product& p) {
 double cost_of(const Winograd& w, const WinogradRoutines& does) {
   const double inputs = static_cast<double>(w.channels), outputs = static_cast<double>(w.outputs);
   const double products = 1.06 * static_cast<double>(does.points);
-  return static_cast<double>(does.tiles(w)) *
-             (products * inputs * outputs + does.pixel * (inputs + outputs)) +
+  const dim_t tiles = does.tiles(w), at_once = panels_at_once(w, does);
+  const double times = tiles > kTiles ? static_cast<double>((w.last_panel + at_once - 1) / at_once) : 1;
+  return static_cast<double>(tiles) *
+             (products * inputs * outputs + does.pixel * (inputs * times + outputs)) +
          does.weight * inputs * outputs;
 }
 
@@ -38,40 +59,49 @@ const WinogradRoutines* choose_tiles(const Winograd& w) {
   const WinogradRoutines* const large = strided ? all.strided_winograd_4x4 : all.winograd_4x4;
   const WinogradRoutines* const small = strided ? all.strided_winograd_2x2 : all.winograd_2x2;
   if (!large) return nullptr;
-  const double pixels = static_cast<double>(w.batch * w.geometry.out_height * w.geometry.out_width);
-  const double direct = 9 * static_cast<double>(w.channels) * static_cast<double>(w.outputs) * pixels;
+  const Geometry& g = w.geometry;  // the direct way leaves out taps beyond the image
+  const double taps = taps_within(g.height, g.out_height, g.stride_h, g.pad_h, g.dilation_h) *
+                      taps_within(g.width, g.out_width, g.stride_w, g.pad_w, g.dilation_w);
+  const double direct = static_cast<double>(w.batch * w.channels * w.outputs) * taps;
   const double of_large = cost_of(w, *large), of_small = cost_of(w, *small);
   if ((of_large < of_small ? of_large : of_small) >= 0.97 * direct) return nullptr;
   return of_large < of_small ? large : small;
 }
 
-// Many tiles: each part has some, a block after the other, and all panels.
+// Tiles of a block: their input is to stay in a near cache, but weights are read for each block.
+dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
+  w.last = 1;
+  const dim_t few = 24, fit = static_cast<dim_t>(kMostInput / does.tiles_size(w));
+  return fit < few ? few : fit < does.most_tiles ? fit : does.most_tiles;
+}
+
+// Many tiles: each part has some, a block after the other, and all panels, or a group after the other.
 bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                   double operations) {
-  const dim_t panels = round_to_panel(w.outputs) / kPanel, most = does.most_tiles;
-  const dim_t blocks = (tiles + most - 1) / most;
-  const dim_t parts = parts_of(ctx, operations, blocks), block = (tiles + blocks - 1) / blocks;
-  const size_t weights = does.weights_size(w, panels);
-  char* made = static_cast<char*>(ctx.allocate_scratch(weights, 64));
+  const dim_t panels = w.last_panel, group = panels_at_once(w, does), most = tiles_at_once(w, does);
+  const dim_t blocks = (tiles + most - 1) / most, block = (tiles + blocks - 1) / blocks;
+  const dim_t parts = parts_of(ctx, operations, blocks);
+  char* made =
+      static_cast<char*>(ctx.allocate_scratch(does.weights_size(w, group < panels ? group : panels), 64));
   if (!made) return false;
   w.weights = reinterpret_cast<float*>(made);
   w.last = block;
   const size_t in = does.tiles_size(w);
   PartMemory memory;
   if (!allocate_parts(ctx, parts, in + does.scratch(w), memory)) return false;
-  const dim_t makers = parts_of(ctx, operations, panels);
   const auto transform = [&](size_t index) {
     Winograd mine = w;
-    const Range range = range_of(index, makers, panels);
-    mine.first_panel = range.first;
-    mine.last_panel = range.last;
+    const Range range = range_of(index, parts, w.last_made - w.first_made);
+    mine.first_panel = w.first_made + range.first;
+    mine.last_panel = w.first_made + range.last;
     does.transform_weights(mine);
   };
-  ctx.parallel(static_cast<size_t>(makers), transform);
   int wild = 0;
   const auto compute = [&](size_t index) {
     Winograd mine = w;
     char* own = static_cast<char*>(memory.of(index));
+    mine.first_panel = w.first_made;
+    mine.last_panel = w.last_made;
     mine.tiles = reinterpret_cast<float*>(own);
     mine.scratch = own + in;
     const Range range = range_of(index, parts, tiles, block);
@@ -81,7 +111,11 @@ bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w,
       if (!does.compute(mine)) __atomic_store_n(&wild, 1, __ATOMIC_RELAXED);
     }
   };
-  ctx.parallel(static_cast<size_t>(parts), compute);
+  for (w.first_made = 0; w.first_made < panels && wild == 0; w.first_made = w.last_made) {
+    w.last_made = w.first_made + group < panels ? w.first_made + group : panels;
+    ctx.parallel(static_cast<size_t>(parts), transform);
+    ctx.parallel(static_cast<size_t>(parts), compute);
+  }
   return wild == 0;
 }
 

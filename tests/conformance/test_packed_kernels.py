@@ -371,6 +371,9 @@ def test_infinite_weight_of_depthwise(isa: str, outputs: int, size: int, stride:
         ((1, 33, 25, 50), 24, (0, 1, 5, 8), 1, (1, 5)),
         ((3, 32, 41, 22), 32, 0, 1, (6, 2)),
         ((1, 128, 33, 33), 96, 4, 1, 4),
+        # More transformed weights than are made at once, with either stride.
+        ((1, 640, 37, 34), 544, 1, 1, 1),
+        ((1, 640, 69, 66), 544, 1, 2, 1),
     ],
 )
 def test_large_convolution(

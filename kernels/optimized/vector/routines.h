@@ -161,8 +161,9 @@ struct Winograd {
   const void* packed;  // panels of nine taps, as of Product
   Format format;
   float* output;
-  float* weights;  // of all panels, transformed; null: made when they are needed
-  float* tiles;    // of the block, transformed: tiles_size() bytes
+  float* weights;  // of panels [first_made, last_made), transformed; null: made when they are needed
+  ptrdiff_t first_made, last_made;
+  float* tiles;  // of the block, transformed: tiles_size() bytes
   ptrdiff_t batch, channels, outputs;
   ptrdiff_t first, last;  // the block
   ptrdiff_t first_panel, last_panel;

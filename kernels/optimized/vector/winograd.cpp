@@ -238,8 +238,8 @@ struct Tiles {
   }
 
   static void weights(const Winograd& w) {
-    const ptrdiff_t plane = weights_plane((w.outputs + kPanel - 1) / kPanel, w.channels);
-    float* to = w.weights + weights_plane(w.first_panel, w.channels);
+    const ptrdiff_t plane = weights_plane(w.last_made - w.first_made, w.channels);
+    float* to = w.weights + weights_plane(w.first_panel - w.first_made, w.channels);
     transform_panels(w, {w.first_panel, w.last_panel}, {0, w.channels}, to, plane);
   }
 
@@ -313,8 +313,8 @@ struct Tiles {
         const float* weights = made;
         ptrdiff_t plane = weights_plane(panels, strip.channels) + kGap;
         if (w.weights) {
-          weights = w.weights + weights_plane(panel, w.channels);
-          plane = weights_plane((w.outputs + kPanel - 1) / kPanel, w.channels);
+          weights = w.weights + weights_plane(panel - w.first_made, w.channels);
+          plane = weights_plane(w.last_made - w.first_made, w.channels);
         } else {
           transform_panels(w, {panel, panel + panels}, {channel, channel + strip.channels}, made, plane);
         }
