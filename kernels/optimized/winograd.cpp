@@ -19,18 +19,20 @@ dim_t panels_at_once(const Winograd& w, const WinogradRoutines& does) {
   return (panels + 2 * groups - 1) / (2 * groups) * 2;  // two are one tile of a product
 }
 
-bool is_plain_3x3(const Product& p) {
+// Windows of three taps, or three by three.
+bool has_tiles(const Product& p) {
   const Geometry& g = p.geometry;
-  return g.taps_h == 3 && g.taps_w == 3 && g.stride_h == g.stride_w &&
-         (g.stride_h == 1 || (g.stride_h == 2 && g.dilation_h == 1 && g.dilation_w == 1)) &&
-         (p.parts || p.pixel == p.channels) && p.output_pitch == p.outputs &&
-         p.channels * p.part_count >= 16 && p.outputs >= 16;
+  const bool flat = g.taps_h == 1;
+  const bool dense = g.dilation_w == 1 && (flat || g.dilation_h == 1);
+  return (flat || (g.taps_h == 3 && g.stride_h == g.stride_w)) && g.taps_w == 3 &&
+         (g.stride_w == 1 || (g.stride_w == 2 && dense)) && (p.parts || p.pixel == p.channels) &&
+         p.output_pitch == p.outputs && p.channels * p.part_count >= 16 && p.outputs >= 16;
 }
 
 // How many taps of the windows along an axis lie within an image of `size`.
-double taps_within(dim_t size, dim_t outputs, dim_t stride, dim_t pad, dim_t dilation) {
+double taps_within(dim_t taps, dim_t size, dim_t outputs, dim_t stride, dim_t pad, dim_t dilation) {
   dim_t count = 0;
-  for (dim_t tap = 0; tap < 3; ++tap) {
+  for (dim_t tap = 0; tap < taps; ++tap) {
     const dim_t first = tap * dilation - pad;  // of the first window
     const dim_t before = first < 0 ? (stride - 1 - first) / stride : 0;
     const dim_t until = first < size ? (size - first + stride - 1) / stride : 0;
@@ -55,17 +57,18 @@ double cost_of(const Winograd& w, const WinogradRoutines& does) {
 // The fastest tiles; null if a direct convolution is about as fast.
 const WinogradRoutines* choose_tiles(const Winograd& w) {
   const Routines& all = routines();
-  const bool strided = w.geometry.stride_h == 2;
+  const Geometry& g = w.geometry;
+  const bool strided = g.stride_w == 2, flat = g.taps_h == 1;
   const WinogradRoutines* const large = strided ? all.strided_winograd_4x4 : all.winograd_4x4;
   const WinogradRoutines* const small = strided ? all.strided_winograd_2x2 : all.winograd_2x2;
+  const WinogradRoutines* const row = strided ? all.strided_winograd_4 : all.winograd_4;
   if (!large) return nullptr;
-  const Geometry& g = w.geometry;  // the direct way leaves out taps beyond the image
-  const double taps = taps_within(g.height, g.out_height, g.stride_h, g.pad_h, g.dilation_h) *
-                      taps_within(g.width, g.out_width, g.stride_w, g.pad_w, g.dilation_w);
+  // The direct way leaves out taps beyond the image.
+  const double taps = taps_within(g.taps_h, g.height, g.out_height, g.stride_h, g.pad_h, g.dilation_h) *
+                      taps_within(g.taps_w, g.width, g.out_width, g.stride_w, g.pad_w, g.dilation_w);
   const double direct = static_cast<double>(w.batch * w.channels * w.outputs) * taps;
-  const double of_large = cost_of(w, *large), of_small = cost_of(w, *small);
-  if ((of_large < of_small ? of_large : of_small) >= 0.97 * direct) return nullptr;
-  return of_large < of_small ? large : small;
+  const WinogradRoutines* const best = flat ? row : cost_of(w, *large) < cost_of(w, *small) ? large : small;
+  return cost_of(w, *best) < 0.97 * direct ? best : nullptr;
 }
 
 // Tiles of a block: their input is to stay in a near cache, but weights are read for each block.
@@ -150,7 +153,7 @@ bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w
 }  // namespace
 
 bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
-  if (!is_plain_3x3(product)) return false;
+  if (!has_tiles(product)) return false;
   Winograd w{};
   const InputPart whole = {product.input, product.pixel};
   w.parts = product.parts ? product.parts : &whole;

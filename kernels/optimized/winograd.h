@@ -1,4 +1,4 @@
-// 3x3 convolutions with fewer products: when that pays, and how it is split.
+// Convolutions by three taps, or three by three, with fewer products: when that pays, and how it is split.
 #pragma once
 
 #include <penlight/kernel.h>

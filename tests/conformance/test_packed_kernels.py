@@ -351,33 +351,47 @@ def test_infinite_weight_of_depthwise(isa: str, outputs: int, size: int, stride:
     close(run_op(op, args, {}, want.float(), "optimized")[0], want, size * size)
 
 
-# 3x3 layers large enough for tiles of transformed products.
+# Layers large enough for tiles of transformed products: input, outputs, padding, stride, dilation.
+LARGE = [
+    ((1, 32, 33, 30), 32, 1, 1, 1),
+    ((2, 24, 40, 21), 40, 0, 1, 1),
+    ((1, 17, 62, 50), 19, 2, 1, 1),
+    ((1, 32, 33, 30), 32, (0, 2, 1, 0), 1, 1),
+    ((1, 64, 12, 11), 72, (1, 0, 0, 2), 1, 1),
+    ((1, 64, 65, 58), 64, 1, 2, 1),
+    ((2, 48, 41, 50), 72, 0, 2, 1),
+    ((3, 50, 70, 90), 35, 2, 2, 1),
+    ((1, 64, 56, 56), 40, (0, 0, 1, 1), 2, 1),
+    ((1, 96, 29, 28), 80, (1, 0, 0, 2), 2, 1),
+    ((2, 160, 13, 12), 128, 1, 2, 1),
+    ((1, 64, 28, 28), 64, 2, 1, 2),
+    ((2, 40, 37, 30), 48, (3, 4), 1, (3, 4)),
+    ((1, 33, 25, 50), 24, (0, 1, 5, 8), 1, (1, 5)),
+    ((3, 32, 41, 22), 32, 0, 1, (6, 2)),
+    ((1, 128, 33, 33), 96, 4, 1, 4),
+    # More transformed weights than are made at once, with either stride.
+    ((1, 640, 37, 34), 544, 1, 1, 1),
+    ((1, 640, 69, 66), 544, 1, 2, 1),
+]
+# The same with windows of one row, over signals and over images.
+LARGE_ROWS = [
+    ((1, 40, 1, 200), 48, (0, 1), 1, 1),
+    ((3, 64, 1, 77), 33, (0, 0, 2, 0), 1, 1),
+    ((1, 64, 1, 350), 64, (0, 1), 2, 1),
+    ((2, 32, 1, 150), 40, (0, 9), 1, (1, 9)),
+    ((2, 33, 9, 40), 24, (0, 1), 1, 1),
+    ((1, 48, 21, 34), 32, (2, 0), 1, (3, 2)),
+    ((1, 64, 13, 40), 64, (1, 1), 2, 1),
+]
+
+
 @pytest.mark.parametrize(
-    "sizes, outputs, padding, stride, dilation",
-    [
-        ((1, 32, 33, 30), 32, 1, 1, 1),
-        ((2, 24, 40, 21), 40, 0, 1, 1),
-        ((1, 17, 62, 50), 19, 2, 1, 1),
-        ((1, 32, 33, 30), 32, (0, 2, 1, 0), 1, 1),
-        ((1, 64, 12, 11), 72, (1, 0, 0, 2), 1, 1),
-        ((1, 64, 65, 58), 64, 1, 2, 1),
-        ((2, 48, 41, 50), 72, 0, 2, 1),
-        ((3, 50, 70, 90), 35, 2, 2, 1),
-        ((1, 64, 56, 56), 40, (0, 0, 1, 1), 2, 1),
-        ((1, 96, 29, 28), 80, (1, 0, 0, 2), 2, 1),
-        ((2, 160, 13, 12), 128, 1, 2, 1),
-        ((1, 64, 28, 28), 64, 2, 1, 2),
-        ((2, 40, 37, 30), 48, (3, 4), 1, (3, 4)),
-        ((1, 33, 25, 50), 24, (0, 1, 5, 8), 1, (1, 5)),
-        ((3, 32, 41, 22), 32, 0, 1, (6, 2)),
-        ((1, 128, 33, 33), 96, 4, 1, 4),
-        # More transformed weights than are made at once, with either stride.
-        ((1, 640, 37, 34), 544, 1, 1, 1),
-        ((1, 640, 69, 66), 544, 1, 2, 1),
-    ],
+    "height, sizes, outputs, padding, stride, dilation",
+    [*((3, *case) for case in LARGE), *((1, *case) for case in LARGE_ROWS)],
 )
 def test_large_convolution(
     isa: str,
+    height: int,
     sizes: tuple[int, ...],
     outputs: int,
     padding: int | tuple[int, ...],
@@ -385,11 +399,11 @@ def test_large_convolution(
     dilation: int | tuple[int, int],
 ) -> None:
     op = overload_of("penlight::conv2d_packed")
-    x, weight, bias = image(*sizes), torch.randn(outputs, sizes[1], 3, 3), torch.randn(outputs)
+    x, weight, bias = image(*sizes), torch.randn(outputs, sizes[1], height, 3), torch.randn(outputs)
     packed = pack_panels(Derived.of(weight), bias).tensor()
     around = (padding, padding) if isinstance(padding, int) else padding
     apart = (dilation, dilation) if isinstance(dilation, int) else dilation
-    numbers = [[outputs, 3, 3], [stride, stride], list(around), list(apart)]
+    numbers = [[outputs, height, 3], [stride, stride], list(around), list(apart)]
     exact = padded_conv2d(x.double(), weight.double(), bias.double(), (stride, stride), around, apart, 1)
     residual = image(*exact.shape)
     for activation in (0, 1, 6):
@@ -402,7 +416,7 @@ def test_large_convolution(
             assert (got.double() - want).abs().max() < 3e-5 * (want.max() - want.min())
     for value in (math.nan, math.inf, 3e38):
         wild = x.clone(memory_format=torch.channels_last)
-        wild[0, 3, 7, 9] = value
+        wild[0, 3, min(7, sizes[2] - 1), 9] = value
         want = op(wild, packed, None, *numbers, 1, 1, 0.0, 0.0)
         (got,) = run_op(op, [wild, packed, None, *numbers, 1, 1, 0.0, 0.0], {}, want, "optimized")
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, equal_nan=True)

@@ -482,8 +482,8 @@ struct Routines {
   void (*elementwise)(const Elementwise&);
   void (*grid_sample)(const GridSample&);
   void (*top_k)(const TopK&);
-  const WinogradRoutines *winograd_4x4, *winograd_2x2;  // tiles of so many outputs
-  const WinogradRoutines *strided_winograd_4x4, *strided_winograd_2x2;
+  const WinogradRoutines *winograd_4x4, *winograd_2x2, *winograd_4;  // tiles of so many outputs
+  const WinogradRoutines *strided_winograd_4x4, *strided_winograd_2x2, *strided_winograd_4;
 };
 
 }  // namespace penlight::optimized

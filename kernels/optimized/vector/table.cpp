@@ -39,7 +39,8 @@ void recurrent(const Recurrent& steps);
 void elementwise(const Elementwise& elements);
 void grid_sample(const GridSample& samples);
 void top_k(const TopK& rows);
-extern const WinogradRoutines winograd_4x4, winograd_2x2, strided_winograd_4x4, strided_winograd_2x2;
+extern const WinogradRoutines winograd_4x4, winograd_2x2, winograd_4;
+extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, strided_winograd_4;
 
 // A selective build leaves out what no kernel of its programs calls, and where size
 // counts winograd(): its places in the table are null then, and kernels ask before.
@@ -167,8 +168,10 @@ const Routines routines = {
     top_k,
     PENLIGHT_WINOGRAD(winograd_4x4),
     PENLIGHT_WINOGRAD(winograd_2x2),
+    PENLIGHT_WINOGRAD(winograd_4),
     PENLIGHT_WINOGRAD(strided_winograd_4x4),
     PENLIGHT_WINOGRAD(strided_winograd_2x2),
+    PENLIGHT_WINOGRAD(strided_winograd_4),
 };
 
 }  // namespace PENLIGHT_ISA

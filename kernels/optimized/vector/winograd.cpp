@@ -1,5 +1,5 @@
-// 3x3 convolution in the domain of Winograd's minimal filtering (Lavin & Gray 2015,
-// arXiv:1509.09308), for tiles of 4x4 and of 2x2 outputs.
+// Convolution by 3x3 windows, or 1x3, in the domain of Winograd's minimal filtering (Lavin &
+// Gray 2015, arXiv:1509.09308), for tiles of 4x4 and of 2x2 outputs, or 4 in a row.
 //
 // With stride 1, an input tile of 6x6 pixels (4x4), transformed, is 36 (16) numbers for each
 // channel, and so are the weights. Where a direct sum needs 144 (36) products for the 16 (4)
@@ -60,17 +60,21 @@ PENLIGHT_INLINE void with_format(Format format, Body&& body) {
 
 constexpr ptrdiff_t size_of(Format format) { return format == Format::Float32 ? 4 : 2; }
 
-// Tiles of kOut x kOut outputs.
-template <int kStride, int kOut>
+// Tiles of kOut x kOut outputs; with `flat` of kOut in a row, for windows of one row.
+template <int kStride, int kOut, bool flat = false>
 struct Tiles {
   using Filter = PENLIGHT_ISA::Filter<kStride, kOut>;
   // Along an axis: inputs, which are as many when transformed, and transformed weights. The last weight
   // is that of kShared points, the others are of one each.
   static constexpr int kIn = kStride * (kOut - 1) + 3, kWeights = kOut + 2;
   static constexpr int kShared = kIn - kWeights + 1, kAlone = kWeights - 1;
-  static constexpr int kPoints = kIn * kIn, kMatrices = kWeights * kWeights;
+  // The same along the other axis.
+  static constexpr int kInDown = flat ? 1 : kIn, kOutDown = flat ? 1 : kOut, kTapsDown = flat ? 1 : 3;
+  static constexpr int kWeightsDown = flat ? 1 : kWeights, kMostShared = flat ? kShared : kShared * kShared;
+  static constexpr int kPoints = kInDown * kIn, kMatrices = kWeightsDown * kWeights;
+  static constexpr int kTaps = kTapsDown * 3;
   // Channels whose weights are transformed at once: the planes of them are 288 or 256 KB.
-  static constexpr ptrdiff_t kChannels = (kOut == 4 ? 128 : 256) / kGroup;
+  static constexpr ptrdiff_t kChannels = (flat ? 768 : kOut == 4 ? 128 : 256) / kGroup;
 
   // Points in the order of their planes, so that those of one weight lie together.
   static constexpr int plane_of(int i, int j) {
@@ -112,22 +116,25 @@ struct Tiles {
     }
   }
 
-  // Tiles of every `dilation`-th output, as many as the first of them needs.
-  static ptrdiff_t tiles_of(ptrdiff_t outputs, ptrdiff_t dilation) {
-    return (outputs + kOut * dilation - 1) / (kOut * dilation);
+  // Tiles along an axis, of outputs so far apart, as many as the first of them needs.
+  static ptrdiff_t tiles_of(ptrdiff_t outputs, ptrdiff_t apart, int tile) {
+    return (outputs + tile * apart - 1) / (tile * apart);
   }
+  static ptrdiff_t tiles_across(const Geometry& g) { return tiles_of(g.out_width, g.dilation_w, kOut); }
+  static ptrdiff_t tiles_down(const Geometry& g) { return tiles_of(g.out_height, apart_down(g), kOutDown); }
+  static ptrdiff_t apart_down(const Geometry& g) { return flat ? 1 : g.dilation_h; }
 
   static Place place_of(const Winograd& w, ptrdiff_t tile) {
     const Geometry& g = w.geometry;
-    const ptrdiff_t across = tiles_of(g.out_width, g.dilation_w), down = tiles_of(g.out_height, g.dilation_h);
+    const ptrdiff_t across = tiles_across(g), down = tiles_down(g), apart = apart_down(g);
     const ptrdiff_t line = tile / (across * g.dilation_w), column = tile / across % g.dilation_w;
-    return {line / (down * g.dilation_h), line / down % g.dilation_h + line % down * kOut * g.dilation_h,
+    return {line / (down * apart), line / down % apart + line % down * kOutDown * apart,
             column + tile % across * kOut * g.dilation_w};
   }
 
   // Outputs of a tile along an axis that exist.
-  static ptrdiff_t outputs_from(ptrdiff_t first, ptrdiff_t outputs, ptrdiff_t dilation) {
-    return min_of(kOut, (outputs - first + dilation - 1) / dilation);
+  static ptrdiff_t outputs_from(ptrdiff_t first, ptrdiff_t outputs, ptrdiff_t apart, int tile) {
+    return min_of(tile, (outputs - first + apart - 1) / apart);
   }
 
   // Weights of some panels and channels, transformed.
@@ -141,19 +148,25 @@ struct Tiles {
     using Element = typename Weights::Element;
     const ptrdiff_t tap = w.channels * kPanel, count = (channels.last - channels.first) * kPanel;
     for (ptrdiff_t p = panels.first; p < panels.last; ++p, to += kPanel + count) {
-      const Element* from =
-          static_cast<const Element*>(w.packed) + (p * (1 + 9 * w.channels) + 1 + channels.first) * kPanel;
+      const Element* from = static_cast<const Element*>(w.packed) +
+                            (p * (1 + kTaps * w.channels) + 1 + channels.first) * kPanel;
       for (int matrix = 0; matrix < kMatrices; ++matrix)
         memset(to + matrix * plane, 0, kPanel * sizeof(float));
       for (ptrdiff_t at = 0; at < count; at += kLanes) {
         const Element* taken = from + at;
-        Floats g[3][3], columns[3][kWeights];
-        for (int i = 0; i < 3; ++i) {
+        Floats g[3][kTapsDown], columns[3][kWeightsDown];
+        for (int i = 0; i < kTapsDown; ++i) {
           for (int j = 0; j < 3; ++j, step(taken, tap)) g[j][i] = Weights::load(taken);
         }
-        for (int j = 0; j < 3; ++j) Filter::weights(g[j], columns[j]);
+        for (int j = 0; j < 3; ++j) {
+          if constexpr (flat) {
+            columns[j][0] = g[j][0];
+          } else {
+            Filter::weights(g[j], columns[j]);
+          }
+        }
         float* made = to + kPanel + at;
-        for (int i = 0; i < kWeights; ++i) {
+        for (int i = 0; i < kWeightsDown; ++i) {
           const Floats row[3] = {columns[0][i], columns[1][i], columns[2][i]};
           Floats u[kWeights];
           Filter::weights(row, u);
@@ -183,12 +196,12 @@ struct Tiles {
     const Geometry& g = w.geometry;
     const float* residual = w.epilogue.residual;
     const ptrdiff_t pitch = kGroup * kPanel;
-    const ptrdiff_t panel_size = (1 + 9 * w.channels) * kPanel;
+    const ptrdiff_t panel_size = (1 + kTaps * w.channels) * kPanel;
     Ints wild{};
     for (ptrdiff_t t = w.first; t < w.last; ++t) {
       const Place place = place_of(w, t);
-      const ptrdiff_t rows = outputs_from(place.top, g.out_height, g.dilation_h);
-      const ptrdiff_t columns = outputs_from(place.left, g.out_width, g.dilation_w);
+      const ptrdiff_t rows = outputs_from(place.top, g.out_height, apart_down(g), kOutDown);
+      const ptrdiff_t columns = outputs_from(place.left, g.out_width, g.dilation_w, kOut);
       const ptrdiff_t pixel = g.dilation_w * w.outputs;
       const ptrdiff_t corner =
           ((place.image * g.out_height + place.top) * g.out_width + place.left) * w.outputs;
@@ -196,15 +209,19 @@ struct Tiles {
         const ptrdiff_t some = w.outputs - n;
         const Floats bias = load_packed(w, n / kPanel * panel_size + n % kPanel);
         const float* sums = from + (t - w.first) * pitch + n - first;
-        Floats half[kOut][kIn];
+        Floats half[kOutDown][kIn];
         for (int j = 0; j < kIn; ++j) {
-          Floats m[kIn], y[kOut];
-          for (int i = 0; i < kIn; ++i) m[i] = load(sums + sums_of(w, i, j));
-          Filter::output(m, y);
-          for (int i = 0; i < kOut; ++i) half[i][j] = y[i];
+          Floats m[kInDown], y[kOutDown];
+          for (int i = 0; i < kInDown; ++i) m[i] = load(sums + sums_of(w, i, j));
+          if constexpr (flat) {
+            y[0] = m[0];
+          } else {
+            Filter::output(m, y);
+          }
+          for (int i = 0; i < kOutDown; ++i) half[i][j] = y[i];
         }
         for (ptrdiff_t i = 0; i < rows; ++i) {
-          const ptrdiff_t at = corner + i * g.dilation_h * g.out_width * w.outputs + n;
+          const ptrdiff_t at = corner + i * apart_down(g) * g.out_width * w.outputs + n;
           Floats y[kOut];
           Filter::output(half[i], y);
           for (ptrdiff_t j = 0; j < columns; ++j) {
@@ -225,8 +242,7 @@ struct Tiles {
 
   static ptrdiff_t tiles(const Winograd& w) {
     const Geometry& g = w.geometry;
-    return w.batch * tiles_of(g.out_height, g.dilation_h) * g.dilation_h *
-           tiles_of(g.out_width, g.dilation_w) * g.dilation_w;
+    return w.batch * tiles_down(g) * apart_down(g) * tiles_across(g) * g.dilation_w;
   }
 
   static size_t weights_size(const Winograd& w, ptrdiff_t panels) {
@@ -248,18 +264,22 @@ struct Tiles {
     const ptrdiff_t plane = input_plane(w), channels = w.part_channels;
     const float* image = part.input + place.image * g.height * g.width * part.pixel;
     for (ptrdiff_t c = 0; c < channels; c += kLanes) {
-      Floats rows[kIn][kIn];
-      for (int i = 0; i < kIn; ++i) {
+      Floats rows[kInDown][kIn];
+      for (int i = 0; i < kInDown; ++i) {
         Floats d[kIn];
-        load_row(g, image + c, part.pixel, place.top * kStride - g.pad_h + i * g.dilation_h,
+        load_row(g, image + c, part.pixel, place.top * g.stride_h - g.pad_h + i * apart_down(g),
                  place.left * kStride - g.pad_w, channels - c, d);
         Filter::input(d, rows[i]);
       }
       for (int j = 0; j < kIn; ++j) {
-        Floats column[kIn], v[kIn];
-        for (int i = 0; i < kIn; ++i) column[i] = rows[i][j];
-        Filter::input(column, v);
-        for (int i = 0; i < kIn; ++i) store_part(to + plane_of(i, j) * plane + c, v[i], channels - c);
+        Floats column[kInDown], v[kInDown];
+        for (int i = 0; i < kInDown; ++i) column[i] = rows[i][j];
+        if constexpr (flat) {
+          v[0] = column[0];
+        } else {
+          Filter::input(column, v);
+        }
+        for (int i = 0; i < kInDown; ++i) store_part(to + plane_of(i, j) * plane + c, v[i], channels - c);
       }
     }
   }
@@ -276,7 +296,7 @@ struct Tiles {
 
   // Rows that the product of the last weight has, its last tile filled.
   static ptrdiff_t row_count(const Winograd& w) {
-    return round_up(kShared * kShared * (w.last - w.first), kTileRows);
+    return round_up(kMostShared * (w.last - w.first), kTileRows);
   }
 
   static size_t scratch(const Winograd& w) {
@@ -290,7 +310,7 @@ struct Tiles {
     const float** rows = static_cast<const float**>(w.scratch);
     // The rows that the last tile of the product has too many are the last once more.
     for (ptrdiff_t r = 0; r < padded; ++r) {
-      const ptrdiff_t row = min_of(r, kShared * kShared * tiles - 1);
+      const ptrdiff_t row = min_of(r, kMostShared * tiles - 1);
       rows[r] = w.tiles + row / tiles * input_plane(w) + row % tiles * input_pitch(w);
     }
     float* out = reinterpret_cast<float*>(rows + padded);
@@ -301,7 +321,7 @@ struct Tiles {
     strip.tile_step = kTileRows;
     strip.taps = 1;
     strip.finish.pitch = kGroup * kPanel;
-    const ptrdiff_t panel_size = (1 + 9 * w.channels) * kPanel;
+    const ptrdiff_t panel_size = (1 + kTaps * w.channels) * kPanel;
     const ptrdiff_t most = w.weights ? w.channels : kChannels;
     bool tame = true;
     for (ptrdiff_t panel = w.first_panel; panel < w.last_panel; panel += kGroup) {
@@ -327,9 +347,10 @@ struct Tiles {
         for (int matrix = 0; matrix < kMatrices; ++matrix) {
           const int i = matrix / kWeights, j = matrix % kWeights;
           strip.count = tiles * (i == kAlone ? kShared : 1) * (j == kAlone ? kShared : 1);
-          const ptrdiff_t turn = matrix / 9, turns = strip.count > kTileRows ? 1 : panels;
-          strip.ahead = w.weights ? weights + (matrix + 1) * plane + kPanel
-                                  : packed_at(w, next + turn * panel_size + matrix % 9 * w.channels * kPanel);
+          const ptrdiff_t turn = matrix / kTaps, turns = strip.count > kTileRows ? 1 : panels;
+          strip.ahead = w.weights
+                            ? weights + (matrix + 1) * plane + kPanel
+                            : packed_at(w, next + turn * panel_size + matrix % kTaps * w.channels * kPanel);
           strip.ahead_step = w.weights || turn < turns ? ahead_step(strip.count) : 0;
           strip.first_channel = plane_of(i, j) * input_plane(w) + channel;
           // Whole panels, so that no tile has an edge.
@@ -370,10 +391,14 @@ extern const WinogradRoutines winograd_4x4 =
     with_cost<Tiles<1, 4>>(kWidest ? Cost{265, 115} : Cost{282, 234}, 64);
 extern const WinogradRoutines winograd_2x2 =
     with_cost<Tiles<1, 2>>(kWidest ? Cost{98, 65} : Cost{122, 111}, 64);
+extern const WinogradRoutines winograd_4 =
+    with_cost<Tiles<1, 4, true>>(kWidest ? Cost{45, 23} : Cost{60, 38}, 128);
 extern const WinogradRoutines strided_winograd_4x4 =
     with_cost<Tiles<2, 4>>(kWidest ? Cost{500, 115} : Cost{700, 234}, 24);
 extern const WinogradRoutines strided_winograd_2x2 =
     with_cost<Tiles<2, 2>>(kWidest ? Cost{150, 65} : Cost{186, 111}, 64);
+extern const WinogradRoutines strided_winograd_4 =
+    with_cost<Tiles<2, 4, true>>(kWidest ? Cost{65, 23} : Cost{90, 38}, 96);
 
 }  // namespace PENLIGHT_ISA
 }  // namespace penlight::optimized

@@ -1,6 +1,6 @@
 """Measure on this machine which way each convolution is faster, and keep that one.
 
-A 3x3 convolution may be computed through transformed tiles or directly. Without
+A convolution by 3x3 or 1x3 windows may be computed through transformed tiles or directly. Without
 tuning its kernel decides when it runs, by a model of the cost; with it, the
 program says so where direct was measured to be faster.
 
@@ -61,7 +61,8 @@ def _kernel(op: OpOverload) -> str:
 def _obstacle(node: Node) -> str | None:
     _, _, _, window, stride, _, dilation, *_ = list[Any](node.args)
     dense = list(dilation) == [1, 1]
-    if list(window[1:]) != [3, 3] or not (list(stride) == [1, 1] or (list(stride) == [2, 2] and dense)):
+    tiles = list(window[1:]) in ([3, 3], [1, 3]) and (stride[1] == 1 or (stride[1] == 2 and dense))
+    if not tiles or (window[1] == 3 and stride[0] != stride[1]):
         return "there is one way to compute it"
     tensors = [tensor_of(part) for part in (*node.args[:3], node)]
     if not all(isinstance(size, int) for value in tensors if value is not None for size in value.shape):
