@@ -64,3 +64,57 @@ def test_images_between_convolutions_stay_as_they_lie() -> None:
     check(model, x)
     resized = ["upsample_bicubic2d", "conv2d_packed", "_upsample_bilinear2d_aa"]
     assert operators(model, x) == ["conv2d_packed", *resized, "conv2d_packed", "clone"]  # of the result
+
+
+PLAIN = {name: way for name, way in WAYS.items() if "antialias" not in way}
+
+
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("name", PLAIN)
+def test_bytes(name: str, mode: str, target: str) -> None:
+    """Blended and rounded as ATen does it, to the last bit."""
+    model = Calls(lambda x: functional.interpolate(x, mode=mode, **PLAIN[name]))
+    for order in (torch.contiguous_format, torch.channels_last):
+        x = torch.randint(0, 256, (2, 3, 9, 14), dtype=torch.uint8).to(memory_format=order)
+        check(model, x, target=target, tolerance=0)
+
+
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest", "nearest-exact"])
+def test_bytes_of_dynamic_sizes(mode: str, target: str) -> None:
+    def resized(x: Tensor) -> tuple[Tensor, ...]:
+        factors = functional.interpolate(x, scale_factor=(1.7, 1.05), mode=mode)
+        return functional.interpolate(x, size=(x.shape[3], 5), mode=mode), factors
+
+    shapes = (({0: Dim("batch", max=4), 2: Dim("height", min=2, max=30), 3: Dim("width", min=2, max=30)},),)
+    image = torch.randint(0, 256, (3, 3, 30, 30), dtype=torch.uint8)
+    example = (image[:2, :, :9, :14].contiguous(),)
+    program = penlight.load(penlight.compile(Calls(resized), example, target=target, dynamic_shapes=shapes))
+    for sizes in ((2, 9, 14), (1, 2, 5), (3, 30, 30), (2, 3, 29)):
+        x = image[: sizes[0], :, : sizes[1], : sizes[2]].contiguous()
+        torch.testing.assert_close(program(x), resized(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_to_a_dynamic_size_of_one(mode: str, target: str) -> None:
+    """With corners aligned the step between places would be divided by zero."""
+    model = Calls(lambda x, like: functional.interpolate(x, like.shape, mode=mode, align_corners=True))
+    x, shapes = torch.randn(1, 2, 4, 5), ((None, dict.fromkeys(range(2), Dim.AUTO(max=8))),)
+    program = penlight.compile(model, (x, torch.zeros(3, 4)), target=target, dynamic_shapes=shapes)
+    loaded = penlight.load(program)
+    for sizes in ((3, 4), (1, 4), (1, 1), (8, 1)):
+        like = torch.zeros(sizes)
+        torch.testing.assert_close(loaded(x, like), model(x, like), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8])
+def test_factors_that_leave_or_double_a_size(dtype: torch.dtype, target: str) -> None:
+    def resized(x: Tensor) -> list[Tensor]:
+        ways = ((mode, factor) for mode in ("nearest", "bilinear") for factor in (1.0, 1.05, 2.3))
+        return [functional.interpolate(x, scale_factor=factor, mode=mode) for mode, factor in ways]
+
+    x = torch.randint(0, 256, (2, 3, 3, 9)).to(dtype)
+    check(Calls(resized), x, target=target)

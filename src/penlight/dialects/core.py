@@ -17,7 +17,7 @@ from torch._decomp import _core_aten_decompositions_post_autograd, decomposition
 from torch._decomp.decompositions import upsample_compute_output_size
 from torch._ops import OpOverload
 
-from penlight.dialects import exchanged, grouped, matrices, ordering, rare, spectra, volumes
+from penlight.dialects import exchanged, grouped, images, matrices, ordering, rare, spectra, volumes
 from penlight.dialects.penlight_ops import twins
 from penlight.dialects.recurrent import (
     has_projections,
@@ -252,6 +252,7 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.upsample_nearest1d.vec: _resize_signal(aten.upsample_nearest1d.vec, aten.upsample_nearest2d.default),
     **exchanged.SPLITS,
     **grouped.SPLITS,
+    **images.SPLITS,
     **matrices.SPLITS,
     **ordering.SPLITS,
     **rare.SPLITS,
