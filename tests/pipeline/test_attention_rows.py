@@ -227,11 +227,29 @@ class Causal(nn.Module):
 
 @pytest.mark.parametrize("queries", [1, 3, 47, 100, 130])
 @pytest.mark.parametrize("keys", [1, 7, 50, 97, 200])
-def test_keys_behind_a_query_are_not_read(queries: int, keys: int) -> None:
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+def test_keys_behind_a_query_are_not_read(queries: int, keys: int, target: str) -> None:
     """Those that a causal mask hides from all queries of a block, whatever they are."""
     query, key, value = (torch.randn(2, 3, count, 20) for count in (queries, keys, keys))
     with torch.no_grad():
         want = Causal()(query, key, value)
     key[:, :, queries:], value[:, :, queries:] = torch.nan, torch.inf
-    program = penlight.load(penlight.compile(Causal(), (query, key, value)).to_bytes())
+    program = penlight.load(penlight.compile(Causal(), (query, key, value), target=target).to_bytes())
     torch.testing.assert_close(program(query, key, value), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("length", [None, Dim("length", min=2, max=64)])
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+def test_scores_of_later_keys_do_not_count(target: str, length: Dim | None, dtype: torch.dtype) -> None:
+    """Not even those that are no numbers."""
+    query, key, value = (torch.randn(2, 3, 23, 16).to(dtype) for _ in range(3))
+    shapes = None if length is None else ({2: length},) * 3
+    program = penlight.compile(Causal(), (query, key, value), target=target, dynamic_shapes=shapes)
+    loaded = penlight.load(program)
+    for count in (23,) if length is None else (23, 64, 2):
+        query, key, value = (torch.randn(2, 3, count, 16).to(dtype) for _ in range(3))
+        key[:, 0, -1], key[:, 1, count // 2] = torch.nan, torch.inf
+        got, want = torch.as_tensor(loaded(query, key, value)), Causal()(query, key, value)
+        assert not want[:, :2, : count // 2].isnan().any()
+        torch.testing.assert_close(got, want, rtol=2e-3, atol=2e-3, equal_nan=True)

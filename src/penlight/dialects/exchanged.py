@@ -97,6 +97,23 @@ def _adaptive_max_pool(op: OpOverload) -> Callable[..., Any]:
     return split
 
 
+def _attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):  # type: ignore[no-untyped-def]
+    """Scores of later keys are put aside; torch's own adds -inf, which leaves NaN what it is."""
+    if not is_causal or attn_mask is not None or dropout_p > 0:
+        op = aten.scaled_dot_product_attention.default
+        options = {"scale": scale, "enable_gqa": enable_gqa}
+        return op.decompose(q, k, v, attn_mask, dropout_p, is_causal, **options)
+    dtype, q, k, v = q.dtype, wide(q), wide(k), wide(v)
+    queries, keys = q.shape[-2], k.shape[-2]
+    if isinstance(queries, int) and isinstance(keys, int) and queries < keys:
+        k, v = k.narrow(-2, 0, queries), v.narrow(-2, 0, queries)  # no query sees the others
+    if enable_gqa:
+        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
+    scores = (q * (q.shape[-1] ** -0.5 if scale is None else scale)) @ k.mT
+    seen = torch.ones(queries, k.shape[-2], dtype=torch.bool).tril()
+    return (aten._safe_softmax(torch.where(seen, scores, -math.inf), -1) @ v).to(dtype)
+
+
 def _angle(x):  # type: ignore[no-untyped-def]
     if x.is_complex():
         return NotImplemented
@@ -155,6 +172,7 @@ SPLITS: dict[OpOverload, Callable[..., Any]] = {
     aten.randint_like.default: _randint_like,
     aten.randint_like.low_dtype: _randint_like_low,
     aten.randn_like.default: _rand_like(aten.randn.default),
+    aten.scaled_dot_product_attention.default: _attention,
     aten.scatter.reduce: _scatter,
     aten.scatter_reduce.two: _scatter_reduce,
     aten.unbind.int: _unbind,
