@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import ml_dtypes
@@ -10,7 +12,7 @@ import pytest
 import torch
 
 import penlight
-from penlight.errors import InvalidInput
+from penlight.errors import InvalidInput, InvalidState
 
 X = np.arange(8, dtype=np.float32).reshape(2, 4) / 8
 
@@ -210,3 +212,29 @@ def test_a_failed_run_writes_nothing_back(accumulates: bytes) -> None:
         program(first, x[:2])
     program(torch.zeros(3, 4), x)
     assert not first.any()
+
+
+class Computed:
+    """An array that is computed when it is asked for."""
+
+    def __init__(self, compute: Callable[[], Any]) -> None:
+        self.compute = compute
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.asarray(self.compute())
+
+
+def test_arguments_that_ask_the_program(load: Any) -> None:
+    """A call of the method would write over arguments that are set; before, it waited for itself."""
+    model, outcomes = load("linear"), []
+
+    def run() -> None:
+        with pytest.raises(InvalidState, match="method forward is called by one of its own arguments"):
+            model(Computed(lambda: model(X)))
+        outcomes.append(np.asarray(model(Computed(lambda: X if list(model.state) == [] else None))))
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    (found,) = outcomes
+    np.testing.assert_array_equal(found, model(X))

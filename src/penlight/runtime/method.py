@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from penlight.errors import InvalidInput
+from penlight.errors import InvalidInput, InvalidState
 
 from . import library
 from .arguments import NumberArgument, TensorArgument, TensorSpec
@@ -118,6 +118,7 @@ class LoadedMethod:
             for index, output in enumerate(self.outputs)
         ]
         self._is_known = False  # what the results are like
+        self._is_called = False  # by this thread: others wait
         self._lenders = [(index, result) for index, result in enumerate(self._results) if result.is_lendable]
         self._lent = (ctypes.c_void_p * max(1, info.output_count))()
         if self._lenders:
@@ -174,13 +175,20 @@ class LoadedMethod:
         with self._opened.lock:
             if not self._call.method:
                 self._prepare()
-            for argument in self._written:
-                argument.not_yet = None  # of a run that failed
-            # As many as there are leaves; strict=True would cost as much as the rest of the line.
-            keep = [set_leaf(leaf) for set_leaf, leaf in zip(self._setters, leaves)]  # noqa: B905
-            for index, result in self._lenders:
-                self._lent[index] = result.lend()
-            if self._run(self._call_address):
+            if self._is_called:
+                raise self._called_again()
+            self._is_called = True
+            try:
+                for argument in self._written:
+                    argument.not_yet = None  # of a run that failed
+                # As many as there are leaves; strict=True would cost as much as the rest of the line.
+                keep = [set_leaf(leaf) for set_leaf, leaf in zip(self._setters, leaves)]  # noqa: B905
+                for index, result in self._lenders:
+                    self._lent[index] = result.lend()
+                failed = self._run(self._call_address)
+            finally:
+                self._is_called = False
+            if failed:
                 self._is_known = False
                 for result in self._results:
                     result.forget()
@@ -278,6 +286,13 @@ class LoadedMethod:
         if named.keys:
             takes += f" and the keyword{'s' * (len(named.keys) != 1)} {', '.join(named.keys)}"
         raise InvalidInput(f"method {self.name} takes {takes}", where=self._opened.where, got=got)
+
+    def _called_again(self) -> InvalidState:
+        return InvalidState(
+            f"method {self.name} is called by one of its own arguments, which is asked for its values",
+            where=self._opened.where,
+            do="compute the argument before the call, and give the method an array",
+        )
 
     def _count_error(self, got: str) -> InvalidInput:
         names = [spec.name if isinstance(spec, TensorSpec) else spec for spec in self.inputs]

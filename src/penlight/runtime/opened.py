@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,8 @@ class OpenedProgram:
 
     Attributes:
         where: the file, or what else the program came from, for messages.
-        lock: for whoever calls the runtime with it; one call runs at a time.
+        lock: for whoever calls the runtime with it; one call runs at a time. Arguments of a call may ask the
+            program for something else.
         memory: what arrays over memory of the program keep.
         error: where the runtime leaves what went wrong.
     """
@@ -36,7 +37,7 @@ class OpenedProgram:
     ) -> None:
         self.library, self.handle, self.where, self.error = library, handle, where, error
         self.memory = _Memory(library, handle)
-        self.lock = Lock()
+        self.lock = RLock()
         self._debug: DebugInfo | None = None
         self._views_of_state: dict[str, list[tuple[np.ndarray[Any, Any], int]]] | None = None
 
