@@ -157,15 +157,47 @@ def _randint_like(x, high, *, dtype=None, **_):  # type: ignore[no-untyped-def]
     return _randint_like_low(x, 0, high, dtype=dtype)  # type: ignore[no-untyped-call]
 
 
+def from_start(index: torch.Tensor) -> torch.Tensor:
+    """Parts count negative indices from the end: here they are too large, and refused."""
+    return index.to(torch.int64) & torch.iinfo(torch.int64).max
+
+
+def _slices_at(op: OpOverload) -> Callable[..., Any]:
+    def split(x: Any, dim: int, index: Any, *args: Any, **kwargs: Any) -> Any:
+        return decomposition_table[op](x, dim, from_start(index), *args, **kwargs)
+
+    return split
+
+
+def _index_fill(x, dim, index, value):  # type: ignore[no-untyped-def]
+    """This one counts negative indices from the end."""
+    value = value.to(x.dtype) if isinstance(value, torch.Tensor) else torch.full((), value, dtype=x.dtype)
+    y = x.reshape(1) if x.dim() == 0 else x
+    places = [None] * (dim % y.dim()) + [index.reshape(-1)]
+    return aten.index_put.default(y, places, value.reshape(())).reshape(x.shape)
+
+
+def _bernoulli(p, *, generator=None):  # type: ignore[no-untyped-def]
+    """Where a probability is none, an element behind the end is asked for, as nothing else can fail."""
+    refused = ((p >= 0) & (p <= 1)).logical_not().any().to(torch.int64).reshape(1)
+    zero = torch.zeros(1, dtype=p.dtype).index_select(0, refused)
+    return (torch.rand(p.shape, dtype=torch.float32) < p + zero).to(p.dtype)
+
+
 SPLITS: dict[OpOverload, Callable[..., Any]] = {
     aten._adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
     aten.adaptive_max_pool2d.default: _adaptive_max_pool(aten.adaptive_max_pool2d.default),
     aten.adaptive_max_pool3d.default: _adaptive_max_pool(aten.adaptive_max_pool3d.default),
     aten.angle.default: _angle,
     aten.avg_pool3d.default: _avg_pool3d,
+    aten.bernoulli.default: _bernoulli,
     aten.copysign.Scalar: _copysign,
     aten.copysign.Tensor: _copysign,
     aten.hypot.default: _hypot,
+    aten.index_add.default: _slices_at(aten.index_add.default),
+    aten.index_copy.default: _slices_at(aten.index_copy.default),
+    aten.index_fill.int_Scalar: _index_fill,
+    aten.index_fill.int_Tensor: _index_fill,
     aten.rand_like.default: _rand_like(aten.rand.default),
     aten.randint.default: _randint,
     aten.randint.low: _randint_low,

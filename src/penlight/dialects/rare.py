@@ -11,6 +11,8 @@ import torch
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload
 
+from penlight.dialects.exchanged import from_start
+
 aten = torch.ops.aten
 
 
@@ -191,6 +193,21 @@ def _geometric(x, p, generator=None):  # type: ignore[no-untyped-def]
     return (torch.floor(torch.log1p(-drawn) / math.log1p(-p)) + 1).to(x.dtype)
 
 
+def _max_unpool(op: OpOverload) -> Callable[..., Any]:
+    def split(x: Any, places: Any, *sizes: Any) -> Any:
+        return decomposition_table[op](x, from_start(places), *sizes)
+
+    return split
+
+
+def _one_hot(x, classes=-1):  # type: ignore[no-untyped-def]
+    """Written where the classes are, each of which has to be one."""
+    if classes < 1:
+        return aten.one_hot.default.decompose(x, classes)
+    zeros = torch.zeros(*x.shape, classes, dtype=torch.int64)
+    return zeros.scatter(-1, x.to(torch.int64).unsqueeze(-1), 1)
+
+
 def _of_tensors(op: OpOverload) -> Callable[..., Any]:
     """`op` where numbers stand for tensors."""
 
@@ -240,8 +257,11 @@ SPLITS: dict[OpOverload, Callable[..., Any]] = {
     aten._histogramdd_bin_edges.default: _histogramdd_edges,
     aten._histogramdd_from_bin_cts.default: _histogramdd,
     aten._histogramdd_from_bin_tensors.default: _histogramdd_of,
+    aten.max_unpool2d.default: _max_unpool(aten.max_unpool2d.default),
+    aten.max_unpool3d.default: _max_unpool(aten.max_unpool3d.default),
     aten.multilabel_margin_loss.default: _multilabel_margin_loss,
     aten.multilabel_margin_loss_forward.default: _multilabel_margin,
+    aten.one_hot.default: _one_hot,
     aten.segment_reduce.default: _segment_reduce,
     aten.take.default: _take,
     torch.ops.prims.convert_element_type.default: lambda x, dtype: x.to(dtype),
