@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from fused import Calls
 from torch import nn
 from torch.export import Dim
 
+import penlight
 from penlight import pipeline
 from penlight.errors import (
     ExportError,
@@ -232,3 +234,27 @@ def test_pass_that_breaks_a_rule_is_named() -> None:
     exported = pipeline.export(nn.Flatten(0), (torch.randn(3, 2),))
     with pytest.raises(IllegalGraph, match=r"aten.view.default is a view.*put a view back"):
         pipeline.to_edge(exported, passes={"edge": [put_a_view_back]})
+
+
+def test_parts_that_torch_refuses() -> None:
+    def product(x: torch.Tensor) -> torch.Tensor:
+        return torch.addcmul(x, x, x, value=0.5)
+
+    conditions = torch.ones(3, dtype=torch.bool)
+    with pytest.raises(NotSupported, match=r"addcmul.* cannot be made of others") as raised:
+        penlight.compile(Calls(product), (conditions,), target="portable")
+    said = str(raised.value)
+    assert "where   node addcmul" in said and "ValueError" in said and "do      write the operator out" in said
+
+
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+@pytest.mark.parametrize("rows", [None, torch.export.Dim("rows", max=9)])
+def test_products_of_integers_take_a_factor_that_is_cut(rows: torch.export.Dim | None, target: str) -> None:
+    def products(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.addcmul(x, x, x, value=2.5), torch.addcmul(x, x, y, value=2.5)
+
+    shapes = None if rows is None else (({0: rows},) * 2,)
+    given = torch.randint(-9, 9, (4, 5)), torch.randn(4, 5)
+    program = penlight.load(penlight.compile(Calls(products), given, target=target, dynamic_shapes=shapes))
+    for got, want in zip(program(*given), products(*given), strict=True):
+        torch.testing.assert_close(torch.as_tensor(got), want)

@@ -97,6 +97,12 @@ def _adaptive_max_pool(op: OpOverload) -> Callable[..., Any]:
     return split
 
 
+def _addcmul(x, a, b, *, value=1):  # type: ignore[no-untyped-def]
+    """Of integers the factor is cut to one, as ATen has it."""
+    integers = not any(t.dtype == torch.bool or t.is_floating_point() or t.is_complex() for t in (x, a, b))
+    return decomposition_table[aten.addcmul.default](x, a, b, value=int(value) if integers else value)
+
+
 def _attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):  # type: ignore[no-untyped-def]
     """Scores of later keys are put aside; torch's own adds -inf, which leaves NaN what it is."""
     if not is_causal or attn_mask is not None or dropout_p > 0:
@@ -186,6 +192,7 @@ def _bernoulli(p, *, generator=None):  # type: ignore[no-untyped-def]
 
 SPLITS: dict[OpOverload, Callable[..., Any]] = {
     aten._adaptive_avg_pool3d.default: _adaptive_avg_pool3d,
+    aten.addcmul.default: _addcmul,
     aten.adaptive_max_pool2d.default: _adaptive_max_pool(aten.adaptive_max_pool2d.default),
     aten.adaptive_max_pool3d.default: _adaptive_max_pool(aten.adaptive_max_pool3d.default),
     aten.angle.default: _angle,

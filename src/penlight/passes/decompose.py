@@ -33,7 +33,7 @@ from torch.utils._python_dispatch import (
     _pop_mode_temporarily,
 )
 
-from penlight.errors import NotSupported
+from penlight.errors import NotSupported, PenlightError
 from penlight.ir.edge import EdgeMethod
 from penlight.ir.sizes import said_by_view, with_numbers
 from penlight.ir.source import describe
@@ -204,6 +204,15 @@ class _Decomposer(TorchDispatchMode):
                 got=str(error).split("\n")[0][:200],
                 do="compile for a target with a kernel of the whole operator, as cpu has",
             ) from None
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            if isinstance(error, PenlightError):
+                raise
+            raise NotSupported(
+                f"{node.target} cannot be made of others for these arguments",
+                where=describe(node),
+                got=f"{type(error).__name__}: {error}".split("\n")[0][:200],
+                do="write the operator out in the model, or give it arguments of other types or sizes",
+            ) from error
         if self.mode is not None and self.mode.shape_env is not None:
             # Sizes that depend on values got symbols anew: later nodes know them by the old ones.
             rebind_unbacked(self.mode.shape_env, node, result)
