@@ -55,6 +55,8 @@ FUNCTIONS: dict[ElementOp, tuple[float, float, float]] = {
     ElementOp.ASINH: (0.6, -3e38, 3e38),
     ElementOp.ACOSH: (0.6, 1, 3e38),
     ElementOp.ATANH: (0.6, -1, 1),
+    ElementOp.ERFC: (0.7, -6, 11),
+    ElementOp.LGAMMA: (0.7, -200, 3e36),
 }
 
 

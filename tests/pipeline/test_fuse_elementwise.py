@@ -110,6 +110,8 @@ ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "tan": lambda x: torch.tan(x / 9),
     "asinh": torch.asinh,
     "acosh": lambda x: torch.acosh(x.abs() + 1.1),
+    "erfc": torch.erfc,
+    "lgamma": torch.lgamma,
     "atanh": lambda x: torch.atanh(x / 9),
     "hypot": lambda x: torch.hypot(x, B),
     "fmod": lambda x: torch.fmod(x, 0.3),

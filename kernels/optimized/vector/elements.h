@@ -73,10 +73,12 @@ enum class ElementOp : int {
   Atanh = 55,
   Hypot = 56,
   Fmod = 57,  // x, y; with the sign of x
+  Erfc = 58,
+  Lgamma = 59,
   // Not in files.
-  MulComplex = 58,  // of numbers whose parts are neighbours
+  MulComplex = 60,  // of numbers whose parts are neighbours
 };
-constexpr int kElementOps = 58;  // of files
+constexpr int kElementOps = 60;  // of files
 
 // Bit (1 << number) for each operation that is compiled: a selective build leaves out
 // those that no program of its has.
@@ -88,7 +90,8 @@ constexpr bool is_compiled(ElementOp op) { return (PENLIGHT_ELEMENT_OPS >> stati
 // How many registers and operands an operation reads.
 constexpr int arity_of(ElementOp op) {
   if (op == ElementOp::Clamp || op == ElementOp::Where) return 3;
-  const bool of_two = op == ElementOp::Atan2 || op == ElementOp::Pow || op >= ElementOp::Hypot;
+  const bool of_two = op == ElementOp::Atan2 || op == ElementOp::Pow || op == ElementOp::Hypot ||
+                      op == ElementOp::Fmod || op == ElementOp::MulComplex;
   return op <= ElementOp::Or || of_two ? 2 : 1;
 }
 

@@ -130,6 +130,8 @@ void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t coun
     PENLIGHT_ONE(Atanh, atanh_of(x))
     PENLIGHT_TWO(Hypot, hypot_of(x, y))
     PENLIGHT_TWO(Fmod, fmod_of(x, y))
+    PENLIGHT_ONE(Erfc, erfc_of(x))
+    PENLIGHT_ONE(Lgamma, lgamma_of(x))
     PENLIGHT_TWO(MulComplex, product_of_pairs(x, y))
 #undef PENLIGHT_THREE
 #undef PENLIGHT_TWO

@@ -83,6 +83,8 @@ MEANING: dict[int, Callable[..., Tensor]] = {
     ElementOp.ATANH: torch.atanh,
     ElementOp.HYPOT: torch.hypot,
     ElementOp.FMOD: torch.fmod,
+    ElementOp.ERFC: torch.erfc,
+    ElementOp.LGAMMA: torch.lgamma,
 }
 
 

@@ -74,6 +74,8 @@ class ElementOp(IntEnum):
     ATANH = 55
     HYPOT = 56
     FMOD = 57
+    ERFC = 58
+    LGAMMA = 59
 
 
 def gives_condition(op: int) -> bool:

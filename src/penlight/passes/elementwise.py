@@ -391,6 +391,8 @@ _ONLY_CHAINED: dict[Any, Any] = {
     aten.asinh.default: _unary(Op.ASINH),
     aten.acosh.default: _unary(Op.ACOSH),
     aten.atanh.default: _unary(Op.ATANH),
+    aten.erfc.default: _unary(Op.ERFC),
+    aten.lgamma.default: _unary(Op.LGAMMA),
     aten.hypot.default: lambda args, kwargs: Step(Op.HYPOT, tuple(args)),
     aten.fmod.Scalar: _fmod,
     aten.fmod.Tensor: _fmod,
