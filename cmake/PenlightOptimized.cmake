@@ -16,6 +16,10 @@ function(penlight_add_vector_routines isa)
   target_sources(penlight_optimized PRIVATE $<TARGET_OBJECTS:${name}>)
 endfunction()
 
+# Random numbers are the same on every machine.
+set_source_files_properties("${CMAKE_CURRENT_LIST_DIR}/../kernels/optimized/vector/random.cpp"
+                            PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+
 penlight_add_kernel_library(optimized)
 penlight_add_vector_routines(base)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")

@@ -300,3 +300,29 @@ def test_impossible_arguments(function: Callable[..., Any], argument: torch.Tens
     with pytest.raises(RuntimeFailure, match=message):
         model(argument)
     model(torch.ones_like(argument) / 2)  # and the program still runs
+
+
+ZERO = torch.zeros(1)
+DRAWN: dict[str, Callable[[int], Any]] = {
+    "rand": lambda count: torch.rand(count),
+    "rand_like": lambda count: torch.rand_like(torch.zeros(count)),
+    "uniform": lambda count: torch.zeros(count).uniform_(-3.3, 7.1),
+    "randn": lambda count: torch.randn(count),
+    "randn_like": lambda count: torch.randn_like(torch.zeros(count)),
+    "normal_": lambda count: torch.zeros(count).normal_(1.3, 2.7),
+    "normal": lambda count: torch.normal(0.3, 1.7, (count,)),
+}
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 33, 1001, 300_001])
+@pytest.mark.parametrize("name", DRAWN)
+def test_vectors_draw_the_same_numbers(isa: str, name: str, count: int) -> None:
+    """To the bit, whatever the vectors' width and however many threads there are."""
+    program = penlight.compile(Drawing(lambda x: (DRAWN[name](count) + 0 * x, DRAWN[name](count))), (ZERO,))
+    drawn = []
+    for libraries in (["portable"], None):
+        loaded = penlight.load(program.to_bytes(), libraries=libraries)
+        loaded.seed(2**63 + 11)
+        drawn.append([torch.as_tensor(part) for _ in range(2) for part in loaded(ZERO)])
+    for one, other in zip(*drawn, strict=True):
+        assert torch.equal(one, other)

@@ -244,7 +244,9 @@ def test_parts_that_torch_refuses() -> None:
     with pytest.raises(NotSupported, match=r"addcmul.* cannot be made of others") as raised:
         penlight.compile(Calls(product), (conditions,), target="portable")
     said = str(raised.value)
-    assert "where   node addcmul" in said and "ValueError" in said and "do      write the operator out" in said
+    assert (
+        "where   node addcmul" in said and "ValueError" in said and "do      write the operator out" in said
+    )
 
 
 @pytest.mark.parametrize("target", ["cpu", "portable"])

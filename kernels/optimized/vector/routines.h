@@ -439,6 +439,15 @@ struct TopK {
   int64_t* scratch;       // count
 };
 
+// Numbers of a counter-based generator: those of pairs [first, last) of the `count` elements.
+struct Draw {
+  uint64_t seed, call;
+  float* output;
+  ptrdiff_t count, first, last;
+  bool normal;  // of the standard normal distribution, not of [0, 1)
+  double start, scale;
+};
+
 struct Elementwise;  // elements.h
 struct NumberStep;   // numbers.h
 struct NumberConversion;
@@ -482,6 +491,7 @@ struct Routines {
   void (*elementwise)(const Elementwise&);
   void (*grid_sample)(const GridSample&);
   void (*top_k)(const TopK&);
+  void (*random)(const Draw&);
   const WinogradRoutines *winograd_4x4, *winograd_2x2, *winograd_4;  // tiles of so many outputs
   const WinogradRoutines *strided_winograd_4x4, *strided_winograd_2x2, *strided_winograd_4;
 };

@@ -39,6 +39,7 @@ void recurrent(const Recurrent& steps);
 void elementwise(const Elementwise& elements);
 void grid_sample(const GridSample& samples);
 void top_k(const TopK& rows);
+void random(const Draw& draw);
 extern const WinogradRoutines winograd_4x4, winograd_2x2, winograd_4;
 extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, strided_winograd_4;
 
@@ -120,6 +121,9 @@ extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, stride
 #if defined(PENLIGHT_WITHOUT_TOPK)
 #define top_k nullptr
 #endif
+#if defined(PENLIGHT_WITHOUT_RANDOM)
+#define random nullptr
+#endif
 #if defined(PENLIGHT_WITHOUT_WINOGRAD)
 #define PENLIGHT_WINOGRAD(name) nullptr
 #else
@@ -166,6 +170,7 @@ const Routines routines = {
     elementwise,
     grid_sample,
     top_k,
+    random,
     PENLIGHT_WINOGRAD(winograd_4x4),
     PENLIGHT_WINOGRAD(winograd_2x2),
     PENLIGHT_WINOGRAD(winograd_4),

@@ -314,7 +314,7 @@ class _Job:
         for name in self._instruction_sets():
             for path in files:
                 unit = self._unit(path, f"PENLIGHT_ISA={name}", *defines)
-                yield replace(unit, flags=vector.vector_flags(name))
+                yield replace(unit, flags=vector.vector_flags(name, path.stem))
 
     def _instruction_sets(self) -> list[str]:
         return vector.instruction_sets(self.toolchain.target, self.options.optimize)

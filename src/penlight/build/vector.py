@@ -37,6 +37,7 @@ _CALLERS = {
     "elementwise": {"elementwise"},
     "grid_sample": {"grid_sample"},
     "topk": {"topk"},
+    "random": {"random"},
     "winograd": {"convolution"},
 }
 # Routines that are for some dtypes alone.
@@ -54,8 +55,10 @@ _WIDER = {
     ),
 }
 _SMALL = ("-Os", "-Oz")
-# A multiply and an add are fused wherever the instruction set has that.
+# A multiply and an add are fused wherever the instruction set has that, but for numbers that are
+# the same on every machine.
 _FUSED = ("-ffp-contract=fast",)
+_NOT_FUSED = {"random"}
 
 
 def instruction_sets(target: Target, optimize: str) -> list[str]:
@@ -95,8 +98,8 @@ def vector_files(
     return files, [*defines, *(["PENLIGHT_FEW_TILES"] if optimize in _SMALL else [])]
 
 
-def vector_flags(instruction_set: str) -> tuple[str, ...]:
-    return (*_FUSED, *_WIDER.get(instruction_set, ()))
+def vector_flags(instruction_set: str, routine: str) -> tuple[str, ...]:
+    return (*(() if routine in _NOT_FUSED else _FUSED), *_WIDER.get(instruction_set, ()))
 
 
 def chosen_defines(selection: Selection) -> list[str]:
