@@ -31,7 +31,14 @@ Compute<S> distance(Row<S> a, Row<S> b, dim_t count, double p) {
   if (p == 0) return total_of([](T total, T d) { return total + (d != 0 ? T(1) : T(0)); });
   if (p == 1) return total_of([](T total, T d) { return total + d; });
   if (p == 2) return math::sqrt(total_of([](T total, T d) { return total + d * d; }));
-  if (isinf(p)) return total_of([](T total, T d) { return d > total || d != d ? d : total; });
+  if (isinf(p)) {
+    bool is_number = true;  // beside the comparison, which then is no branch
+    const T most = total_of([&](T total, T d) {
+      is_number &= d == d;
+      return d > total ? d : total;
+    });
+    return is_number ? most : static_cast<T>(NAN);
+  }
   const auto add_power = [p](T total, T d) { return total + static_cast<T>(pow(d, p)); };
   return static_cast<T>(pow(total_of(add_power), 1 / p));
 }

@@ -131,3 +131,21 @@ def test_dynamic_sizes() -> None:
 def test_it_runs_on_a_graph_without_reductions() -> None:
     graph = to_edge(export(Calls(lambda x: x + 1), (X,))).methods["forward"].graph
     assert simplify_reductions(graph) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_largest_differences(dtype: torch.dtype) -> None:
+    """Those that are no numbers are the largest, which ATen's cdist has otherwise."""
+
+    class Distances(nn.Module):
+        def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.cdist(x, y, p=torch.inf), torch.pdist(x, p=torch.inf)
+
+    x, y = torch.randn(9, 7, dtype=dtype), torch.randn(11, 7, dtype=dtype)
+    x[0, 3], x[1, 0], x[2, 6], y[3, 0], y[4, 0] = torch.nan, torch.inf, -torch.inf, torch.inf, torch.nan
+    program = penlight.load(penlight.compile(Distances(), (x, y)))
+    all_pairs, within = (torch.as_tensor(found) for found in program(x, y))
+    torch.testing.assert_close(all_pairs, (x[:, None] - y).abs().amax(-1), rtol=0, atol=0, equal_nan=True)
+    first, second = torch.triu_indices(9, 9, 1)
+    want = (x[first] - x[second]).abs().amax(-1)
+    torch.testing.assert_close(within, want, rtol=0, atol=0, equal_nan=True)
