@@ -90,6 +90,16 @@ def test_what_is_not_zero() -> None:
     check(Calls(torch.nonzero), (z,))
 
 
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 16, 300, 1025])
+def test_one_number_for_many(width: int) -> None:
+    """Numbers of a column, of a batch, and of all, beside whole rows."""
+
+    def combined(x: Tensor, column: Tensor, batch: Tensor) -> Any:
+        return x * column, column + x, x - batch, batch * column * x[:, :1, :1], x[:, :, 1:] * column
+
+    check(Calls(combined), (numbers(3, 5, width), numbers(5, 1), numbers(3, 1, 1)))
+
+
 def test_complex_factors() -> None:
     def products(x: Tensor, a: Tensor, b: Tensor) -> Any:
         some = torch.addmm(x, a, b, beta=2 + 3j, alpha=1 - 2j), torch.addmm(x, a, b, beta=0, alpha=2j)

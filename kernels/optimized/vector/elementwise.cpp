@@ -174,6 +174,13 @@ void copy_others(const ElementOperand& operand, ptrdiff_t place, ptrdiff_t strid
   for (ptrdiff_t i = 0; i < count; ++i) to[i] = number_at(operand, place + i * stride);
 }
 
+// Both numbers, again and again.
+PENLIGHT_INLINE Floats pair_at(const float* from) {
+  Floats lanes;
+  for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = from[lane % 2];
+  return lanes;
+}
+
 // `count` elements from `place` of the output on.
 void copy_runs(const Elementwise& p, const ElementOperand& operand, ptrdiff_t place, ptrdiff_t count,
                float* to) {
@@ -188,6 +195,17 @@ void copy_runs(const Elementwise& p, const ElementOperand& operand, ptrdiff_t pl
     while (count > 0) {
       ptrdiff_t from = offset_of(p, operand, run);
       for (ptrdiff_t left = around - run % around; left > 0 && count > 0; --left, ++run, from += step) {
+        if (stride == 1 && step == 0 && length == 2 && column == 0 && !operand.is_mask) {
+          // One complex number for all the runs around.
+          const ptrdiff_t pairs = min_of(left, count / 2);
+          const Floats pair = pair_at(static_cast<const float*>(operand.data) + from);
+          for (ptrdiff_t i = 0; i < 2 * pairs; i += kLanes) store_part(to + i, pair, 2 * pairs - i);
+          to += 2 * pairs;
+          left -= pairs;
+          run += pairs;
+          count -= 2 * pairs;
+          if (left == 0 || count == 0) break;
+        }
         if (column == 0 && length <= kLanes && left > kFewRuns) {
           const ptrdiff_t short_runs = max_of(min_of(left - 1, (count - kLanes) / length), 0);
           for (ptrdiff_t i = 0; i < short_runs; ++i, from += step, to += length) store(to, short_run(from));
