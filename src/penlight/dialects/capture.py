@@ -24,6 +24,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import Dim, ExportedProgram
 from torch.utils import _pytree as pytree
 
+from penlight.dialects.cross_map_norm import traceable_cross_map_norms
 from penlight.dialects.given import check_arguments, check_model, distinct
 from penlight.dialects.recurrent import shapes_only
 from penlight.dialects.transformers import traceable_transformers
@@ -67,7 +68,14 @@ def capture(
         _check_places(dynamic_shapes, module.forward, tuple(args), given)
         try:
             # Non-strict runs the user's Python; grad mode off keeps no_grad blocks out of the graph.
-            with torch.no_grad(), _quiet(), shapes_only(), traceable_transformers(), _attributes_kept(module):
+            with (
+                torch.no_grad(),
+                _quiet(),
+                shapes_only(),
+                traceable_transformers(),
+                traceable_cross_map_norms(),
+                _attributes_kept(module),
+            ):
                 exported = torch.export.export(
                     module, tuple(args), given, dynamic_shapes=dynamic_shapes, strict=False
                 )

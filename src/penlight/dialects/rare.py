@@ -128,7 +128,7 @@ def _fractional_max_pool(x, kernel_size, output_size, random_samples):  # type: 
             step = torch.full((), (size - kernel) / (out - 1), dtype=x.dtype)
             number = torch.arange(out - 1, dtype=x.dtype)
             first = ((number + sample) * step).to(torch.int64) - (sample * step).to(torch.int64)
-        begins = torch.nn.functional.pad(first, (0, 1), value=size - kernel)
+        begins = torch.cat([first, torch.full((*leading, 1), size - kernel, dtype=torch.int64)], -1)
         places = begins.unsqueeze(-1) + torch.arange(kernel)  # [batch, channels, out, kernel]
         shape = [1] * (2 * dims)
         shape[d], shape[dims + d] = out, kernel
