@@ -208,8 +208,8 @@ ScalarType promote(const Operand* operands, int count) {
   return result;
 }
 
-static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const void* functor,
-                           const Operand* operands, Tensor& out) {
+static void run_general(KernelContext& ctx, const ElementwiseOp& op, const void* functor,
+                        const Operand* operands, Tensor& out) {
   const TensorImpl& to = *out.unsafeGetTensorImpl();
   const bool complex = is_complex_call(operands, op.operands, to);
   const ScalarType promoted =
@@ -221,7 +221,7 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
   const BlockLoop loop = op.loops[compute];
   const bool known = (complex || dtype_selected(promoted)) && dtype_selected(to.dtype);
   if (loop == nullptr || !known)
-    return ctx.fail(out, Status::NotSupported, "not computed for element type {}, stored as {}",
+    return ctx.fail(Status::NotSupported, "not computed for element type {}, stored as {}",
                     dtype_name(promoted), dtype_name(to.dtype));
 
   const bool flat = is_flat(op, operands, to);
@@ -229,11 +229,11 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
     Shape shape;
     for (int k = 0; k < op.operands; ++k) {
       const TensorImpl* tensor = operands[k].tensor();
-      if (tensor && !broadcast_into(ctx, shape, {tensor->sizes, tensor->dim})) return out;
+      if (tensor && !broadcast_into(ctx, shape, {tensor->sizes, tensor->dim})) return;
     }
-    if (!ctx.resize(out, shape)) return out;
+    if (!ctx.resize(out, shape)) return;
   }
-  if (to.numel == 0) return out;
+  if (to.numel == 0) return;
 
   Run run{op,
           functor,
@@ -276,7 +276,7 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
       stride[k + 1] = tensor && tensor->numel == to.numel;
     }
     run.row(offset, stride, to.numel);
-    return out;
+    return;
   }
   StridedLoop walk(out.sizes());
   walk.add(out);
@@ -286,7 +286,6 @@ static Tensor& run_general(KernelContext& ctx, const ElementwiseOp& op, const vo
   for (int k = 0; k <= op.operands; ++k) stride[k] = walk.inner_stride(k);
   if (walk.inner_size() == 1) stride[0] = 1;
   walk.for_each_row([&](const dim_t* offset, dim_t count) { run.row(offset, stride, count); });
-  return out;
 }
 
 template <class Bits>
@@ -349,10 +348,10 @@ static bool run_plain(const ElementwiseOp& op, const void* functor, const Operan
   return run_with_constants(op, loop, functor, operands, in, constants, to, compute);
 }
 
-Tensor& run_elementwise(KernelContext& ctx, const ElementwiseOp& op, const void* functor,
-                        const Operand* operands, Tensor& out) {
-  if (!kSmallCode && run_plain(op, functor, operands, *out.unsafeGetTensorImpl())) return out;
-  return run_general(ctx, op, functor, operands, out);
+void run_elementwise(KernelContext& ctx, const ElementwiseOp& op, const void* functor,
+                     const Operand* operands, Tensor& out) {
+  if (!kSmallCode && run_plain(op, functor, operands, *out.unsafeGetTensorImpl())) return;
+  run_general(ctx, op, functor, operands, out);
 }
 
 }  // namespace penlight

@@ -105,8 +105,8 @@ struct ElementwiseOp {
   uint8_t promote_first, promote_count;  // the operands whose dtypes count
 };
 
-Tensor& run_elementwise(KernelContext& ctx, const ElementwiseOp& op, const void* functor,
-                        const Operand* operands, Tensor& out);
+void run_elementwise(KernelContext& ctx, const ElementwiseOp& op, const void* functor,
+                     const Operand* operands, Tensor& out);
 
 namespace detail {
 
@@ -175,15 +175,15 @@ PENLIGHT_BY_DTYPES_BEGIN
 // `promote_count` operands from `promote_first` on decide the compute type; the
 // others are converted to it.
 template <Domain domain, int promote_first, int promote_count, class F, class... Operands>
-Tensor& map_promoting(KernelContext& ctx, const F& functor, Tensor& out, const Operands&... operands) {
+void map_promoting(KernelContext& ctx, const F& functor, Tensor& out, const Operands&... operands) {
   const Operand list[] = {Operand(operands)...};
-  return run_elementwise(ctx, detail::op_of<domain, F, sizeof...(Operands), promote_first, promote_count>,
-                         &functor, list, out);
+  run_elementwise(ctx, detail::op_of<domain, F, sizeof...(Operands), promote_first, promote_count>, &functor,
+                  list, out);
 }
 
 template <Domain domain, class F, class... Operands>
-Tensor& map(KernelContext& ctx, const F& functor, Tensor& out, const Operands&... operands) {
-  return map_promoting<domain, 0, sizeof...(Operands)>(ctx, functor, out, operands...);
+void map(KernelContext& ctx, const F& functor, Tensor& out, const Operands&... operands) {
+  map_promoting<domain, 0, sizeof...(Operands)>(ctx, functor, out, operands...);
 }
 
 PENLIGHT_BY_DTYPES_END
@@ -202,31 +202,31 @@ PENLIGHT_BY_DTYPES_END
 
 // Kernels by name, domain and functor: of a tensor, of two, of a tensor and a
 // number, of a number and a tensor.
-#define PENLIGHT_MAP_1(kernel, domain, ...)                             \
-  Tensor& kernel(KernelContext& ctx, const Tensor& self, Tensor& out) { \
-    return map<Domain::domain>(ctx, __VA_ARGS__, out, self);            \
+#define PENLIGHT_MAP_1(kernel, domain, ...)                          \
+  void kernel(KernelContext& ctx, const Tensor& self, Tensor& out) { \
+    map<Domain::domain>(ctx, __VA_ARGS__, out, self);                \
   }
-#define PENLIGHT_MAP_2(kernel, domain, ...)                                                  \
-  Tensor& kernel(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) { \
-    return map<Domain::domain>(ctx, __VA_ARGS__, out, self, other);                          \
+#define PENLIGHT_MAP_2(kernel, domain, ...)                                               \
+  void kernel(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) { \
+    map<Domain::domain>(ctx, __VA_ARGS__, out, self, other);                              \
   }
-#define PENLIGHT_MAP_SCALAR(kernel, domain, ...)                                             \
-  Tensor& kernel(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) { \
-    return map<Domain::domain>(ctx, __VA_ARGS__, out, self, other);                          \
+#define PENLIGHT_MAP_SCALAR(kernel, domain, ...)                                          \
+  void kernel(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) { \
+    map<Domain::domain>(ctx, __VA_ARGS__, out, self, other);                              \
   }
-#define PENLIGHT_MAP_OF_SCALAR(kernel, domain, ...)                                          \
-  Tensor& kernel(KernelContext& ctx, const Scalar& self, const Tensor& other, Tensor& out) { \
-    return map<Domain::domain>(ctx, __VA_ARGS__, out, self, other);                          \
+#define PENLIGHT_MAP_OF_SCALAR(kernel, domain, ...)                                       \
+  void kernel(KernelContext& ctx, const Scalar& self, const Tensor& other, Tensor& out) { \
+    map<Domain::domain>(ctx, __VA_ARGS__, out, self, other);                              \
   }
 
 // The same by a formula of x, or of a and b.
-#define PENLIGHT_FORMULA_1(kernel, domain, ...)                             \
-  Tensor& kernel(KernelContext& ctx, const Tensor& self, Tensor& out) {     \
-    return map<Domain::domain>(ctx, PENLIGHT_OF_1(__VA_ARGS__), out, self); \
+#define PENLIGHT_FORMULA_1(kernel, domain, ...)                      \
+  void kernel(KernelContext& ctx, const Tensor& self, Tensor& out) { \
+    map<Domain::domain>(ctx, PENLIGHT_OF_1(__VA_ARGS__), out, self); \
   }
-#define PENLIGHT_FORMULA_2(kernel, domain, ...)                                              \
-  Tensor& kernel(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) { \
-    return map<Domain::domain>(ctx, PENLIGHT_OF_2(__VA_ARGS__), out, self, other);           \
+#define PENLIGHT_FORMULA_2(kernel, domain, ...)                                           \
+  void kernel(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) { \
+    map<Domain::domain>(ctx, PENLIGHT_OF_2(__VA_ARGS__), out, self, other);               \
   }
 
 // What it is given: map(ctx, Convert{}, out, x) converts.

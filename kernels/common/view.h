@@ -142,20 +142,19 @@ inline bool resize_to(KernelContext& ctx, Tensor& out, const View& view) {
 }
 
 // Gives `out` the sizes of `from`, a view of elements of out's dtype, and fills it.
-inline Tensor& move_to_out(KernelContext& ctx, const View& from, Tensor& out) {
+inline void move_to_out(KernelContext& ctx, const View& from, Tensor& out) {
   if (from.dim > kMaxDim) {
     ctx.fail(Status::InvalidArgument, "result has {} dimensions, the limit is {}", from.dim, kMaxDim);
   } else if (resize_to(ctx, out, from)) {
     move_view(out.element_size(), from, view_of(out));
   }
-  return out;
 }
 
 // The same of the view that `change` makes of self's: false, with the failure recorded, where there is none.
 template <class Change>
-inline Tensor& copy_view(KernelContext& ctx, const Tensor& self, Tensor& out, Change&& change) {
+inline void copy_view(KernelContext& ctx, const Tensor& self, Tensor& out, Change&& change) {
   View view = view_of(self);
-  return check_same_dtype(ctx, self, out) && change(view) ? move_to_out(ctx, view, out) : out;
+  if (check_same_dtype(ctx, self, out) && change(view)) move_to_out(ctx, view, out);
 }
 
 // Makes `out` the same as `self`, to be changed in part.

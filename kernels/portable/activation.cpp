@@ -42,43 +42,43 @@ PENLIGHT_FORMULA_1(hardswish_out, Floating, gate(x) * x / T(6))
 PENLIGHT_FORMULA_1(hardsigmoid_out, Floating, gate(x) / T(6))
 PENLIGHT_MAP_1(log_sigmoid_out, Floating, kLogSigmoid)
 
-Tensor& gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate, Tensor& out) {
+void gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate, Tensor& out) {
   if (approximate == "tanh") return map<Domain::Floating>(ctx, PENLIGHT_OF_1(gelu_tanh(x)), out, self);
   const auto exact = PENLIGHT_OF_1(x * T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752440))));
   if (approximate == "none") return map<Domain::Floating>(ctx, exact, out, self);
-  return ctx.fail(out, Status::InvalidArgument, "approximate must be none or tanh");
+  ctx.fail(Status::InvalidArgument, "approximate must be none or tanh");
 }
 
-Tensor& elu_out(KernelContext& ctx, const Tensor& self, const Scalar& alpha, const Scalar& scale,
-                const Scalar& input_scale, Tensor& out) {
+void elu_out(KernelContext& ctx, const Tensor& self, const Scalar& alpha, const Scalar& scale,
+             const Scalar& input_scale, Tensor& out) {
   const double outer = scale.to<double>();
   const Elu functor{alpha.to<double>() * outer, outer, input_scale.to<double>()};
-  return map<Domain::Floating>(ctx, functor, out, self);
+  map<Domain::Floating>(ctx, functor, out, self);
 }
 
-Tensor& celu_out(KernelContext& ctx, const Tensor& self, const Scalar& alpha, Tensor& out) {
+void celu_out(KernelContext& ctx, const Tensor& self, const Scalar& alpha, Tensor& out) {
   const double a = alpha.to<double>();
-  return map<Domain::Floating>(ctx, Elu{a, 1.0, 1.0 / a}, out, self);
+  map<Domain::Floating>(ctx, Elu{a, 1.0, 1.0 / a}, out, self);
 }
 
-Tensor& leaky_relu_out(KernelContext& ctx, const Tensor& self, const Scalar& negative_slope, Tensor& out) {
+void leaky_relu_out(KernelContext& ctx, const Tensor& self, const Scalar& negative_slope, Tensor& out) {
   const double slope = negative_slope.to<double>();
   const auto leak = [=](auto x) { return x > decltype(x)(0) ? x : x * static_cast<decltype(x)>(slope); };
-  return map<Domain::Floating>(ctx, leak, out, self);
+  map<Domain::Floating>(ctx, leak, out, self);
 }
 
-Tensor& prelu_kernel_out(KernelContext& ctx, const Tensor& self, const Tensor& weight, Tensor& out) {
-  return map<Domain::Floating>(ctx, PENLIGHT_OF_2(a > T(0) ? a : a * b), out, self, weight);
+void prelu_kernel_out(KernelContext& ctx, const Tensor& self, const Tensor& weight, Tensor& out) {
+  map<Domain::Floating>(ctx, PENLIGHT_OF_2(a > T(0) ? a : a * b), out, self, weight);
 }
 
-Tensor& softplus_out(KernelContext& ctx, const Tensor& self, const Scalar& beta, const Scalar& threshold,
-                     Tensor& out) {
+void softplus_out(KernelContext& ctx, const Tensor& self, const Scalar& beta, const Scalar& threshold,
+                  Tensor& out) {
   const auto soft = [b = beta.to<double>(), limit = threshold.to<double>()](auto x) {
     using T = decltype(x);
     const T scaled = x * static_cast<T>(b);
     return scaled > static_cast<T>(limit) ? x : math::log1p(math::exp(scaled)) / static_cast<T>(b);
   };
-  return map<Domain::Floating>(ctx, soft, out, self);
+  map<Domain::Floating>(ctx, soft, out, self);
 }
 
 void log_sigmoid_forward_output(KernelContext& ctx, const Tensor& self, Tensor& output, Tensor& buffer) {
@@ -87,38 +87,38 @@ void log_sigmoid_forward_output(KernelContext& ctx, const Tensor& self, Tensor& 
   map<Domain::Floating>(ctx, kLogSigmoid, output, self);
 }
 
-Tensor& logit_out(KernelContext& ctx, const Tensor& self, Optional<double> eps, Tensor& out) {
+void logit_out(KernelContext& ctx, const Tensor& self, Optional<double> eps, Tensor& out) {
   // NaN: no limit.
   const auto logit = [low = eps.value_or(__builtin_nan(""))](auto x) {
     using T = decltype(x);
     const T a = static_cast<T>(low), b = static_cast<T>(1.0 - low), z = x < a ? a : x > b ? b : x;
     return math::log(z / (T(1) - z));
   };
-  return map<Domain::Floating>(ctx, logit, out, self);
+  map<Domain::Floating>(ctx, logit, out, self);
 }
 
-Tensor& threshold_out(KernelContext& ctx, const Tensor& self, const Scalar& threshold, const Scalar& value,
-                      Tensor& out) {
+void threshold_out(KernelContext& ctx, const Tensor& self, const Scalar& threshold, const Scalar& value,
+                   Tensor& out) {
   const Parameter limit = cast_to(self.scalar_type(), threshold), low = cast_to(self.scalar_type(), value);
   const auto above = [=](auto x) { return x <= limit.as<decltype(x)>() ? low.as<decltype(x)>() : x; };
-  return map<Domain::Real>(ctx, above, out, self);
+  map<Domain::Real>(ctx, above, out, self);
 }
 
-Tensor& hardshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {
+void hardshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {
   const auto shrink = [lambda = cast_to(self.scalar_type(), lambd).to<double>()](auto x) {
     const auto limit = static_cast<decltype(x)>(lambda);
     return x >= -limit && x <= limit ? decltype(x)(0) : x;
   };
-  return map<Domain::Floating>(ctx, shrink, out, self);
+  map<Domain::Floating>(ctx, shrink, out, self);
 }
 
-Tensor& softshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {
+void softshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {
   const auto shrink = [lambda = lambd.to<double>()](auto x) {
     using T = decltype(x);
     const T limit = static_cast<T>(lambda);
     return x > limit ? x - limit : x < -limit ? x + limit : x * T(0);
   };
-  return map<Domain::Floating>(ctx, shrink, out, self);
+  map<Domain::Floating>(ctx, shrink, out, self);
 }
 
 }  // namespace penlight::portable

@@ -86,11 +86,10 @@ constexpr auto kLerp = [](auto start, auto end, auto weight) {
 
 // Calls map() with a functor that may meet a zero divisor, and reports that.
 template <class F, class A, class B>
-Tensor& divide(KernelContext& ctx, Tensor& out, const A& a, const B& b) {
+void divide(KernelContext& ctx, Tensor& out, const A& a, const B& b) {
   bool by_zero = false;
   map<Domain::Real>(ctx, F{&by_zero}, out, a, b);
   if (by_zero) ctx.fail(Status::KernelFailed, "integer division by zero");
-  return out;
 }
 
 // As the other operand of a division with a rest, a number has the tensor's dtype.
@@ -100,12 +99,11 @@ Scalar in_dtype_of(const Tensor& tensor, const Scalar& scalar) {
 }
 
 template <class B>
-Tensor& divide_in_mode(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b,
-                       Optional<StringView> mode) {
+void divide_in_mode(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b, Optional<StringView> mode) {
   if (!mode) return map<Domain::FloatingNumber>(ctx, kDivide, out, a, b);
   if (*mode == "trunc") return divide<DivTrunc>(ctx, out, a, b);
   if (*mode == "floor") return divide<DivFloor>(ctx, out, a, b);
-  return ctx.fail(out, Status::InvalidArgument, "rounding_mode must be None, trunc or floor");
+  ctx.fail(Status::InvalidArgument, "rounding_mode must be None, trunc or floor");
 }
 
 // As ATen has it: the second factor, or the divisor, of a 16-bit result is not rounded to 16 bits where it
@@ -127,129 +125,126 @@ auto subtract_scaled(const Parameter& alpha) {
 }
 
 template <class B>
-Tensor& add(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b, const Scalar& alpha) {
+void add(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b, const Scalar& alpha) {
   if (is_one(alpha)) return map<Domain::Number>(ctx, kAdd, out, a, b);
   // Of truth values it says whether `b` counts, not how often and with which sign.
   const bool logical = out.scalar_type() == ScalarType::Bool;
-  return map<Domain::Number>(ctx, add_scaled(logical ? cast_to(ScalarType::Bool, alpha) : alpha), out, a, b);
+  map<Domain::Number>(ctx, add_scaled(logical ? cast_to(ScalarType::Bool, alpha) : alpha), out, a, b);
 }
 
 template <class A, class B>
-Tensor& sub(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scalar& alpha) {
+void sub(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scalar& alpha) {
   if (is_one(alpha)) return map<Domain::Number>(ctx, kSubtract, out, a, b);
-  return map<Domain::Number>(ctx, subtract_scaled(alpha), out, a, b);
+  map<Domain::Number>(ctx, subtract_scaled(alpha), out, a, b);
 }
 
 }  // namespace
 
-Tensor& add_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
-                Tensor& out) {
-  return add(ctx, out, self, other, alpha);
+void add_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha, Tensor& out) {
+  add(ctx, out, self, other, alpha);
 }
 
-Tensor& add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
-                       Tensor& out) {
-  return add(ctx, out, self, other, alpha);
+void add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
+                    Tensor& out) {
+  add(ctx, out, self, other, alpha);
 }
 
-Tensor& sub_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
-                Tensor& out) {
-  return sub(ctx, out, self, other, alpha);
+void sub_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha, Tensor& out) {
+  sub(ctx, out, self, other, alpha);
 }
 
-Tensor& sub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
-                       Tensor& out) {
-  return sub(ctx, out, self, other, alpha);
+void sub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
+                    Tensor& out) {
+  sub(ctx, out, self, other, alpha);
 }
 
-Tensor& rsub_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
-                        Tensor& out) {
-  return sub(ctx, out, other, self, alpha);
+void rsub_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
+                     Tensor& out) {
+  sub(ctx, out, other, self, alpha);
 }
 
-Tensor& rsub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
-                        Tensor& out) {
-  return sub(ctx, out, other, self, alpha);
+void rsub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
+                     Tensor& out) {
+  sub(ctx, out, other, self, alpha);
 }
 
-Tensor& mul_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+void mul_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
   if (keeps_number(other, out)) return map<Domain::Number>(ctx, kMultiply, out, self, item_of(other));
-  return map<Domain::Number>(ctx, kMultiply, out, self, other);
+  map<Domain::Number>(ctx, kMultiply, out, self, other);
 }
 
 PENLIGHT_MAP_SCALAR(mul_scalar_out, Number, kMultiply)
 PENLIGHT_MAP_SCALAR(div_scalar_out, FloatingNumber, kDivide)
 
-Tensor& div_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+void div_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
   if (keeps_number(other, out)) return map<Domain::FloatingNumber>(ctx, kDivide, out, self, item_of(other));
-  return map<Domain::FloatingNumber>(ctx, kDivide, out, self, other);
+  map<Domain::FloatingNumber>(ctx, kDivide, out, self, other);
 }
 
-Tensor& div_out_mode(KernelContext& ctx, const Tensor& self, const Tensor& other,
-                     Optional<StringView> rounding_mode, Tensor& out) {
+void div_out_mode(KernelContext& ctx, const Tensor& self, const Tensor& other,
+                  Optional<StringView> rounding_mode, Tensor& out) {
   if (keeps_number(other, out)) return divide_in_mode(ctx, out, self, item_of(other), rounding_mode);
-  return divide_in_mode(ctx, out, self, other, rounding_mode);
+  divide_in_mode(ctx, out, self, other, rounding_mode);
 }
 
-Tensor& div_scalar_mode_out(KernelContext& ctx, const Tensor& self, const Scalar& other,
-                            Optional<StringView> rounding_mode, Tensor& out) {
-  return divide_in_mode(ctx, out, self, other, rounding_mode);
+void div_scalar_mode_out(KernelContext& ctx, const Tensor& self, const Scalar& other,
+                         Optional<StringView> rounding_mode, Tensor& out) {
+  divide_in_mode(ctx, out, self, other, rounding_mode);
 }
 
-Tensor& floor_divide_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+void floor_divide_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
   if (keeps_number(other, out)) return divide<DivFloor>(ctx, out, self, item_of(other));
-  return divide<DivFloor>(ctx, out, self, other);
+  divide<DivFloor>(ctx, out, self, other);
 }
 
-Tensor& floor_divide_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return divide<DivFloor>(ctx, out, self, other);
+void floor_divide_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
+  divide<DivFloor>(ctx, out, self, other);
 }
 
-Tensor& fmod_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return divide<Fmod>(ctx, out, self, other);
+void fmod_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  divide<Fmod>(ctx, out, self, other);
 }
 
-Tensor& fmod_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return divide<Fmod>(ctx, out, self, in_dtype_of(self, other));
+void fmod_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
+  divide<Fmod>(ctx, out, self, in_dtype_of(self, other));
 }
 
-Tensor& remainder_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  return divide<Remainder>(ctx, out, self, other);
+void remainder_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
+  divide<Remainder>(ctx, out, self, other);
 }
 
-Tensor& remainder_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  return divide<Remainder>(ctx, out, self, in_dtype_of(self, other));
+void remainder_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
+  divide<Remainder>(ctx, out, self, in_dtype_of(self, other));
 }
 
-Tensor& remainder_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other,
-                                    Tensor& out) {
-  return divide<Remainder>(ctx, out, in_dtype_of(other, self), other);
+void remainder_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other, Tensor& out) {
+  divide<Remainder>(ctx, out, in_dtype_of(other, self), other);
 }
 
-Tensor& lerp_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Scalar& weight,
-                        Tensor& out) {
-  return map<Domain::Floating>(ctx, kLerp, out, self, end, weight);
+void lerp_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Scalar& weight,
+                     Tensor& out) {
+  map<Domain::Floating>(ctx, kLerp, out, self, end, weight);
 }
 
-Tensor& lerp_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Tensor& weight,
-                        Tensor& out) {
-  return map<Domain::Floating>(ctx, kLerp, out, self, end, weight);
+void lerp_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Tensor& weight,
+                     Tensor& out) {
+  map<Domain::Floating>(ctx, kLerp, out, self, end, weight);
 }
 
-Tensor& addcmul_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
-                    const Scalar& value, Tensor& out) {
+void addcmul_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
+                 const Scalar& value, Tensor& out) {
   const auto add_product = [factor = Parameter(value)](auto x, auto a, auto b) {
     return math::plus(x, math::times(math::times(factor.as<decltype(x)>(), a), b));
   };
-  return map<Domain::Number>(ctx, add_product, out, self, tensor1, tensor2);
+  map<Domain::Number>(ctx, add_product, out, self, tensor1, tensor2);
 }
 
-Tensor& addcdiv_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
-                    const Scalar& value, Tensor& out) {
+void addcdiv_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
+                 const Scalar& value, Tensor& out) {
   const auto add_quotient = [factor = Parameter(value)](auto x, auto a, auto b) {
     return x + factor.as<decltype(x)>() * (a / b);
   };
-  return map<Domain::FloatingNumber>(ctx, add_quotient, out, self, tensor1, tensor2);
+  map<Domain::FloatingNumber>(ctx, add_quotient, out, self, tensor1, tensor2);
 }
 
 }  // namespace penlight::portable

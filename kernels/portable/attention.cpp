@@ -251,24 +251,24 @@ bool check_mask(KernelContext& ctx, const Tensor& mask, const Tensor& query, Siz
 }  // namespace
 
 // query [..., heads, L, E], key [..., heads, S, E], value [..., heads, S, Ev].
-Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query, const Tensor& key,
-                                         const Tensor& value, const Optional<Tensor>& attn_mask,
-                                         double dropout_p, bool is_causal, Optional<double> scale,
-                                         bool enable_gqa, bool safe_softmax, Optional<double> hidden_score,
-                                         Tensor& out) {
+void scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query, const Tensor& key,
+                                      const Tensor& value, const Optional<Tensor>& attn_mask,
+                                      double dropout_p, bool is_causal, Optional<double> scale,
+                                      bool enable_gqa, bool safe_softmax, Optional<double> hidden_score,
+                                      Tensor& out) {
   if (dropout_p > 0)
-    return ctx.fail(out, Status::NotSupported, "attention drops nothing at run time: dropout_p has to be 0");
+    return ctx.fail(Status::NotSupported, "attention drops nothing at run time: dropout_p has to be 0");
   if (query.dim() < 2 || key.dim() < 2 || value.dim() < 2 || query.size(-1) != key.size(-1) ||
       key.size(-2) != value.size(-2))
-    return ctx.fail(out, Status::InvalidArgument,
+    return ctx.fail(Status::InvalidArgument,
                     "query of {}, key of {} and value of {} dimensions do not fit together", query.dim(),
                     key.dim(), value.dim());
   if (!is_floating(query.dtype()) || !check_same_dtype(ctx, query, key) ||
       !check_same_dtype(ctx, query, value) || !check_same_dtype(ctx, query, out))
-    return ctx.fail(out, Status::InvalidArgument, "attention takes floating types, got {}",
+    return ctx.fail(Status::InvalidArgument, "attention takes floating types, got {}",
                     dtype_name(query.dtype()));
   if (is_causal && attn_mask.has_value())
-    return ctx.fail(out, Status::InvalidArgument, "attention is causal or has a mask, not both");
+    return ctx.fail(Status::InvalidArgument, "attention is causal or has a mask, not both");
   // Batch dimensions broadcast; shared heads are the query's.
   dim_t rank = query.dim() > key.dim() ? query.dim() : key.dim();
   if (value.dim() > rank) rank = value.dim();
@@ -283,10 +283,10 @@ Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query
   const SizesRef shape(sizes, static_cast<size_t>(rank));
   if (!check_batch(ctx, "query", query, shape, false) || !check_batch(ctx, "key", key, shape, enable_gqa) ||
       !check_batch(ctx, "value", value, shape, enable_gqa)) {
-    return out;
+    return;
   }
-  if (attn_mask.has_value() && !check_mask(ctx, attn_mask.value(), query, shape, key.size(-2))) return out;
-  if (!ctx.resize(out, shape) || out.numel() == 0) return out;
+  if (attn_mask.has_value() && !check_mask(ctx, attn_mask.value(), query, shape, key.size(-2))) return;
+  if (!ctx.resize(out, shape) || out.numel() == 0) return;
   const Attention attention = {
       query,          key,
       value,          attn_mask,
@@ -299,7 +299,6 @@ Tensor& scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query
   } else {
     attend<float>(ctx, attention, enable_gqa, out);
   }
-  return out;
 }
 
 }  // namespace penlight::portable

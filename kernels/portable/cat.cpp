@@ -17,33 +17,32 @@ static void convert_part(KernelContext& ctx, const Tensor& from, const Tensor& o
   map<Domain::Number>(ctx, Convert{}, to, from);
 }
 
-Tensor& cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
-  if (tensors.empty()) return ctx.fail(out, Status::InvalidArgument, "cat takes at least one tensor");
+void cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
+  if (tensors.empty()) return ctx.fail(Status::InvalidArgument, "cat takes at least one tensor");
   size_t first = 0;
   while (first + 1 < tensors.size() && is_skipped(tensors[first])) ++first;
   View sizes = view_of(tensors[first]);
   int d;
   if (sizes.dim == 0)
-    return ctx.fail(out, Status::InvalidArgument, "cat takes tensors with dimensions, number {} has none",
-                    first);
-  if (!wrap_dim(ctx, dim, sizes.dim, d)) return out;
+    return ctx.fail(Status::InvalidArgument, "cat takes tensors with dimensions, number {} has none", first);
+  if (!wrap_dim(ctx, dim, sizes.dim, d)) return;
   dim_t length = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (is_complex(tensors[i].scalar_type()) && !is_complex(out.scalar_type())) {
       check_same_dtype(ctx, tensors[i], out);
-      return out;
+      return;
     }
     if (is_skipped(tensors[i])) continue;
     bool fits = tensors[i].dim() == sizes.dim;
     for (int k = 0; fits && k < sizes.dim; ++k) fits = k == d || tensors[i].size(k) == sizes.sizes[k];
     if (!fits)
-      return ctx.fail(out, Status::InvalidArgument,
+      return ctx.fail(Status::InvalidArgument,
                       "cat: sizes of tensor {} differ from those of tensor {} outside dimension {}", i, first,
                       d);
     length += tensors[i].size(d);
   }
   sizes.sizes[d] = length;
-  if (!resize_to(ctx, out, sizes)) return out;
+  if (!resize_to(ctx, out, sizes)) return;
   const View whole = view_of(out);
   dim_t start = 0;
   for (const Tensor& tensor : tensors) {
@@ -55,25 +54,22 @@ Tensor& cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out
     }
     start += tensor.size(d);
   }
-  return out;
 }
 
-Tensor& stack_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
-  if (tensors.empty()) return ctx.fail(out, Status::InvalidArgument, "stack takes at least one tensor");
+void stack_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
+  if (tensors.empty()) return ctx.fail(Status::InvalidArgument, "stack takes at least one tensor");
   View sizes = view_of(tensors[0]);
   int d;
-  if (!wrap_dim(ctx, dim, sizes.dim + 1, d)) return out;
+  if (!wrap_dim(ctx, dim, sizes.dim + 1, d)) return;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!check_same_dtype(ctx, tensors[i], out)) return out;
+    if (!check_same_dtype(ctx, tensors[i], out)) return;
     if (!tensors[i].sizes().equals(tensors[0].sizes()))
-      return ctx.fail(out, Status::InvalidArgument,
-                      "stack: sizes of tensor {} differ from those of the first", i);
+      return ctx.fail(Status::InvalidArgument, "stack: sizes of tensor {} differ from those of the first", i);
   }
   sizes.insert_dim(d, static_cast<dim_t>(tensors.size()), 0);
   if (sizes.dim > kMaxDim)
-    return ctx.fail(out, Status::InvalidArgument, "result has {} dimensions, the limit is {}", sizes.dim,
-                    kMaxDim);
-  if (!resize_to(ctx, out, sizes)) return out;
+    return ctx.fail(Status::InvalidArgument, "result has {} dimensions, the limit is {}", sizes.dim, kMaxDim);
+  if (!resize_to(ctx, out, sizes)) return;
   View slot = view_of(out);
   const dim_t stride = slot.strides[d];
   slot.remove_dim(d);
@@ -81,7 +77,6 @@ Tensor& stack_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& o
     move_view(out.element_size(), view_of(tensor), slot);
     slot.data += stride;
   }
-  return out;
 }
 
 // Fills out[i] with the part of `self` that has length(i) in dimension `d`.
@@ -148,21 +143,21 @@ void unbind_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, Te
   }
 }
 
-Tensor& repeat_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> repeats, Tensor& out) {
+void repeat_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> repeats, Tensor& out) {
   View from = view_of(self);
   const int rank = static_cast<int>(repeats.size());
-  if (!check_same_dtype(ctx, self, out)) return out;
+  if (!check_same_dtype(ctx, self, out)) return;
   if (rank < from.dim || rank > kMaxDim)
-    return ctx.fail(out, Status::InvalidArgument, "{} repeats given for a tensor with {} dimensions", rank,
+    return ctx.fail(Status::InvalidArgument, "{} repeats given for a tensor with {} dimensions", rank,
                     from.dim);
   while (from.dim < rank) from.insert_dim(0, 1, 0);
   View sizes = from;
   for (int d = 0; d < rank; ++d) {
     const int64_t count = repeats[static_cast<size_t>(d)];
     if (count < 0 || __builtin_mul_overflow(from.sizes[d], static_cast<dim_t>(count), &sizes.sizes[d]))
-      return ctx.fail(out, Status::InvalidArgument, "{} repeats of dimension {}", count, d);
+      return ctx.fail(Status::InvalidArgument, "{} repeats of dimension {}", count, d);
   }
-  if (!resize_to(ctx, out, sizes)) return out;
+  if (!resize_to(ctx, out, sizes)) return;
   // Each dimension as [times, size]: the input does not move along the first.
   View to = view_of(out);
   for (int d = rank; d-- > 0;) {
@@ -172,10 +167,9 @@ Tensor& repeat_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> rep
     to.insert_dim(d, times, to.strides[d] * from.sizes[d + 1]);
   }
   move_view(out.element_size(), from, to);
-  return out;
 }
 
-Tensor& flip_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
+void flip_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
   return copy_view(ctx, self, out, [&](View& view) {
     uint32_t seen = 0;
     for (int64_t dim : dims) {
@@ -199,34 +193,33 @@ static void roll_from(size_t element_size, const dim_t* shifts, int d, const Vie
   roll_from(element_size, shifts, d + 1, part_of(from, d, size - shift, shift), part_of(to, d, 0, shift));
 }
 
-Tensor& roll_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> shifts, ArrayRef<int64_t> dims,
-                 Tensor& out) {
-  if (!check_same_dtype(ctx, self, out)) return out;
+void roll_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> shifts, ArrayRef<int64_t> dims,
+              Tensor& out) {
+  if (!check_same_dtype(ctx, self, out)) return;
   const bool flat = dims.empty() && shifts.size() == 1;
   if (!flat && shifts.size() != dims.size())
-    return ctx.fail(out, Status::InvalidArgument, "roll takes as many shifts as dimensions, got {} and {}",
+    return ctx.fail(Status::InvalidArgument, "roll takes as many shifts as dimensions, got {} and {}",
                     shifts.size(), dims.size());
   View from = view_of(self);
-  if (!resize_to(ctx, out, from)) return out;
-  if (self.numel() == 0) return out;
+  if (!resize_to(ctx, out, from)) return;
+  if (self.numel() == 0) return;
   View to = view_of(out);
   if (flat) {
     const int64_t count = self.numel();
     const size_t item = out.element_size();
     Elements source(from), target(to, static_cast<dim_t>((shifts[0] % count + count) % count));
     for (int64_t i = 0; i < count; ++i) memmove(target.next(), source.next(), item);
-    return out;
+    return;
   }
   dim_t by[kMaxViewDim] = {};
   for (size_t i = 0; i < dims.size(); ++i) {
     int d;
-    if (!wrap_dim(ctx, dims[i], from.dim, d)) return out;
+    if (!wrap_dim(ctx, dims[i], from.dim, d)) return;
     if (from.dim == 0) continue;
     const int64_t size = from.sizes[d];
     by[d] = static_cast<dim_t>(((by[d] + shifts[i] % size) % size + size) % size);
   }
   roll_from(out.element_size(), by, 0, from, to);
-  return out;
 }
 
 }  // namespace penlight::portable

@@ -21,12 +21,12 @@ constexpr auto kCopySign = PENLIGHT_OF_2(math::copysign(a, b));
 constexpr auto kClamp = [](auto x, auto low, auto high) { return kMinimum(kMaximum(x, low), high); };
 
 template <class Bound>
-Tensor& clamp(KernelContext& ctx, const Tensor& self, const Optional<Bound>& min, const Optional<Bound>& max,
-              Tensor& out) {
+void clamp(KernelContext& ctx, const Tensor& self, const Optional<Bound>& min, const Optional<Bound>& max,
+           Tensor& out) {
   if (min && max) return map<Domain::Real>(ctx, kClamp, out, self, *min, *max);
   if (min) return map<Domain::Real>(ctx, kMaximum, out, self, *min);
   if (max) return map<Domain::Real>(ctx, kMinimum, out, self, *max);
-  return ctx.fail(out, Status::InvalidArgument, "clamp needs a lower or an upper bound");
+  ctx.fail(Status::InvalidArgument, "clamp needs a lower or an upper bound");
 }
 
 }  // namespace
@@ -62,20 +62,20 @@ PENLIGHT_FORMULA_2(fmin_out, Real, a < b || math::is_nan(b) ? a : b)
 PENLIGHT_MAP_2(copysign_out, Floating, kCopySign)
 PENLIGHT_MAP_SCALAR(copysign_scalar_out, Floating, kCopySign)
 
-Tensor& clamp_out(KernelContext& ctx, const Tensor& self, const Optional<Scalar>& min,
-                  const Optional<Scalar>& max, Tensor& out) {
-  return clamp(ctx, self, min, max, out);
+void clamp_out(KernelContext& ctx, const Tensor& self, const Optional<Scalar>& min,
+               const Optional<Scalar>& max, Tensor& out) {
+  clamp(ctx, self, min, max, out);
 }
 
-Tensor& clamp_tensor_out(KernelContext& ctx, const Tensor& self, const Optional<Tensor>& min,
-                         const Optional<Tensor>& max, Tensor& out) {
-  return clamp(ctx, self, min, max, out);
+void clamp_tensor_out(KernelContext& ctx, const Tensor& self, const Optional<Tensor>& min,
+                      const Optional<Tensor>& max, Tensor& out) {
+  clamp(ctx, self, min, max, out);
 }
 
 // As clamp, but the limits take the tensor's dtype.
-Tensor& hardtanh_out(KernelContext& ctx, const Tensor& self, const Scalar& min_val, const Scalar& max_val,
-                     Tensor& out) {
-  return map_promoting<Domain::Real, 0, 1>(ctx, kClamp, out, self, min_val, max_val);
+void hardtanh_out(KernelContext& ctx, const Tensor& self, const Scalar& min_val, const Scalar& max_val,
+                  Tensor& out) {
+  map_promoting<Domain::Real, 0, 1>(ctx, kClamp, out, self, min_val, max_val);
 }
 
 }  // namespace penlight::portable

@@ -37,38 +37,36 @@ bool resize_for_parts(KernelContext& ctx, const Tensor& a, const Tensor& b, Tens
 
 }  // namespace
 
-Tensor& abs_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+void abs_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (is_complex(self.dtype())) {
     ComplexPart re(self, 0), im(self, 1);
     return map<Domain::Floating>(ctx, kHypot, out, re.tensor(), im.tensor());
   }
-  return map<Domain::Real>(ctx, Abs{}, out, self);
+  map<Domain::Real>(ctx, Abs{}, out, self);
 }
 
 // The direction of a number: of a real one 0 or pi.
-Tensor& angle_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+void angle_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (!is_complex(self.dtype())) {
     const auto angle = PENLIGHT_OF_1(math::is_nan(x) ? x : x < T(0) ? T(3.14159265358979323846) : T(0));
     return map<Domain::Floating>(ctx, angle, out, self);
   }
   ComplexPart re(self, 0), im(self, 1);
-  return map<Domain::Floating>(ctx, kAtan2, out, im.tensor(), re.tensor());
+  map<Domain::Floating>(ctx, kAtan2, out, im.tensor(), re.tensor());
 }
 
-Tensor& polar_out(KernelContext& ctx, const Tensor& abs, const Tensor& angle, Tensor& out) {
-  if (!resize_for_parts(ctx, abs, angle, out)) return out;
+void polar_out(KernelContext& ctx, const Tensor& abs, const Tensor& angle, Tensor& out) {
+  if (!resize_for_parts(ctx, abs, angle, out)) return;
   ComplexPart re(out, 0), im(out, 1);
   map<Domain::Floating>(ctx, PENLIGHT_OF_2(a * math::cos(b)), re.tensor(), abs, angle);
   map<Domain::Floating>(ctx, PENLIGHT_OF_2(a * math::sin(b)), im.tensor(), abs, angle);
-  return out;
 }
 
-Tensor& complex_out(KernelContext& ctx, const Tensor& real, const Tensor& imag, Tensor& out) {
-  if (!resize_for_parts(ctx, real, imag, out)) return out;
+void complex_out(KernelContext& ctx, const Tensor& real, const Tensor& imag, Tensor& out) {
+  if (!resize_for_parts(ctx, real, imag, out)) return;
   ComplexPart re(out, 0), im(out, 1);
   map<Domain::Floating>(ctx, kFirst, re.tensor(), real, imag);
   map<Domain::Floating>(ctx, kFirst, im.tensor(), imag, real);
-  return out;
 }
 
 PENLIGHT_MAP_1(conj_copy_out, Number, Conj{})

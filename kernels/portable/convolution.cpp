@@ -80,33 +80,32 @@ void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], co
 
 }  // namespace
 
-Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
-                        const Optional<Tensor>& bias, ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
-                        ArrayRef<int64_t> dilation, bool transposed, ArrayRef<int64_t> output_padding,
-                        int64_t groups, Tensor& out) {
+void convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
+                     const Optional<Tensor>& bias, ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
+                     ArrayRef<int64_t> dilation, bool transposed, ArrayRef<int64_t> output_padding,
+                     int64_t groups, Tensor& out) {
   const dim_t dims = input.dim() - 2;
   if (dims < 1 || dims > 3 || weight.dim() != input.dim())
-    return ctx.fail(out, Status::InvalidArgument,
-                    "input has {} dimensions and weight {}: both need 3, 4 or 5", input.dim(), weight.dim());
-  if (!check_same_dtype(ctx, input, weight) || !check_same_dtype(ctx, input, out)) return out;
+    return ctx.fail(Status::InvalidArgument, "input has {} dimensions and weight {}: both need 3, 4 or 5",
+                    input.dim(), weight.dim());
+  if (!check_same_dtype(ctx, input, weight) || !check_same_dtype(ctx, input, out)) return;
   if (groups < 1 || input.size(1) % groups != 0 || weight.size(0) % groups != 0)
-    return ctx.fail(out, Status::InvalidArgument,
-                    "{} groups do not divide {} input channels and a weight of {}", groups, input.size(1),
-                    weight.size(0));
+    return ctx.fail(Status::InvalidArgument, "{} groups do not divide {} input channels and a weight of {}",
+                    groups, input.size(1), weight.size(0));
   ConvShape shape;
   shape.batch = input.size(0);
   shape.groups = static_cast<dim_t>(groups);
   shape.in_channels = input.size(1) / shape.groups;
   shape.out_channels = transposed ? weight.size(1) : weight.size(0) / shape.groups;
   if ((transposed ? weight.size(0) / shape.groups : weight.size(1)) != shape.in_channels)
-    return ctx.fail(out, Status::InvalidArgument,
+    return ctx.fail(Status::InvalidArgument,
                     "a weight of [{}, {}, ...] in {} groups does not fit {} input channels", weight.size(0),
                     weight.size(1), groups, input.size(1));
   const dim_t all_out = shape.out_channels * shape.groups;
   if (bias.has_value()) {
-    if (!check_same_dtype(ctx, input, bias.value())) return out;
+    if (!check_same_dtype(ctx, input, bias.value())) return;
     if (bias.value().dim() != 1 || bias.value().size(0) != all_out)
-      return ctx.fail(out, Status::InvalidArgument, "bias of {} elements for {} output channels",
+      return ctx.fail(Status::InvalidArgument, "bias of {} elements for {} output channels",
                       bias.value().numel(), all_out);
   }
 
@@ -128,14 +127,14 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
         (transposed &&
          !axis_argument(ctx, "output_padding", output_padding, dims, at, 0, axis.output_padding)) ||
         !output_size(ctx, transposed, axis)) {
-      return out;
+      return;
     }
     out_sizes[2 + at] = axis.out;
     axis.in_step = transposed ? 1 : axis.stride;
     axis.out_step = transposed ? axis.stride : 1;
   }
-  if (!ctx.resize(out, SizesRef(out_sizes, static_cast<size_t>(dims + 2)))) return out;
-  if (out.numel() == 0) return out;
+  if (!ctx.resize(out, SizesRef(out_sizes, static_cast<size_t>(dims + 2)))) return;
+  if (out.numel() == 0) return;
 
   shape.from = Volume(input, static_cast<int>(dims));
   shape.to = Volume(out, static_cast<int>(dims));
@@ -157,7 +156,7 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
   shape.exact = shape.dtype == ScalarType::Float && products <= kFewProducts;
 
   ConvTap* storage = ctx.allocate_scratch_array<ConvTap>(static_cast<size_t>(taps));
-  if (!storage) return out;
+  if (!storage) return;
   ConvWorkspace workspace;
   shape.most_taps = taps;
   shape.most_positions = 1;
@@ -174,7 +173,6 @@ Tensor& convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& w
       }
     }
   }
-  return out;
 }
 
 }  // namespace penlight::portable

@@ -11,9 +11,9 @@ namespace {
 
 // Through C: as int64, which is what integers are computed in, the upper half is negative.
 template <class C>
-Tensor& float_of_uint64(KernelContext& ctx, const Tensor& from, Tensor& out) {
+void float_of_uint64(KernelContext& ctx, const Tensor& from, Tensor& out) {
   constexpr dim_t kBlock = 64;
-  if (!ctx.resize(out, from.sizes())) return out;
+  if (!ctx.resize(out, from.sizes())) return;
   StridedLoop loop(out.sizes());
   loop.add(out);
   loop.add(from);
@@ -25,45 +25,44 @@ Tensor& float_of_uint64(KernelContext& ctx, const Tensor& from, Tensor& out) {
       store_block(out, at[0] + done * loop.inner_stride(0), loop.inner_stride(0), block, some);
     }
   });
-  return out;
 }
 
-Tensor& copy_to(KernelContext& ctx, const Tensor& from, Tensor& out) {
+void copy_to(KernelContext& ctx, const Tensor& from, Tensor& out) {
   if (from.scalar_type() == out.scalar_type()) return move_to_out(ctx, view_of(from), out);
   if (from.scalar_type() == ScalarType::UInt64 && is_floating(out.scalar_type()))
     return out.scalar_type() == ScalarType::Double ? float_of_uint64<double>(ctx, from, out)
                                                    : float_of_uint64<float>(ctx, from, out);
-  return map<Domain::Number>(ctx, Convert{}, out, from);
+  map<Domain::Number>(ctx, Convert{}, out, from);
 }
 
 }  // namespace
 
-Tensor& to_copy_out(KernelContext& ctx, const Tensor& self, bool, Optional<MemoryFormat>, Tensor& out) {
-  return copy_to(ctx, self, out);
+void to_copy_out(KernelContext& ctx, const Tensor& self, bool, Optional<MemoryFormat>, Tensor& out) {
+  copy_to(ctx, self, out);
 }
 
-Tensor& clone_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  return copy_to(ctx, self, out);
+void clone_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
+  copy_to(ctx, self, out);
 }
 
 // The program says which memory order `out` has, so dim_order is not needed here.
-Tensor& to_dim_order_copy_out(KernelContext& ctx, const Tensor& self, bool, Optional<ArrayRef<int64_t>>,
-                              Tensor& out) {
-  return copy_to(ctx, self, out);
+void to_dim_order_copy_out(KernelContext& ctx, const Tensor& self, bool, Optional<ArrayRef<int64_t>>,
+                           Tensor& out) {
+  copy_to(ctx, self, out);
 }
 
 // `src` broadcasts to the sizes of `self`, whose values do not count.
-Tensor& copy_out(KernelContext& ctx, const Tensor& self, const Tensor& src, bool, Tensor& out) {
+void copy_out(KernelContext& ctx, const Tensor& self, const Tensor& src, bool, Tensor& out) {
   if (src.scalar_type() != out.scalar_type()) {
     return map_promoting<Domain::Number, 1, 1>(ctx, PENLIGHT_OF_2(b), out, self, src);
   }
   View view = view_of(src);
-  return expand_view(ctx, view, self.sizes()) ? move_to_out(ctx, view, out) : out;
+  if (expand_view(ctx, view, self.sizes())) move_to_out(ctx, view, out);
 }
 
 // Writes a new value to state, which has no out variant: `self` is argument and result.
-Tensor& copy_inplace(KernelContext& ctx, Tensor& self, const Tensor& src, bool non_blocking) {
-  return copy_out(ctx, self, src, non_blocking, self);
+void copy_inplace(KernelContext& ctx, Tensor& self, const Tensor& src, bool non_blocking) {
+  copy_out(ctx, self, src, non_blocking, self);
 }
 
 }  // namespace penlight::portable

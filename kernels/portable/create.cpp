@@ -10,18 +10,17 @@ namespace penlight::portable {
 
 namespace {
 
-Tensor& fill(KernelContext& ctx, Tensor& out, Scalar value) {
+void fill(KernelContext& ctx, Tensor& out, Scalar value) {
   char item[16] = {};
   if (scalar_item(ctx, value, out.scalar_type(), item)) fill_view(out.element_size(), item, view_of(out));
-  return out;
 }
 
-Tensor& fill_size(KernelContext& ctx, ArrayRef<int64_t> size, Scalar value, Tensor& out) {
-  return resize_to(ctx, out, size) ? fill(ctx, out, value) : out;
+void fill_size(KernelContext& ctx, ArrayRef<int64_t> size, Scalar value, Tensor& out) {
+  if (resize_to(ctx, out, size)) fill(ctx, out, value);
 }
 
-Tensor& fill_like(KernelContext& ctx, const Tensor& like, Scalar value, Tensor& out) {
-  return ctx.resize(out, like.sizes()) ? fill(ctx, out, value) : out;
+void fill_like(KernelContext& ctx, const Tensor& like, Scalar value, Tensor& out) {
+  if (ctx.resize(out, like.sizes())) fill(ctx, out, value);
 }
 
 // out[i] = value(i), for a tensor of one dimension, in blocks of the type C.
@@ -55,105 +54,99 @@ void fill_linspace(Tensor& out, const Scalar& start, const Scalar& end, int64_t 
 
 }  // namespace
 
-Tensor& fill_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& value, Tensor& out) {
-  return fill_like(ctx, self, value, out);
+void fill_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& value, Tensor& out) {
+  fill_like(ctx, self, value, out);
 }
 
-Tensor& fill_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& value, Tensor& out) {
-  if (!check(ctx, value.numel() == 1, "a tensor with one element is wanted for a number")) return out;
-  return fill_like(ctx, self, item_of(value), out);
+void fill_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& value, Tensor& out) {
+  if (!check(ctx, value.numel() == 1, "a tensor with one element is wanted for a number")) return;
+  fill_like(ctx, self, item_of(value), out);
 }
 
-Tensor& full_out(KernelContext& ctx, ArrayRef<int64_t> size, const Scalar& fill_value, Tensor& out) {
-  return fill_size(ctx, size, fill_value, out);
+void full_out(KernelContext& ctx, ArrayRef<int64_t> size, const Scalar& fill_value, Tensor& out) {
+  fill_size(ctx, size, fill_value, out);
 }
 
-Tensor& full_like_out(KernelContext& ctx, const Tensor& self, const Scalar& fill_value,
-                      Optional<MemoryFormat>, Tensor& out) {
-  return fill_like(ctx, self, fill_value, out);
+void full_like_out(KernelContext& ctx, const Tensor& self, const Scalar& fill_value, Optional<MemoryFormat>,
+                   Tensor& out) {
+  fill_like(ctx, self, fill_value, out);
 }
 
-Tensor& zeros_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
-  return fill_size(ctx, size, 0, out);
+void zeros_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) { fill_size(ctx, size, 0, out); }
+
+void ones_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) { fill_size(ctx, size, 1, out); }
+
+void zeros_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
+  fill_like(ctx, self, 0, out);
 }
 
-Tensor& ones_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
-  return fill_size(ctx, size, 1, out);
+void ones_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
+  fill_like(ctx, self, 1, out);
 }
 
-Tensor& zeros_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  return fill_like(ctx, self, 0, out);
+void new_full_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, const Scalar& fill_value,
+                  Tensor& out) {
+  fill_size(ctx, size, fill_value, out);
 }
 
-Tensor& ones_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  return fill_like(ctx, self, 1, out);
+void new_zeros_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, Tensor& out) {
+  fill_size(ctx, size, 0, out);
 }
 
-Tensor& new_full_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, const Scalar& fill_value,
-                     Tensor& out) {
-  return fill_size(ctx, size, fill_value, out);
-}
-
-Tensor& new_zeros_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, Tensor& out) {
-  return fill_size(ctx, size, 0, out);
-}
-
-Tensor& new_ones_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, Tensor& out) {
-  return fill_size(ctx, size, 1, out);
+void new_ones_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, Tensor& out) {
+  fill_size(ctx, size, 1, out);
 }
 
 // An "empty" tensor is filled as well: what it holds must not depend on what the
 // memory was used for before.
 // Where elements lie is said by the program's dim order: strides are not looked at.
-Tensor& empty_strided_out(KernelContext& ctx, ArrayRef<int64_t> size, ArrayRef<int64_t>, Tensor& out) {
+void empty_strided_out(KernelContext& ctx, ArrayRef<int64_t> size, ArrayRef<int64_t>, Tensor& out) {
   resize_to(ctx, out, size);
-  return out;
 }
 
-Tensor& empty_out(KernelContext& ctx, ArrayRef<int64_t> size, Optional<MemoryFormat>, Tensor& out) {
-  return fill_size(ctx, size, 0, out);
+void empty_out(KernelContext& ctx, ArrayRef<int64_t> size, Optional<MemoryFormat>, Tensor& out) {
+  fill_size(ctx, size, 0, out);
 }
 
-Tensor& empty_dim_order_out(KernelContext& ctx, ArrayRef<int64_t> size, Optional<ArrayRef<int64_t>>,
-                            Tensor& out) {
-  return fill_size(ctx, size, 0, out);
-}
-
-Tensor& scalar_tensor_out(KernelContext& ctx, const Scalar& s, Tensor& out) {
-  return ctx.resize(out, SizesRef()) ? fill(ctx, out, s) : out;
-}
-
-Tensor& arange_start_out(KernelContext& ctx, const Scalar& start, const Scalar& end, const Scalar& step,
+void empty_dim_order_out(KernelContext& ctx, ArrayRef<int64_t> size, Optional<ArrayRef<int64_t>>,
                          Tensor& out) {
+  fill_size(ctx, size, 0, out);
+}
+
+void scalar_tensor_out(KernelContext& ctx, const Scalar& s, Tensor& out) {
+  if (ctx.resize(out, SizesRef())) fill(ctx, out, s);
+}
+
+void arange_start_out(KernelContext& ctx, const Scalar& start, const Scalar& end, const Scalar& step,
+                      Tensor& out) {
   const double first = start.to<double>(), last = end.to<double>(), by = step.to<double>();
   if (by == 0 || (last - first) / by < 0 || !(last - first < 9e15 && first - last < 9e15))
-    return ctx.fail(out, Status::InvalidArgument, "arange: the step must lead from start to end");
+    return ctx.fail(Status::InvalidArgument, "arange: the step must lead from start to end");
   // ATen counts in whole numbers for int64 alone: arange(0, 3.1) has 3 elements there and 4 of int32.
   const bool integral = out.scalar_type() == ScalarType::Long ||
                         (start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true));
   dim_t count = static_cast<dim_t>(math::ceil((last - first) / by));
   if (integral) {
     const int64_t a = whole(start), b = whole(end), s = whole(step);
-    if (!check(ctx, s != 0, "arange: the step of whole numbers is 0")) return out;
+    if (!check(ctx, s != 0, "arange: the step of whole numbers is 0")) return;
     count = static_cast<dim_t>((b - a + s - (s > 0 ? 1 : -1)) / s);
   }
-  if (!ctx.resize(out, SizesRef(&count, 1))) return out;
+  if (!ctx.resize(out, SizesRef(&count, 1))) return;
   if (is_floating(out.scalar_type())) {
     fill_sequence<double>(out, [=](dim_t i) { return first + by * static_cast<double>(i); });
   } else {
     const int64_t from = whole(start), s = whole(step);
     fill_sequence<int64_t>(out, [=](int64_t i) { return math::plus(from, math::times(s, i)); });
   }
-  return out;
 }
 
-Tensor& arange_out(KernelContext& ctx, const Scalar& end, Tensor& out) {
-  return arange_start_out(ctx, Scalar(0), end, Scalar(1), out);
+void arange_out(KernelContext& ctx, const Scalar& end, Tensor& out) {
+  arange_start_out(ctx, Scalar(0), end, Scalar(1), out);
 }
 
-Tensor& linspace_out(KernelContext& ctx, const Scalar& start, const Scalar& end, int64_t steps, Tensor& out) {
-  if (steps < 0) return ctx.fail(out, Status::InvalidArgument, "linspace: {} steps", steps);
-  if (!resize_to(ctx, out, {&steps, 1})) return out;
+void linspace_out(KernelContext& ctx, const Scalar& start, const Scalar& end, int64_t steps, Tensor& out) {
+  if (steps < 0) return ctx.fail(Status::InvalidArgument, "linspace: {} steps", steps);
+  if (!resize_to(ctx, out, {&steps, 1})) return;
   const ScalarType type = out.scalar_type();
   if (type == ScalarType::Double) {
     fill_linspace<double>(out, start, end, steps);
@@ -171,19 +164,17 @@ Tensor& linspace_out(KernelContext& ctx, const Scalar& start, const Scalar& end,
                                        : ::fma(-step, static_cast<double>(top - i), high));
     });
   }
-  return out;
 }
 
-Tensor& eye_m_out(KernelContext& ctx, int64_t n, int64_t m, Tensor& out) {
+void eye_m_out(KernelContext& ctx, int64_t n, int64_t m, Tensor& out) {
   const int64_t size[] = {n, m};
   char item[16] = {};
   fill_size(ctx, size, 0, out);
-  if (!ctx.ok() || !scalar_item(ctx, 1, out.scalar_type(), item)) return out;
+  if (!ctx.ok() || !scalar_item(ctx, 1, out.scalar_type(), item)) return;
   View diagonal = view_of(out);
   if (diagonal_view(ctx, diagonal, 0, 0, 1)) fill_view(out.element_size(), item, diagonal);
-  return out;
 }
 
-Tensor& eye_out(KernelContext& ctx, int64_t n, Tensor& out) { return eye_m_out(ctx, n, n, out); }
+void eye_out(KernelContext& ctx, int64_t n, Tensor& out) { return eye_m_out(ctx, n, n, out); }
 
 }  // namespace penlight::portable

@@ -124,8 +124,8 @@ struct LogAddExp {
 // Elements become out's dtype first. As in ATen, floats are summed in double,
 // 16-bit floats in float.
 template <class Function>
-static Tensor& running(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
-  if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return out;
+static void running(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
+  if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return;
   const ScalarType type = out.scalar_type();
   const auto run = [&](auto c) {
     Running<decltype(c), Function> scan;
@@ -142,25 +142,23 @@ static Tensor& running(KernelContext& ctx, const Tensor& self, int64_t dim, Tens
   } else {
     ctx.fail(Status::NotSupported, "element type {} is not supported here", dtype_name(type));
   }
-  return out;
 }
 
-Tensor& cumsum_out(KernelContext& ctx, const Tensor& self, int64_t dim, Optional<ScalarType>, Tensor& out) {
-  return running<Add>(ctx, self, dim, out);
+void cumsum_out(KernelContext& ctx, const Tensor& self, int64_t dim, Optional<ScalarType>, Tensor& out) {
+  running<Add>(ctx, self, dim, out);
 }
 
-Tensor& cumprod_out(KernelContext& ctx, const Tensor& self, int64_t dim, Optional<ScalarType>, Tensor& out) {
-  return running<Multiply>(ctx, self, dim, out);
+void cumprod_out(KernelContext& ctx, const Tensor& self, int64_t dim, Optional<ScalarType>, Tensor& out) {
+  running<Multiply>(ctx, self, dim, out);
 }
 
-Tensor& logcumsumexp_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
-  if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return out;
+void logcumsumexp_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
+  if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return;
   if (!is_floating(out.scalar_type()))
-    return ctx.fail(out, Status::InvalidArgument, "logcumsumexp is floating point, out has dtype {}",
+    return ctx.fail(Status::InvalidArgument, "logcumsumexp is floating point, out has dtype {}",
                     dtype_name(out.scalar_type()));
   Running<double, LogAddExp> scan;
   scan_lanes<double>(self, static_cast<int>(dim), scan, out, nullptr);
-  return out;
 }
 
 // The best element so far and its place: the last among equals; NaN stays.

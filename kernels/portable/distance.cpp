@@ -52,16 +52,16 @@ bool check_power(KernelContext& ctx, double p) {
 
 // x1 [..., P, M] and x2 [..., R, M] to [..., P, R]; batches broadcast. compute_mode
 // chooses between algorithms of different accuracy elsewhere; there is one here.
-Tensor& cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2, double p,
-                          Optional<int64_t> compute_mode, Tensor& out) {
+void cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2, double p,
+                       Optional<int64_t> compute_mode, Tensor& out) {
   (void)compute_mode;
   if (x1.dim() < 2 || x2.dim() < 2 || x1.size(-1) != x2.size(-1))
-    return ctx.fail(out, Status::InvalidArgument,
-                    "rows of x1 ({} dimensions) and x2 ({} dimensions) do not match", x1.dim(), x2.dim());
-  if (!check_power(ctx, p) || !check_same_dtype(ctx, x1, x2) || !check_same_dtype(ctx, x1, out)) return out;
+    return ctx.fail(Status::InvalidArgument, "rows of x1 ({} dimensions) and x2 ({} dimensions) do not match",
+                    x1.dim(), x2.dim());
+  if (!check_power(ctx, p) || !check_same_dtype(ctx, x1, x2) || !check_same_dtype(ctx, x1, out)) return;
   const size_t batch1 = static_cast<size_t>(x1.dim() - 2), batch2 = static_cast<size_t>(x2.dim() - 2);
   Shape shape(x1.sizes().slice(0, batch1));
-  if (!broadcast_into(ctx, shape, x2.sizes().slice(0, batch2))) return out;
+  if (!broadcast_into(ctx, shape, x2.sizes().slice(0, batch2))) return;
   Shape sizes1 = shape, sizes2 = shape, sizes = shape;
   const dim_t rows = x1.size(-2), columns = x2.size(-2), length = x1.size(-1);
   sizes1.append(rows);
@@ -73,7 +73,7 @@ Tensor& cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2
   View from1 = view_of(x1), from2 = view_of(x2);
   if (!ctx.resize(out, sizes) || !expand_view(ctx, from1, SizesRef(sizes1)) ||
       !expand_view(ctx, from2, SizesRef(sizes2))) {
-    return out;
+    return;
   }
   const View results = view_of(out);
   dispatch<Floats>(ctx, out.dtype(), [&](auto tag) {
@@ -89,16 +89,14 @@ Tensor& cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2
       }
     });
   });
-  return out;
 }
 
 // self [N, M] to the N (N - 1) / 2 distances of each row to those after it.
-Tensor& pdist_forward_out(KernelContext& ctx, const Tensor& self, double p, Tensor& out) {
-  if (!check_rank(ctx, self, 2, "self") || !check_power(ctx, p) || !check_same_dtype(ctx, self, out))
-    return out;
+void pdist_forward_out(KernelContext& ctx, const Tensor& self, double p, Tensor& out) {
+  if (!check_rank(ctx, self, 2, "self") || !check_power(ctx, p) || !check_same_dtype(ctx, self, out)) return;
   const dim_t rows = self.size(0);
   const dim_t sizes[] = {rows > 1 ? rows * (rows - 1) / 2 : 0};
-  if (!ctx.resize(out, sizes)) return out;
+  if (!ctx.resize(out, sizes)) return;
   dispatch<Floats>(ctx, out.dtype(), [&](auto tag) {
     using S = typename decltype(tag)::type;
     const S* data = self.const_data_ptr<S>();
@@ -111,7 +109,6 @@ Tensor& pdist_forward_out(KernelContext& ctx, const Tensor& self, double p, Tens
       }
     }
   });
-  return out;
 }
 
 }  // namespace penlight::portable

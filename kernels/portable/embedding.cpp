@@ -17,20 +17,20 @@ int64_t index_at(const Tensor& indices, dim_t offset) {
 }  // namespace
 
 // padding_idx, scale_grad_by_freq and sparse say something about gradients only.
-Tensor& embedding_out(KernelContext& ctx, const Tensor& weight, const Tensor& indices, int64_t padding_idx,
-                      bool scale_grad_by_freq, bool sparse, Tensor& out) {
+void embedding_out(KernelContext& ctx, const Tensor& weight, const Tensor& indices, int64_t padding_idx,
+                   bool scale_grad_by_freq, bool sparse, Tensor& out) {
   (void)padding_idx;
   (void)scale_grad_by_freq;
   (void)sparse;
-  if (!check_rank(ctx, weight, 2, "weight") || !check_same_dtype(ctx, weight, out)) return out;
+  if (!check_rank(ctx, weight, 2, "weight") || !check_same_dtype(ctx, weight, out)) return;
   const dim_t rank = indices.dim();
   if ((indices.dtype() != ScalarType::Long && indices.dtype() != ScalarType::Int) || rank >= kMaxDim)
-    return ctx.fail(out, Status::InvalidArgument, "indices of {} with {} dimensions; they are int32 or int64",
+    return ctx.fail(Status::InvalidArgument, "indices of {} with {} dimensions; they are int32 or int64",
                     dtype_name(indices.dtype()), rank);
   dim_t sizes[kMaxDim];
   for (dim_t d = 0; d < rank; ++d) sizes[d] = indices.size(d);
   const dim_t rows = weight.size(0), width = sizes[rank] = weight.size(1);
-  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(rank + 1))) || out.numel() == 0) return out;
+  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(rank + 1))) || out.numel() == 0) return;
   StridedLoop loop(indices.sizes());
   loop.add(indices);
   loop.add(indices.sizes(), SizesRef(out.strides().data(), static_cast<size_t>(rank)));
@@ -49,7 +49,6 @@ Tensor& embedding_out(KernelContext& ctx, const Tensor& weight, const Tensor& in
       for (dim_t k = 0; k < (dense ? 1 : width); ++k) memcpy(to + k * to_step, from + k * from_step, part);
     }
   });
-  return out;
 }
 
 }  // namespace penlight::portable

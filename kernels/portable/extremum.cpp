@@ -92,21 +92,20 @@ static bool check_reduced_sizes(KernelContext& ctx, const Tensor& self, uint32_t
 }
 
 template <class Order>
-static Tensor& extremum(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
-                        bool keepdim, Tensor& out) {
+static void extremum(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
+                     Tensor& out) {
   uint32_t mask;
   ReduceLoop loop;
   Tensor* outs[] = {&out};
   if (!check_same_dtype(ctx, self, out) || !reduced_dims(ctx, self, dims, mask) ||
       !check_reduced_sizes(ctx, self, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) {
-    return out;
+    return;
   }
   dispatch_compute(ctx, self.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
     FoldOf<C, Best<Order>> operation(out);
     loop.run<C>(operation);
   });
-  return out;
 }
 
 // `values` may be null.
@@ -129,20 +128,20 @@ static void place(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim,
   });
 }
 
-Tensor& amax_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
-  return extremum<Greater>(ctx, self, dim, keepdim, out);
+void amax_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
+  extremum<Greater>(ctx, self, dim, keepdim, out);
 }
 
-Tensor& amin_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
-  return extremum<Less>(ctx, self, dim, keepdim, out);
+void amin_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
+  extremum<Less>(ctx, self, dim, keepdim, out);
 }
 
-Tensor& max_unary_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return extremum<Greater>(ctx, self, nullopt, false, out);
+void max_unary_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  extremum<Greater>(ctx, self, nullopt, false, out);
 }
 
-Tensor& min_unary_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return extremum<Less>(ctx, self, nullopt, false, out);
+void min_unary_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  extremum<Less>(ctx, self, nullopt, false, out);
 }
 
 void aminmax_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, Tensor& min,
@@ -152,14 +151,12 @@ void aminmax_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, 
   if (ctx.ok()) extremum<Greater>(ctx, self, dims, keepdim, max);
 }
 
-Tensor& argmax_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, Tensor& out) {
+void argmax_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, Tensor& out) {
   place<Greater>(ctx, self, dim, keepdim, nullptr, out);
-  return out;
 }
 
-Tensor& argmin_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, Tensor& out) {
+void argmin_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, Tensor& out) {
   place<Less>(ctx, self, dim, keepdim, nullptr, out);
-  return out;
 }
 
 void max_dim_max(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& max,

@@ -228,52 +228,50 @@ void store_scaled(Volume& volume, int64_t normalization, double count, Tensor& o
 
 }  // namespace
 
-Tensor& fft_c2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
-                    bool forward, Tensor& out) {
+void fft_c2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
+                 bool forward, Tensor& out) {
   int dims[kMaxDim];
   Volume volume;
   if (!read_dims(ctx, dim, self, dims) || !ctx.resize(out, self.sizes()) || !load_volume(ctx, self, volume))
-    return out;
+    return;
   double count = 1;
-  if (!transform_all(ctx, volume, dims, dim.size(), forward ? -1 : 1, count)) return out;
+  if (!transform_all(ctx, volume, dims, dim.size(), forward ? -1 : 1, count)) return;
   store_scaled(volume, normalization, count, out);
-  return out;
 }
 
-Tensor& fft_r2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
-                    bool onesided, Tensor& out) {
+void fft_r2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
+                 bool onesided, Tensor& out) {
   int dims[kMaxDim];
   Volume volume;
   if (!check(ctx, !dim.empty(), "a transform needs a dimension") || !read_dims(ctx, dim, self, dims) ||
       !load_volume(ctx, self, volume)) {
-    return out;
+    return;
   }
   const int last = dims[dim.size() - 1];
   double count = static_cast<double>(self.size(last));
-  if (!transform(ctx, volume, last, -1)) return out;
-  if (onesided && !change_size(ctx, volume, last, self.size(last) / 2 + 1)) return out;
-  if (!transform_all(ctx, volume, dims, dim.size() - 1, -1, count)) return out;
-  if (!ctx.resize(out, volume.sizes)) return out;
+  if (!transform(ctx, volume, last, -1)) return;
+  if (onesided && !change_size(ctx, volume, last, self.size(last) / 2 + 1)) return;
+  if (!transform_all(ctx, volume, dims, dim.size() - 1, -1, count)) return;
+  if (!ctx.resize(out, volume.sizes)) return;
   store_scaled(volume, normalization, count, out);
-  return out;
 }
 
-Tensor& fft_c2r_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
-                    int64_t last_dim_size, Tensor& out) {
+void fft_c2r_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
+                 int64_t last_dim_size, Tensor& out) {
   int dims[kMaxDim];
   Volume volume;
   if (!check(ctx, !dim.empty() && last_dim_size > 0, "a transform needs a dimension with elements") ||
       !read_dims(ctx, dim, self, dims) || !load_volume(ctx, self, volume)) {
-    return out;
+    return;
   }
   const int last = dims[dim.size() - 1];
   const dim_t size = static_cast<dim_t>(last_dim_size);
   if (!check(ctx, self.size(last) >= size / 2 + 1, "the input has fewer elements than half the result"))
-    return out;
+    return;
   double count = static_cast<double>(size);
-  if (!transform_all(ctx, volume, dims, dim.size() - 1, 1, count)) return out;
+  if (!transform_all(ctx, volume, dims, dim.size() - 1, 1, count)) return;
   // What is symmetric to itself is real, whatever the input says.
-  if (!change_size(ctx, volume, last, size / 2 + 1)) return out;
+  if (!change_size(ctx, volume, last, size / 2 + 1)) return;
   const dim_t inner = volume.inner(last);
   for (dim_t i = 0; i < volume.outer(last); ++i) {
     for (dim_t j = 0; j < inner; ++j) {
@@ -282,10 +280,9 @@ Tensor& fft_c2r_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> di
       if (size % 2 == 0) line[size / 2 * inner].im = 0;
     }
   }
-  if (!change_size(ctx, volume, last, size) || !transform(ctx, volume, last, 1)) return out;
-  if (!ctx.resize(out, volume.sizes)) return out;
+  if (!change_size(ctx, volume, last, size) || !transform(ctx, volume, last, 1)) return;
+  if (!ctx.resize(out, volume.sizes)) return;
   store_scaled(volume, normalization, count, out);
-  return out;
 }
 
 }  // namespace penlight::portable

@@ -147,10 +147,10 @@ PENLIGHT_FORMULA_2(special_zeta_out, Floating, static_cast<T>(zeta(a, b)))
 PENLIGHT_FORMULA_2(igamma_out, Floating, static_cast<T>(gamma_share(a, b, false)))
 PENLIGHT_FORMULA_2(igammac_out, Floating, static_cast<T>(gamma_share(a, b, true)))
 
-Tensor& polygamma_out(KernelContext& ctx, int64_t n, const Tensor& self, Tensor& out) {
-  if (n < 0) return ctx.fail(out, Status::InvalidArgument, "polygamma: the order is {}, the least is 0", n);
+void polygamma_out(KernelContext& ctx, int64_t n, const Tensor& self, Tensor& out) {
+  if (n < 0) return ctx.fail(Status::InvalidArgument, "polygamma: the order is {}, the least is 0", n);
   const auto derivative = [=](auto x) { return static_cast<decltype(x)>(polygamma(n, x)); };
-  return map<Domain::Floating>(ctx, derivative, out, self);
+  map<Domain::Floating>(ctx, derivative, out, self);
 }
 
 }  // namespace penlight::portable

@@ -122,41 +122,38 @@ struct Scatter {
   }
 };
 
-Tensor& gather_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, bool,
-                   Tensor& out) {
+void gather_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, bool, Tensor& out) {
   Scatter scatter;
   if (!check_same_dtype(ctx, self, out) || !ctx.resize(out, index.sizes()) ||
       !scatter.prepare(ctx, self, dim, index, &out)) {
-    return out;
+    return;
   }
   scatter.for_each_block(ctx, [&](const char* named, const Places& places, char* beside, dim_t count) {
     return move_row(out.element_size(), beside, scatter.beside_step(), named, places, count);
   });
-  return out;
 }
 
 // Writes self to out, then src, or `item` where there is no src, to the named places.
-static Tensor& replace(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                       const Tensor* src, const char* item, Tensor& out) {
+static void replace(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                    const Tensor* src, const char* item, Tensor& out) {
   Scatter scatter;
   if ((src && !check_same_dtype(ctx, *src, out)) || !copy_whole(ctx, self, out) ||
       !scatter.prepare(ctx, out, dim, index, src)) {
-    return out;
+    return;
   }
   scatter.replace(ctx, out.element_size(), item);
-  return out;
 }
 
-Tensor& scatter_src_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                        const Tensor& src, Tensor& out) {
-  return replace(ctx, self, dim, index, &src, nullptr, out);
+void scatter_src_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                     const Tensor& src, Tensor& out) {
+  replace(ctx, self, dim, index, &src, nullptr, out);
 }
 
-Tensor& scatter_value_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                          Scalar value, Tensor& out) {
+void scatter_value_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, Scalar value,
+                       Tensor& out) {
   char item[16];
-  if (!scalar_item(ctx, value, out.scalar_type(), item)) return out;
-  return replace(ctx, self, dim, index, nullptr, item, out);
+  if (!scalar_item(ctx, value, out.scalar_type(), item)) return;
+  replace(ctx, self, dim, index, nullptr, item, out);
 }
 
 // What combining with leaves any element as it is, as an item of `type`.
@@ -195,21 +192,21 @@ static void divide(ScalarType type, char* sums, const int64_t* counts, dim_t cou
 // Combines src (or `item`) with what is at the named places. With `mean` the sums
 // are divided by how many went in. With `rounds_once` 16-bit floats are combined in
 // float, and rounded at the end.
-static Tensor& reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                      const Tensor* src, const char* item, Combine op, bool mean, bool include_self,
-                      bool rounds_once, Tensor& out) {
+static void reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                   const Tensor* src, const char* item, Combine op, bool mean, bool include_self,
+                   bool rounds_once, Tensor& out) {
   Scatter scatter;
   const ScalarType type = out.scalar_type();
   const bool wide = rounds_once && (type == ScalarType::Half || type == ScalarType::BFloat16);
   const CombineRow row = combine_row_for(ctx, wide ? ScalarType::Float : type);
   if (!row || (src && !check_same_dtype(ctx, *src, out)) || !copy_whole(ctx, self, out) ||
       !scatter.prepare(ctx, out, dim, index, src)) {
-    return out;
+    return;
   }
   if (!include_self) {
     char identity[16];
     if (!identity_item(ctx, op, type, identity) || !scatter.replace(ctx, out.element_size(), identity))
-      return out;
+      return;
   }
   // By place in memory: `out` may lie there in any order, but without overlap.
   char* const to = static_cast<char*>(out.mutable_data_ptr());
@@ -220,7 +217,7 @@ static Tensor& reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const
   float* sums = nullptr;
   if (mean) counts = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(span) + 1);
   if (wide) sums = ctx.allocate_scratch_array<float>(static_cast<size_t>(span) + 1);
-  if (!ctx.ok()) return out;
+  if (!ctx.ok()) return;
   for (dim_t i = 0; mean && i < span; ++i) counts[i] = include_self ? 1 : 0;
   if (wide) load_block(sums, type, to, 1, span);
   const auto combine = [&](char* named, const Places& places, const char* beside, dim_t count) {
@@ -245,10 +242,9 @@ static Tensor& reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const
   };
   const bool done = scatter.for_each_block(ctx, combine);
   if (done && wide) store_block(type, to, 1, sums, span);
-  if (!done || !mean) return out;
+  if (!done || !mean) return;
   dispatch<RealBool>(
       ctx, type, [&](auto tag) { divide<Compute<typename decltype(tag)::type>>(type, to, counts, span); });
-  return out;
 }
 
 // One of `names`, the position of which is the Combine; but a mean is a sum, divided.
@@ -263,35 +259,35 @@ static bool find_reduction(KernelContext& ctx, StringView reduce, ArrayRef<const
                     names[1]);
 }
 
-Tensor& scatter_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                        const Tensor& src, Tensor& out) {
-  return reduce(ctx, self, dim, index, &src, nullptr, Combine::Add, false, true, true, out);
+void scatter_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                     const Tensor& src, Tensor& out) {
+  reduce(ctx, self, dim, index, &src, nullptr, Combine::Add, false, true, true, out);
 }
 
-Tensor& scatter_reduce_two_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                               const Tensor& src, StringView reduce_name, bool include_self, Tensor& out) {
+void scatter_reduce_two_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                            const Tensor& src, StringView reduce_name, bool include_self, Tensor& out) {
   static const char* const kNames[] = {"sum", "prod", "amin", "amax", "mean"};
   Combine op;
   bool mean;
-  if (!find_reduction(ctx, reduce_name, kNames, op, mean)) return out;
-  return reduce(ctx, self, dim, index, &src, nullptr, op, mean, include_self, true, out);
+  if (!find_reduction(ctx, reduce_name, kNames, op, mean)) return;
+  reduce(ctx, self, dim, index, &src, nullptr, op, mean, include_self, true, out);
 }
 
 // The same with one index for each slice of source: an index for each element that
 // does not change along the other dimensions.
-Tensor& index_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                         const Tensor& source, StringView reduce_name, bool include_self, Tensor& out) {
+void index_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                      const Tensor& source, StringView reduce_name, bool include_self, Tensor& out) {
   static const char* const kNames[] = {"mean", "prod", "amin", "amax"};
   Combine op;
   bool mean;
   int d;
-  if (!find_reduction(ctx, reduce_name, kNames, op, mean) || !wrap_dim(ctx, dim, self.dim(), d)) return out;
+  if (!find_reduction(ctx, reduce_name, kNames, op, mean) || !wrap_dim(ctx, dim, self.dim(), d)) return;
   const bool fits = index.dim() <= 1 && source.dim() == self.dim() &&
                     (source.dim() == 0 ? 1 : source.size(d)) == index.numel();
-  if (!check(ctx, fits, "index has not one element for each slice of the source")) return out;
+  if (!check(ctx, fits, "index has not one element for each slice of the source")) return;
   for (int k = 0; k < self.dim(); ++k) {
     if (k != d && !check(ctx, source.size(k) == self.size(k), "slices of the source have other sizes"))
-      return out;
+      return;
   }
   TensorImpl impl = *index.unsafeGetTensorImpl();
   dim_t sizes[kMaxDim], strides[kMaxDim] = {};
@@ -301,22 +297,22 @@ Tensor& index_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, co
   impl.strides = strides;
   impl.dim = static_cast<uint8_t>(source.dim());
   impl.numel = source.numel();
-  return reduce(ctx, self, dim, Tensor(&impl), &source, nullptr, op, mean, include_self, false, out);
+  reduce(ctx, self, dim, Tensor(&impl), &source, nullptr, op, mean, include_self, false, out);
 }
 
 // Places counted in row-major order.
-Tensor& put_out(KernelContext& ctx, const Tensor& self, const Tensor& index, const Tensor& source,
-                bool accumulate, Tensor& out) {
+void put_out(KernelContext& ctx, const Tensor& self, const Tensor& index, const Tensor& source,
+             bool accumulate, Tensor& out) {
   const CombineRow row = accumulate ? combine_row_for(ctx, out.scalar_type()) : nullptr;
   if (!check_same_dtype(ctx, source, out) || !check_index_dtype(ctx, index) ||
       !check(ctx, index.numel() == source.numel(), "index and source have different numbers of elements") ||
       !copy_whole(ctx, self, out)) {
-    return out;
+    return;
   }
   Elements indices(view_of(index)), sources(view_of(source));
   for (dim_t i = 0; i < index.numel(); ++i) {
     int64_t place = load_element<int64_t>(index.scalar_type(), indices.next());
-    if (!normalize_index(ctx, place, out.numel())) return out;
+    if (!normalize_index(ctx, place, out.numel())) return;
     char* const to = element_at(out, static_cast<dim_t>(place));
     if (accumulate) {
       row(Combine::Add, to, dim_t{0}, sources.next(), 0, 1);
@@ -324,29 +320,28 @@ Tensor& put_out(KernelContext& ctx, const Tensor& self, const Tensor& index, con
       memcpy(to, sources.next(), out.element_size());
     }
   }
-  return out;
 }
 
 static const char* const kSumAndProduct[] = {"add", "multiply"};
 
-Tensor& scatter_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                           const Tensor& src, StringView reduce_name, Tensor& out) {
+void scatter_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                        const Tensor& src, StringView reduce_name, Tensor& out) {
   Combine op;
   bool mean;
-  if (!find_reduction(ctx, reduce_name, kSumAndProduct, op, mean)) return out;
-  return reduce(ctx, self, dim, index, &src, nullptr, op, mean, true, true, out);
+  if (!find_reduction(ctx, reduce_name, kSumAndProduct, op, mean)) return;
+  reduce(ctx, self, dim, index, &src, nullptr, op, mean, true, true, out);
 }
 
-Tensor& scatter_value_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                                 Scalar value, StringView reduce_name, Tensor& out) {
+void scatter_value_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                              Scalar value, StringView reduce_name, Tensor& out) {
   Combine op;
   bool mean;
   char item[16];
   if (!find_reduction(ctx, reduce_name, kSumAndProduct, op, mean) ||
       !scalar_item(ctx, value, out.scalar_type(), item)) {
-    return out;
+    return;
   }
-  return reduce(ctx, self, dim, index, nullptr, item, op, mean, true, true, out);
+  reduce(ctx, self, dim, index, nullptr, item, op, mean, true, true, out);
 }
 
 }  // namespace penlight::portable

@@ -4,11 +4,11 @@
 
 namespace penlight::portable {
 
-Tensor& glu_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
-  if (!normalize_dim(ctx, dim, self.dim()) || !check_same_dtype(ctx, self, out)) return out;
+void glu_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
+  if (!normalize_dim(ctx, dim, self.dim()) || !check_same_dtype(ctx, self, out)) return;
   const dim_t axis = static_cast<dim_t>(dim);
   if (self.dim() == 0 || self.size(axis) % 2 != 0)
-    return ctx.fail(out, Status::InvalidArgument, "dimension {} of size {} has no two halves", axis,
+    return ctx.fail(Status::InvalidArgument, "dimension {} of size {} has no two halves", axis,
                     self.dim() ? self.size(axis) : 1);
   Shape shape(self.sizes());
   shape.sizes[axis] /= 2;
@@ -17,8 +17,8 @@ Tensor& glu_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out
   value.numel /= 2;
   TensorImpl gate = value;
   gate.data = address(self, shape.sizes[axis] * self.stride(axis));
-  return map<Domain::Floating>(ctx, PENLIGHT_OF_2(a * (T(1) / (T(1) + math::exp(-b)))), out, Tensor(&value),
-                               Tensor(&gate));
+  map<Domain::Floating>(ctx, PENLIGHT_OF_2(a * (T(1) / (T(1) + math::exp(-b)))), out, Tensor(&value),
+                        Tensor(&gate));
 }
 
 }  // namespace penlight::portable

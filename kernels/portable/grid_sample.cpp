@@ -135,41 +135,38 @@ void sample(const Tensor& input, const Tensor& grid, const Sampling& sampling, T
   }
 }
 
-Tensor& grid_sample(KernelContext& ctx, dim_t dims, const Tensor& input, const Tensor& grid,
-                    const Sampling& sampling, Tensor& out) {
+void grid_sample(KernelContext& ctx, dim_t dims, const Tensor& input, const Tensor& grid,
+                 const Sampling& sampling, Tensor& out) {
   if (!check_rank(ctx, input, dims + 2, "input") || !check_rank(ctx, grid, dims + 2, "grid") ||
       !check_same_dtype(ctx, input, grid) || !check_same_dtype(ctx, input, out)) {
-    return out;
+    return;
   }
   bool empty = false;
   for (dim_t d = 0; d < dims; ++d) empty |= input.size(2 + d) == 0;
   if (grid.size(0) != input.size(0) || grid.size(-1) != dims || empty)
-    return ctx.fail(out, Status::InvalidArgument, "a grid of [{}, ..., {}] does not fit a batch of {} images",
+    return ctx.fail(Status::InvalidArgument, "a grid of [{}, ..., {}] does not fit a batch of {} images",
                     grid.size(0), grid.size(-1), input.size(0));
   if (sampling.mode < kLinear || sampling.mode > kCubic || (sampling.mode == kCubic && dims == 3) ||
       sampling.padding < kZeros || sampling.padding > kReflection)
-    return ctx.fail(out, Status::InvalidArgument, "interpolation {} with padding {} is not known",
-                    sampling.mode, sampling.padding);
+    return ctx.fail(Status::InvalidArgument, "interpolation {} with padding {} is not known", sampling.mode,
+                    sampling.padding);
   dim_t sizes[5] = {input.size(0), input.size(1)};
   for (dim_t d = 0; d < dims; ++d) sizes[2 + d] = grid.size(1 + d);
-  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dims + 2)))) return out;
+  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dims + 2)))) return;
   dispatch<Floats>(ctx, input.dtype(),
                    [&](auto tag) { sample<typename decltype(tag)::type>(input, grid, sampling, out); });
-  return out;
 }
 
 }  // namespace
 
-Tensor& grid_sampler_2d_out(KernelContext& ctx, const Tensor& input, const Tensor& grid,
-                            int64_t interpolation_mode, int64_t padding_mode, bool align_corners,
-                            Tensor& out) {
-  return grid_sample(ctx, 2, input, grid, {interpolation_mode, padding_mode, align_corners}, out);
+void grid_sampler_2d_out(KernelContext& ctx, const Tensor& input, const Tensor& grid,
+                         int64_t interpolation_mode, int64_t padding_mode, bool align_corners, Tensor& out) {
+  grid_sample(ctx, 2, input, grid, {interpolation_mode, padding_mode, align_corners}, out);
 }
 
-Tensor& grid_sampler_3d_out(KernelContext& ctx, const Tensor& input, const Tensor& grid,
-                            int64_t interpolation_mode, int64_t padding_mode, bool align_corners,
-                            Tensor& out) {
-  return grid_sample(ctx, 3, input, grid, {interpolation_mode, padding_mode, align_corners}, out);
+void grid_sampler_3d_out(KernelContext& ctx, const Tensor& input, const Tensor& grid,
+                         int64_t interpolation_mode, int64_t padding_mode, bool align_corners, Tensor& out) {
+  grid_sample(ctx, 3, input, grid, {interpolation_mode, padding_mode, align_corners}, out);
 }
 
 }  // namespace penlight::portable

@@ -56,19 +56,19 @@ bool make_grid(KernelContext& ctx, ArrayRef<int64_t> kernel, ArrayRef<int64_t> d
 }  // namespace
 
 // [N, C, H, W] (or without N) to [N, C kh kw, positions].
-Tensor& im2col_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
-                   ArrayRef<int64_t> dilation, ArrayRef<int64_t> padding, ArrayRef<int64_t> stride,
-                   Tensor& out) {
+void im2col_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
+                ArrayRef<int64_t> dilation, ArrayRef<int64_t> padding, ArrayRef<int64_t> stride,
+                Tensor& out) {
   const bool batched = self.dim() == 4;
-  if (!batched && !check_rank(ctx, self, 3, "self")) return out;
+  if (!batched && !check_rank(ctx, self, 3, "self")) return;
   PatchGrid grid;
   if (!check_same_dtype(ctx, self, out) ||
       !make_grid(ctx, kernel_size, dilation, padding, stride, self.size(-2), self.size(-1), grid)) {
-    return out;
+    return;
   }
   const dim_t images = batched ? self.size(0) : 1, channels = self.size(-3);
   const dim_t sizes[] = {images, channels * grid.taps(), grid.positions()};
-  if (!ctx.resize(out, batched ? SizesRef(sizes, 3) : SizesRef(sizes + 1, 2)) || out.numel() == 0) return out;
+  if (!ctx.resize(out, batched ? SizesRef(sizes, 3) : SizesRef(sizes + 1, 2)) || out.numel() == 0) return;
   // A tap of all windows is the image, moved and cut, with zeros where it is outside.
   View from = view_of(self), to = view_of(out);
   if (!batched) {
@@ -95,32 +95,30 @@ Tensor& im2col_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> ker
     }
     move_padded(out.element_size(), from, before, zero, to);
   }
-  return out;
 }
 
 // [N, C kh kw, positions] (or without N) to [N, C, H, W].
-Tensor& col2im_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                   ArrayRef<int64_t> kernel_size, ArrayRef<int64_t> dilation, ArrayRef<int64_t> padding,
-                   ArrayRef<int64_t> stride, Tensor& out) {
+void col2im_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                ArrayRef<int64_t> kernel_size, ArrayRef<int64_t> dilation, ArrayRef<int64_t> padding,
+                ArrayRef<int64_t> stride, Tensor& out) {
   const bool batched = self.dim() == 3;
-  if ((!batched && !check_rank(ctx, self, 2, "self")) || !check_same_dtype(ctx, self, out)) return out;
+  if ((!batched && !check_rank(ctx, self, 2, "self")) || !check_same_dtype(ctx, self, out)) return;
   if (output_size.size() != 2 || output_size[0] < 0 || output_size[0] > kLargestArgument ||
       output_size[1] < 0 || output_size[1] > kLargestArgument)
-    return ctx.fail(out, Status::InvalidArgument, "output_size has {} values, 2 sizes are wanted",
+    return ctx.fail(Status::InvalidArgument, "output_size has {} values, 2 sizes are wanted",
                     output_size.size());
   PatchGrid grid;
   if (!make_grid(ctx, kernel_size, dilation, padding, stride, static_cast<dim_t>(output_size[0]),
                  static_cast<dim_t>(output_size[1]), grid)) {
-    return out;
+    return;
   }
   if (self.size(-2) % grid.taps() != 0 || self.size(-1) != grid.positions())
-    return ctx.fail(out, Status::InvalidArgument,
-                    "columns of [{}, {}] do not come from {} taps at {} positions", self.size(-2),
-                    self.size(-1), grid.taps(), grid.positions());
+    return ctx.fail(Status::InvalidArgument, "columns of [{}, {}] do not come from {} taps at {} positions",
+                    self.size(-2), self.size(-1), grid.taps(), grid.positions());
   const dim_t images = batched ? self.size(0) : 1, channels = self.size(-2) / grid.taps();
   const dim_t plane = grid.image[0] * grid.image[1];
   const dim_t sizes[] = {images, channels, grid.image[0], grid.image[1]};
-  if (!ctx.resize(out, batched ? SizesRef(sizes, 4) : SizesRef(sizes + 1, 3))) return out;
+  if (!ctx.resize(out, batched ? SizesRef(sizes, 4) : SizesRef(sizes + 1, 3))) return;
   dispatch<Floats>(ctx, self.dtype(), [&](auto tag) {
     using S = typename decltype(tag)::type;
     using T = Compute<S>;
@@ -150,7 +148,6 @@ Tensor& col2im_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> out
       }
     }
   });
-  return out;
 }
 
 }  // namespace penlight::portable

@@ -4,31 +4,30 @@
 
 namespace penlight::portable {
 
-Tensor& index_tensor_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<Tensor>> indices,
-                         Tensor& out) {
+void index_tensor_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<Tensor>> indices,
+                      Tensor& out) {
   Indexing indexing;
   const View whole = view_of(self);
-  if (!check_same_dtype(ctx, self, out) || !indexing.prepare(ctx, whole, indices)) return out;
-  if (!ctx.resize(out, indexing.sizes())) return out;
+  if (!check_same_dtype(ctx, self, out) || !indexing.prepare(ctx, whole, indices)) return;
+  if (!ctx.resize(out, indexing.sizes())) return;
   const View result = view_of(out);
   const IndexedMover mover(out.element_size(), indexing.rest(), indexing.rest_of(result));
   indexing.for_each_block(ctx, result, [&](const dim_t* offsets, const dim_t* result_offsets, int count) {
     mover.run(whole.data, offsets, result.data, result_offsets, count);
   });
-  return out;
 }
 
-Tensor& index_put_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<Tensor>> indices,
-                      const Tensor& values, bool accumulate, Tensor& out) {
+void index_put_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<Tensor>> indices,
+                   const Tensor& values, bool accumulate, Tensor& out) {
   Indexing indexing;
-  if (!check_same_dtype(ctx, self, out) || !check_same_dtype(ctx, values, out)) return out;
-  if (!ctx.resize(out, self.sizes())) return out;
+  if (!check_same_dtype(ctx, self, out) || !check_same_dtype(ctx, values, out)) return;
+  if (!ctx.resize(out, self.sizes())) return;
   const View whole = view_of(out);
   View given = view_of(values);
-  if (!indexing.prepare(ctx, whole, indices)) return out;
+  if (!indexing.prepare(ctx, whole, indices)) return;
   const Shape sizes = indexing.sizes();
   while (given.dim > sizes.dim && given.sizes[0] == 1) given.remove_dim(0);
-  if (!expand_view(ctx, given, SizesRef(sizes))) return out;
+  if (!expand_view(ctx, given, SizesRef(sizes))) return;
   move_view(out.element_size(), view_of(self), whole);
 
   View rest = indexing.rest(), given_rest = indexing.rest_of(given);
@@ -37,7 +36,7 @@ Tensor& index_put_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<
     indexing.for_each_block(ctx, given, [&](const dim_t* offsets, const dim_t* given_offsets, int count) {
       mover.run(given.data, given_offsets, whole.data, offsets, count);
     });
-    return out;
+    return;
   }
   // Complex numbers are added part by part.
   ScalarType type = out.scalar_type();
@@ -47,7 +46,7 @@ Tensor& index_put_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<
     given_rest.insert_dim(given_rest.dim, 2, static_cast<dim_t>(element_size(type)));
   }
   const CombineRow row = combine_row_for(ctx, type);
-  if (!row) return out;
+  if (!row) return;
   const bool single = rest.numel() == 1;
   indexing.for_each_block(ctx, given, [&](const dim_t* offsets, const dim_t* given_offsets, int count) {
     const dim_t step = count > 1 ? given_offsets[1] - given_offsets[0] : 0;
@@ -63,7 +62,6 @@ Tensor& index_put_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<
       combine_views(row, Combine::Add, rest, given_rest);
     }
   });
-  return out;
 }
 
 }  // namespace penlight::portable

@@ -35,41 +35,38 @@ struct Slices {
   View other_slice() const { return named.rest_of(other); }
 };
 
-Tensor& index_select_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                         Tensor& out) {
+void index_select_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, Tensor& out) {
   int d;
-  if (!check_same_dtype(ctx, self, out) || !wrap_dim(ctx, dim, self.dim(), d)) return out;
+  if (!check_same_dtype(ctx, self, out) || !wrap_dim(ctx, dim, self.dim(), d)) return;
   View sizes = view_of(self);
   if (sizes.dim > 0) sizes.sizes[d] = index.numel();
   Slices slices;
-  if (!resize_to(ctx, out, sizes) || !slices.prepare(ctx, self, dim, index, &out)) return out;
+  if (!resize_to(ctx, out, sizes) || !slices.prepare(ctx, self, dim, index, &out)) return;
   const IndexedMover mover(out.element_size(), slices.whole_slice(), slices.other_slice());
   slices.for_each_block(ctx, [&](const dim_t* offsets, const dim_t* out_offsets, int count) {
     mover.run(slices.whole.data, offsets, slices.other.data, out_offsets, count);
   });
-  return out;
 }
 
-Tensor& index_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                       const Tensor& source, Tensor& out) {
+void index_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                    const Tensor& source, Tensor& out) {
   Slices slices;
   if (!check_same_dtype(ctx, source, out) || !copy_whole(ctx, self, out) ||
       !slices.prepare(ctx, out, dim, index, &source)) {
-    return out;
+    return;
   }
   const IndexedMover mover(out.element_size(), slices.other_slice(), slices.whole_slice());
   slices.for_each_block(ctx, [&](const dim_t* offsets, const dim_t* source_offsets, int count) {
     mover.run(slices.other.data, source_offsets, slices.whole.data, offsets, count);
   });
-  return out;
 }
 
-Tensor& index_fill_int_scalar_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                                  Scalar value, Tensor& out) {
+void index_fill_int_scalar_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                               Scalar value, Tensor& out) {
   Slices slices;
   char item[16];
-  if (!scalar_item(ctx, value, out.scalar_type(), item)) return out;
-  if (!copy_whole(ctx, self, out) || !slices.prepare(ctx, out, dim, index, nullptr, true)) return out;
+  if (!scalar_item(ctx, value, out.scalar_type(), item)) return;
+  if (!copy_whole(ctx, self, out) || !slices.prepare(ctx, out, dim, index, nullptr, true)) return;
   View slice = slices.whole_slice();
   slices.for_each_block(ctx, [&](const dim_t* offsets, const dim_t*, int count) {
     for (int i = 0; i < count; ++i) {
@@ -77,24 +74,23 @@ Tensor& index_fill_int_scalar_out(KernelContext& ctx, const Tensor& self, int64_
       fill_view(out.element_size(), item, slice);
     }
   });
-  return out;
 }
 
-Tensor& index_fill_int_tensor_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                                  const Tensor& value, Tensor& out) {
+void index_fill_int_tensor_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                               const Tensor& value, Tensor& out) {
   if (value.numel() != 1)
-    return ctx.fail(out, Status::InvalidArgument, "the value to fill with has {} elements", value.numel());
-  return index_fill_int_scalar_out(ctx, self, dim, index, item_of(value), out);
+    return ctx.fail(Status::InvalidArgument, "the value to fill with has {} elements", value.numel());
+  index_fill_int_scalar_out(ctx, self, dim, index, item_of(value), out);
 }
 
-Tensor& index_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                      const Tensor& source, Scalar alpha, Tensor& out) {
+void index_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
+                   const Tensor& source, Scalar alpha, Tensor& out) {
   Slices slices;
   const ScalarType type = out.scalar_type();
   const CombineRow row = combine_row_for(ctx, type);
   if (!row || !check_same_dtype(ctx, source, out) || !copy_whole(ctx, self, out) ||
       !slices.prepare(ctx, out, dim, index, &source)) {
-    return out;
+    return;
   }
   const bool scaled = alpha.isFloatingPoint() ? alpha.to<double>() != 1 : alpha.to<int64_t>() != 1;
   View to = slices.whole_slice(), from = slices.other_slice();
@@ -106,7 +102,7 @@ Tensor& index_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const
     dim_t stride = static_cast<dim_t>(out.element_size());
     for (int d = scratch.dim; d-- > 0; stride *= scratch.sizes[d]) scratch.strides[d] = stride;
     scratch.data = static_cast<char*>(ctx.allocate_scratch(static_cast<size_t>(stride) + 1));
-    if (!scratch.data || !scalar_item(ctx, alpha, type, factor)) return out;
+    if (!scratch.data || !scalar_item(ctx, alpha, type, factor)) return;
   }
   View factors = from;
   factors.data = factor;
@@ -129,7 +125,6 @@ Tensor& index_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const
       combine_views(row, Combine::Add, to, scaled ? scratch : from);
     }
   });
-  return out;
 }
 
 }  // namespace penlight::portable

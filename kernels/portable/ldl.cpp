@@ -168,24 +168,24 @@ void linalg_ldl_factor_ex_out(KernelContext& ctx, const Tensor& self, bool, bool
   }
 }
 
-Tensor& linalg_ldl_solve_out(KernelContext& ctx, const Tensor& LD, const Tensor& pivots, const Tensor& B,
-                             bool, Tensor& out) {
-  if (!check_square(ctx, LD) || !check_matrices(ctx, B)) return out;
+void linalg_ldl_solve_out(KernelContext& ctx, const Tensor& LD, const Tensor& pivots, const Tensor& B, bool,
+                          Tensor& out) {
+  if (!check_square(ctx, LD) || !check_matrices(ctx, B)) return;
   const dim_t n = LD.size(-1), columns = B.size(-1);
   const bool fits = B.size(-2) == n && pivots.dim() == LD.dim() - 1 && pivots.size(-1) == n;
-  if (!check(ctx, fits, "the right-hand side does not have the sizes of the matrices")) return out;
+  if (!check(ctx, fits, "the right-hand side does not have the sizes of the matrices")) return;
   Shape shape(outer(LD, 2));
-  if (!broadcast_into(ctx, shape, outer(B, 2)) || !broadcast_into(ctx, shape, outer(pivots, 1))) return out;
+  if (!broadcast_into(ctx, shape, outer(B, 2)) || !broadcast_into(ctx, shape, outer(pivots, 1))) return;
   const dim_t batch = shape.dim;
   const Span of_factors = spread(LD, shape, 2), of_pivots = spread(pivots, shape, 1),
              of_right = spread(B, shape, 2);
   shape.append(n);
   shape.append(columns);
-  if (!ctx.resize(out, shape)) return out;
+  if (!ctx.resize(out, shape)) return;
   double* a = scratch(ctx, n, n);
   double* x = scratch(ctx, n, columns);
   int64_t* order = scratch<int64_t>(ctx, n);
-  if (!ctx.ok()) return out;
+  if (!ctx.ok()) return;
   const Span factors(LD, LD.dim() - 2, LD.dim()), right(B, B.dim() - 2, B.dim());
   const Span rows(pivots, pivots.dim() - 1, pivots.dim());
   for (dim_t i = 0; i < of_factors.count(); ++i) {
@@ -195,13 +195,12 @@ Tensor& linalg_ldl_solve_out(KernelContext& ctx, const Tensor& LD, const Tensor&
     for (dim_t k = 0; k < n; ++k) {
       const int64_t row = order[k] < 0 ? -order[k] : order[k];
       const bool pair = order[k] > 0 || (k + 1 < n && order[k + 1] == order[k]);
-      if (!check(ctx, row >= 1 && row <= n && pair, "a pivot is not the number of a row")) return out;
+      if (!check(ctx, row >= 1 && row <= n && pair, "a pivot is not the number of a row")) return;
       if (order[k] < 0) ++k;
     }
     solve(a, n, order, x, columns);
     store_item_of(out, batch, i, x);
   }
-  return out;
 }
 
 }  // namespace penlight::portable

@@ -213,17 +213,17 @@ void linalg_cholesky_ex_l(KernelContext& ctx, const Tensor& self, bool upper, bo
   }
 }
 
-Tensor& linalg_solve_triangular_out(KernelContext& ctx, const Tensor& self, const Tensor& B, bool upper,
-                                    bool left, bool unitriangular, Tensor& out) {
+void linalg_solve_triangular_out(KernelContext& ctx, const Tensor& self, const Tensor& B, bool upper,
+                                 bool left, bool unitriangular, Tensor& out) {
   Workspace work;
   if (!check_square(ctx, self) ||
       !check(ctx, B.dim() == self.dim(), "matrices and right-hand sides differ in rank"))
-    return out;
+    return;
   const dim_t n = self.size(-1), columns = left ? B.size(-1) : B.size(-2);
   const bool fits = B.size(left ? -2 : -1) == n && same_batch(self, B, self.dim() - 2);
   if (!check(ctx, fits, "the right-hand side does not have the sizes of the matrices") ||
       !ctx.resize(out, B.sizes()) || !work.prepare(ctx, n, columns)) {
-    return out;
+    return;
   }
   const Matrices triangles(self), right(B), to(out);
   for (dim_t i = 0; i < triangles.count(); ++i) {
@@ -239,7 +239,6 @@ Tensor& linalg_solve_triangular_out(KernelContext& ctx, const Tensor& self, cons
     }
     to.store(i, work.x);
   }
-  return out;
 }
 
 void linalg_lu_factor_ex_out(KernelContext& ctx, const Tensor& A, bool pivot, bool check_errors, Tensor& LU,
@@ -304,10 +303,10 @@ void lu_unpack_out(KernelContext& ctx, const Tensor& LU_data, const Tensor& LU_p
 }
 
 // By scaling until the series converges at once, and squaring what comes of it.
-Tensor& linalg_matrix_exp_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+void linalg_matrix_exp_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   Workspace work;
   const dim_t n = self.dim() >= 2 ? self.size(-1) : 0;
-  if (!check_square(ctx, self) || !ctx.resize(out, self.sizes()) || !work.prepare(ctx, n, n)) return out;
+  if (!check_square(ctx, self) || !ctx.resize(out, self.sizes()) || !work.prepare(ctx, n, n)) return;
   const Matrices from(self), to(out);
   const auto multiply = [n](const double* a, const double* b, double factor, double* result) {
     for (dim_t r = 0; r < n; ++r) {
@@ -319,7 +318,7 @@ Tensor& linalg_matrix_exp_out(KernelContext& ctx, const Tensor& self, Tensor& ou
     }
   };
   double* term = scratch(ctx, n, n);
-  if (!ctx.ok()) return out;
+  if (!ctx.ok()) return;
   for (dim_t i = 0; i < from.count(); ++i) {
     from.load(i, work.a);
     double norm = 0;
@@ -344,7 +343,6 @@ Tensor& linalg_matrix_exp_out(KernelContext& ctx, const Tensor& self, Tensor& ou
     }
     to.store(i, work.x);
   }
-  return out;
 }
 
 }  // namespace penlight::portable

@@ -50,29 +50,29 @@ PENLIGHT_MAP_2(bitwise_right_shift_tensor_out, Integral, kShiftRight)
 PENLIGHT_MAP_SCALAR(bitwise_right_shift_tensor_scalar_out, Integral, kShiftRight)
 PENLIGHT_MAP_OF_SCALAR(bitwise_right_shift_scalar_tensor_out, Integral, kShiftRight)
 
-Tensor& bitwise_not_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+void bitwise_not_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (self.scalar_type() == ScalarType::Bool) return map<Domain::Number>(ctx, kNot, out, self);
-  return map<Domain::Integral>(ctx, PENLIGHT_OF_1(~x), out, self);
+  map<Domain::Integral>(ctx, PENLIGHT_OF_1(~x), out, self);
 }
 
 // The condition is converted to the others' compute type: not 0 means yes.
-Tensor& where_self_out(KernelContext& ctx, const Tensor& condition, const Tensor& self, const Tensor& other,
-                       Tensor& out) {
+void where_self_out(KernelContext& ctx, const Tensor& condition, const Tensor& self, const Tensor& other,
+                    Tensor& out) {
   const auto choose = [](auto yes, auto a, auto b) { return yes != decltype(yes)(0) ? a : b; };
-  return map_promoting<Domain::Number, 1, 2>(ctx, choose, out, condition, self, other);
+  map_promoting<Domain::Number, 1, 2>(ctx, choose, out, condition, self, other);
 }
 
-Tensor& masked_fill_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& mask,
-                               const Scalar& value, Tensor& out) {
+void masked_fill_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, const Scalar& value,
+                            Tensor& out) {
   // Truth values are computed as integers, where 0.5 is 0.
   const bool logical = self.scalar_type() == ScalarType::Bool;
-  return map_promoting<Domain::Number, 0, 1>(ctx, kMaskedFill, out, self, mask,
-                                             logical ? cast_to(ScalarType::Bool, value) : value);
+  map_promoting<Domain::Number, 0, 1>(ctx, kMaskedFill, out, self, mask,
+                                      logical ? cast_to(ScalarType::Bool, value) : value);
 }
 
-Tensor& masked_fill_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& mask,
-                               const Tensor& value, Tensor& out) {
-  return map_promoting<Domain::Number, 0, 1>(ctx, kMaskedFill, out, self, mask, value);
+void masked_fill_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, const Tensor& value,
+                            Tensor& out) {
+  map_promoting<Domain::Number, 0, 1>(ctx, kMaskedFill, out, self, mask, value);
 }
 
 }  // namespace penlight::portable

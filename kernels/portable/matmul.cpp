@@ -65,8 +65,8 @@ void multiply_complex(dim_t m, dim_t n, dim_t k, const MatrixView& a, const Matr
 }
 
 // out[i] = alpha * (a[i] @ b[i]) + beta * addend[i] for each i of the batch.
-Tensor& multiply(KernelContext& ctx, dim_t m, dim_t n, dim_t k, const MatrixView& a, const MatrixView& b,
-                 const Epilogue& epilogue, Tensor& out, dim_t out_row, dim_t out_column, const Batch& batch) {
+void multiply(KernelContext& ctx, dim_t m, dim_t n, dim_t k, const MatrixView& a, const MatrixView& b,
+              const Epilogue& epilogue, Tensor& out, dim_t out_row, dim_t out_column, const Batch& batch) {
   const dim_t item = static_cast<dim_t>(out.element_size());
   const auto for_each = [&](auto&& work) {
     const auto at = [item](const MatrixView& view, dim_t offset) {
@@ -83,7 +83,7 @@ Tensor& multiply(KernelContext& ctx, dim_t m, dim_t n, dim_t k, const MatrixView
     for_each([&](const MatrixView& x, const MatrixView& y, const Epilogue& here, char* to) {
       multiply_complex(m, n, k, x, y, here, out.dtype(), to, out_row, out_column);
     });
-    return out;
+    return;
   }
   dispatch<Real>(ctx, out.dtype(), [&](auto tag) {
     using S = typename decltype(tag)::type;
@@ -93,137 +93,134 @@ Tensor& multiply(KernelContext& ctx, dim_t m, dim_t n, dim_t k, const MatrixView
       product.run(x, y, here, reinterpret_cast<S*>(to), out_row, out_column);
     });
   });
-  return out;
 }
 
 // mm and addmm of rank 2, bmm and baddbmm of rank 3.
-Tensor& multiply_matrices(KernelContext& ctx, dim_t rank, const Tensor* self, const Tensor& a,
-                          const Tensor& b, Scalar beta, Scalar alpha, Tensor& out) {
+void multiply_matrices(KernelContext& ctx, dim_t rank, const Tensor* self, const Tensor& a, const Tensor& b,
+                       Scalar beta, Scalar alpha, Tensor& out) {
   const bool batched = rank == 3;
   if (!check_rank(ctx, a, rank, batched ? "the first batch" : "the first matrix") ||
       !check_rank(ctx, b, rank, batched ? "the second batch" : "the second matrix") ||
       !check_same_dtype(ctx, a, b) || !check_same_dtype(ctx, a, out)) {
-    return out;
+    return;
   }
   const dim_t count = batched ? a.size(0) : 1, m = a.size(-2), k = a.size(-1), n = b.size(-1);
   if (b.size(-2) != k)
-    return ctx.fail(out, Status::InvalidArgument, "[{}, {}] times [{}, {}]: inner sizes differ", m, k,
-                    b.size(-2), n);
+    return ctx.fail(Status::InvalidArgument, "[{}, {}] times [{}, {}]: inner sizes differ", m, k, b.size(-2),
+                    n);
   if (batched && b.size(0) != count)
-    return ctx.fail(out, Status::InvalidArgument, "a batch of {} matrices times one of {}", count, b.size(0));
+    return ctx.fail(Status::InvalidArgument, "a batch of {} matrices times one of {}", count, b.size(0));
   Epilogue epilogue;
   Batch batch(out.dtype());
   if (self) {
-    if (!check_same_dtype(ctx, a, *self)) return out;
-    if (self->dim() > rank) return check_rank(ctx, *self, rank, "self"), out;
-    if (!broadcast_matrix(ctx, *self, m, n, epilogue.addend)) return out;
+    if (!check_same_dtype(ctx, a, *self)) return;
+    if (self->dim() > rank && !check_rank(ctx, *self, rank, "self")) return;
+    if (!broadcast_matrix(ctx, *self, m, n, epilogue.addend)) return;
     if (self->dim() == 3 && self->size(0) != 1) {
       if (self->size(0) != count)
-        return ctx.fail(out, Status::InvalidArgument, "self has a batch of {}, the matrices of {}",
-                        self->size(0), count);
+        return ctx.fail(Status::InvalidArgument, "self has a batch of {}, the matrices of {}", self->size(0),
+                        count);
       batch.addend.push(count, self->stride(0));
     }
     epilogue.alpha = alpha;
     epilogue.beta = beta;
   }
   const dim_t sizes[] = {count, m, n};
-  if (!ctx.resize(out, batched ? SizesRef(sizes, 3) : SizesRef(sizes + 1, 2))) return out;
+  if (!ctx.resize(out, batched ? SizesRef(sizes, 3) : SizesRef(sizes + 1, 2))) return;
   if (batched) {
     batch.a.push(count, a.stride(0));
     batch.b.push(count, b.stride(0));
     batch.out.push(count, out.stride(0));
   }
-  return multiply(ctx, m, n, k, matrix_of(a, -2, -1), matrix_of(b, -2, -1), epilogue, out, out.stride(-2),
-                  out.stride(-1), batch);
+  multiply(ctx, m, n, k, matrix_of(a, -2, -1), matrix_of(b, -2, -1), epilogue, out, out.stride(-2),
+           out.stride(-1), batch);
 }
 
 // mv and addmv.
-Tensor& multiply_vector(KernelContext& ctx, const Tensor* self, const Tensor& matrix, const Tensor& vec,
-                        Scalar beta, Scalar alpha, Tensor& out) {
-  if (!check_rank(ctx, matrix, 2, "the matrix") || !check_rank(ctx, vec, 1, "the vector")) return out;
-  if (!check_same_dtype(ctx, matrix, vec) || !check_same_dtype(ctx, matrix, out)) return out;
+void multiply_vector(KernelContext& ctx, const Tensor* self, const Tensor& matrix, const Tensor& vec,
+                     Scalar beta, Scalar alpha, Tensor& out) {
+  if (!check_rank(ctx, matrix, 2, "the matrix") || !check_rank(ctx, vec, 1, "the vector")) return;
+  if (!check_same_dtype(ctx, matrix, vec) || !check_same_dtype(ctx, matrix, out)) return;
   const dim_t m = matrix.size(0), k = matrix.size(1);
   if (vec.size(0) != k)
-    return ctx.fail(out, Status::InvalidArgument, "[{}, {}] times [{}]: inner sizes differ", m, k,
-                    vec.size(0));
+    return ctx.fail(Status::InvalidArgument, "[{}, {}] times [{}]: inner sizes differ", m, k, vec.size(0));
   Epilogue epilogue;
   if (self) {
-    if (!check_same_dtype(ctx, matrix, *self)) return out;
+    if (!check_same_dtype(ctx, matrix, *self)) return;
     const dim_t length = self->dim() == 0 ? 1 : self->size(0);
     if (self->dim() > 1 || (length != m && length != 1))
-      return ctx.fail(out, Status::InvalidArgument, "self of {} elements cannot be broadcast to [{}]",
+      return ctx.fail(Status::InvalidArgument, "self of {} elements cannot be broadcast to [{}]",
                       self->numel(), m);
     epilogue = {alpha, beta, {self->const_data_ptr(), length == 1 ? 0 : self->stride(0), 0}};
   }
   const dim_t sizes[] = {m};
-  if (!ctx.resize(out, sizes)) return out;
-  return multiply(ctx, m, 1, k, matrix_of(matrix, 0, 1), {vec.const_data_ptr(), vec.stride(0), 1}, epilogue,
-                  out, out.stride(0), 1, Batch(out.dtype()));
+  if (!ctx.resize(out, sizes)) return;
+  multiply(ctx, m, 1, k, matrix_of(matrix, 0, 1), {vec.const_data_ptr(), vec.stride(0), 1}, epilogue, out,
+           out.stride(0), 1, Batch(out.dtype()));
 }
 
 }  // namespace
 
-Tensor& mm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
-  return multiply_matrices(ctx, 2, nullptr, self, mat2, 1, 1, out);
+void mm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
+  multiply_matrices(ctx, 2, nullptr, self, mat2, 1, 1, out);
 }
 
-Tensor& addmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
-                  const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  return multiply_matrices(ctx, 2, &self, mat1, mat2, beta, alpha, out);
+void addmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
+               const Scalar& beta, const Scalar& alpha, Tensor& out) {
+  multiply_matrices(ctx, 2, &self, mat1, mat2, beta, alpha, out);
 }
 
-Tensor& bmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
-  return multiply_matrices(ctx, 3, nullptr, self, mat2, 1, 1, out);
+void bmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
+  multiply_matrices(ctx, 3, nullptr, self, mat2, 1, 1, out);
 }
 
-Tensor& baddbmm_out(KernelContext& ctx, const Tensor& self, const Tensor& batch1, const Tensor& batch2,
-                    const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  return multiply_matrices(ctx, 3, &self, batch1, batch2, beta, alpha, out);
+void baddbmm_out(KernelContext& ctx, const Tensor& self, const Tensor& batch1, const Tensor& batch2,
+                 const Scalar& beta, const Scalar& alpha, Tensor& out) {
+  multiply_matrices(ctx, 3, &self, batch1, batch2, beta, alpha, out);
 }
 
-Tensor& mv_out(KernelContext& ctx, const Tensor& self, const Tensor& vec, Tensor& out) {
-  return multiply_vector(ctx, nullptr, self, vec, 1, 1, out);
+void mv_out(KernelContext& ctx, const Tensor& self, const Tensor& vec, Tensor& out) {
+  multiply_vector(ctx, nullptr, self, vec, 1, 1, out);
 }
 
-Tensor& addmv_out(KernelContext& ctx, const Tensor& self, const Tensor& mat, const Tensor& vec,
-                  const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  return multiply_vector(ctx, &self, mat, vec, beta, alpha, out);
+void addmv_out(KernelContext& ctx, const Tensor& self, const Tensor& mat, const Tensor& vec,
+               const Scalar& beta, const Scalar& alpha, Tensor& out) {
+  multiply_vector(ctx, &self, mat, vec, beta, alpha, out);
 }
 
-Tensor& dot_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor, Tensor& out) {
-  if (!check_rank(ctx, self, 1, "self") || !check_rank(ctx, tensor, 1, "tensor")) return out;
-  if (!check_same_dtype(ctx, self, tensor) || !check_same_dtype(ctx, self, out)) return out;
+void dot_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor, Tensor& out) {
+  if (!check_rank(ctx, self, 1, "self") || !check_rank(ctx, tensor, 1, "tensor")) return;
+  if (!check_same_dtype(ctx, self, tensor) || !check_same_dtype(ctx, self, out)) return;
   const dim_t k = self.size(0);
-  if (tensor.size(0) != k)
-    return ctx.fail(out, Status::InvalidArgument, "[{}] times [{}]", k, tensor.size(0));
-  if (!ctx.resize(out, {})) return out;
-  return multiply(ctx, 1, 1, k, {self.const_data_ptr(), 1, self.stride(0)},
-                  {tensor.const_data_ptr(), tensor.stride(0), 1}, Epilogue(), out, 1, 1, Batch(out.dtype()));
+  if (tensor.size(0) != k) return ctx.fail(Status::InvalidArgument, "[{}] times [{}]", k, tensor.size(0));
+  if (!ctx.resize(out, {})) return;
+  multiply(ctx, 1, 1, k, {self.const_data_ptr(), 1, self.stride(0)},
+           {tensor.const_data_ptr(), tensor.stride(0), 1}, Epilogue(), out, 1, 1, Batch(out.dtype()));
 }
 
 // input [..., in], weight [out, in] or [in], bias [out].
-Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
-                   const Optional<Tensor>& bias, Tensor& out) {
+void linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Optional<Tensor>& bias,
+                Tensor& out) {
   const dim_t dim = input.dim();
   if (dim < 1 || weight.dim() < 1 || weight.dim() > 2 || input.size(-1) != weight.size(-1))
-    return ctx.fail(out, Status::InvalidArgument,
+    return ctx.fail(Status::InvalidArgument,
                     "input with last size {} ({} dimensions), weight with last size {} ({})",
                     dim ? input.size(-1) : 1, dim, weight.dim() ? weight.size(-1) : 1, weight.dim());
-  if (!check_same_dtype(ctx, input, weight) || !check_same_dtype(ctx, input, out)) return out;
+  if (!check_same_dtype(ctx, input, weight) || !check_same_dtype(ctx, input, out)) return;
   const bool vector = weight.dim() == 1;  // then the result has no last dimension
   const dim_t k = input.size(-1), n = vector ? 1 : weight.size(0);
   Epilogue epilogue;
   if (bias.has_value()) {
     const Tensor& addend = bias.value();
-    if (!check_same_dtype(ctx, input, addend)) return out;
+    if (!check_same_dtype(ctx, input, addend)) return;
     if (addend.dim() > 1 || (addend.numel() != n && addend.numel() != 1))
-      return ctx.fail(out, Status::InvalidArgument, "bias of {} elements for {} outputs", addend.numel(), n);
+      return ctx.fail(Status::InvalidArgument, "bias of {} elements for {} outputs", addend.numel(), n);
     epilogue.addend = {addend.const_data_ptr(), 0, addend.numel() == 1 ? 0 : addend.stride(0)};
   }
   dim_t sizes[kMaxDim];
   for (dim_t d = 0; d < dim - 1; ++d) sizes[d] = input.size(d);
   if (!vector) sizes[dim - 1] = n;
-  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(vector ? dim - 1 : dim)))) return out;
+  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(vector ? dim - 1 : dim)))) return;
 
   // Leading dimensions that lie evenly in both tensors are one dimension of rows;
   // what is left outside of it is walked as batches.
@@ -244,24 +241,24 @@ Tensor& linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight
   Batch batch(out.dtype());
   batch.a = Span(input, 0, outer);
   batch.out = Span(out, 0, outer);
-  return multiply(ctx, rows, n, k, {input.const_data_ptr(), in_row, input.stride(-1)},
-                  {weight.const_data_ptr(), weight.stride(-1), vector ? k : weight.stride(0)}, epilogue, out,
-                  out_row, vector ? 1 : out.stride(dim - 1), batch);
+  multiply(ctx, rows, n, k, {input.const_data_ptr(), in_row, input.stride(-1)},
+           {weight.const_data_ptr(), weight.stride(-1), vector ? k : weight.stride(0)}, epilogue, out,
+           out_row, vector ? 1 : out.stride(dim - 1), batch);
 }
 
 // input [rows, in], weight [groups, out, in]; rows that are of no group give zeros.
-Tensor& grouped_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& ends,
-                           Tensor& out) {
-  if (!check_rank(ctx, input, 2, "input") || !check_rank(ctx, weight, 3, "weight")) return out;
-  if (!check_same_dtype(ctx, input, weight) || !check_same_dtype(ctx, input, out)) return out;
+void grouped_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Tensor& ends,
+                        Tensor& out) {
+  if (!check_rank(ctx, input, 2, "input") || !check_rank(ctx, weight, 3, "weight")) return;
+  if (!check_same_dtype(ctx, input, weight) || !check_same_dtype(ctx, input, out)) return;
   const dim_t rows = input.size(0), k = input.size(1), n = weight.size(1);
   const Groups groups(ends);
-  if (!groups.check(ctx, rows)) return out;
+  if (!groups.check(ctx, rows)) return;
   if (weight.size(2) != k || weight.size(0) != groups.count())
-    return ctx.fail(out, Status::InvalidArgument, "input [{}, {}] in {} groups, weight [{}, {}, {}]", rows, k,
+    return ctx.fail(Status::InvalidArgument, "input [{}, {}] in {} groups, weight [{}, {}, {}]", rows, k,
                     groups.count(), weight.size(0), n, weight.size(2));
   const dim_t sizes[] = {rows, n};
-  if (!ctx.resize(out, sizes) || out.numel() == 0) return out;
+  if (!ctx.resize(out, sizes) || out.numel() == 0) return;
   dim_t most = 0;
   for (dim_t g = 0; g < groups.count(); ++g) {
     const dim_t count = groups.last(g) - groups.first(g);
@@ -284,7 +281,6 @@ Tensor& grouped_linear_out(KernelContext& ctx, const Tensor& input, const Tensor
       for (dim_t j = 0; j < n; ++j) to[row * out.stride(0) + j * out.stride(1)] = S(0);
     }
   });
-  return out;
 }
 
 }  // namespace penlight::portable

@@ -5,29 +5,28 @@
 
 namespace penlight::portable {
 
-Tensor& nonzero_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+void nonzero_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (out.scalar_type() != ScalarType::Long)
-    return ctx.fail(out, Status::InvalidArgument, "places are int64, out has dtype {}",
+    return ctx.fail(Status::InvalidArgument, "places are int64, out has dtype {}",
                     dtype_name(out.scalar_type()));
   dim_t sizes[] = {0, self.dim()};
   for_each_nonzero(self, [&](const Found& found) { sizes[0] += found.count; });
-  if (!ctx.resize(out, sizes)) return out;
+  if (!ctx.resize(out, sizes)) return;
   int64_t* to = out.data_ptr<int64_t>();
   for_each_nonzero(self, [&](const Found& found) {
     found.write(self.dim(), to, out.stride(0), out.stride(1));
     to += found.count * out.stride(0);
   });
-  return out;
 }
 
-Tensor& nonzero_static_out(KernelContext& ctx, const Tensor& self, int64_t size, int64_t fill_value,
-                           Tensor& out) {
+void nonzero_static_out(KernelContext& ctx, const Tensor& self, int64_t size, int64_t fill_value,
+                        Tensor& out) {
   if (out.scalar_type() != ScalarType::Long || size < 0)
-    return ctx.fail(out, Status::InvalidArgument, "places are int64 and size is not negative: got {} and {}",
+    return ctx.fail(Status::InvalidArgument, "places are int64 and size is not negative: got {} and {}",
                     dtype_name(out.scalar_type()), size);
   const dim_t rank = self.dim();
   const dim_t sizes[] = {static_cast<dim_t>(size), rank};
-  if (!ctx.resize(out, sizes)) return out;
+  if (!ctx.resize(out, sizes)) return;
   int64_t* to = out.data_ptr<int64_t>();
   dim_t left = sizes[0];
   for_each_nonzero(self, [&](Found found) {
@@ -39,7 +38,6 @@ Tensor& nonzero_static_out(KernelContext& ctx, const Tensor& self, int64_t size,
   for (; left > 0; --left, to += out.stride(0)) {
     for (dim_t d = 0; d < rank; ++d) to[d * out.stride(1)] = fill_value;
   }
-  return out;
 }
 
 // Both broadcast to each other.
@@ -55,9 +53,9 @@ static bool spread_mask(KernelContext& ctx, const Tensor& self, const Tensor& ma
          expand_view(ctx, chosen, SizesRef(shape));
 }
 
-Tensor& masked_select_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, Tensor& out) {
+void masked_select_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, Tensor& out) {
   View from, chosen;
-  if (!check_same_dtype(ctx, self, out) || !spread_mask(ctx, self, mask, from, chosen)) return out;
+  if (!check_same_dtype(ctx, self, out) || !spread_mask(ctx, self, mask, from, chosen)) return;
   // Counted first: the result's size depends on the data.
   dim_t found = 0;
   const auto for_each_chosen = [&](auto body) {
@@ -68,18 +66,17 @@ Tensor& masked_select_out(KernelContext& ctx, const Tensor& self, const Tensor& 
     }
   };
   for_each_chosen([&](const char*) { ++found; });
-  if (!ctx.resize(out, SizesRef(&found, 1))) return out;
+  if (!ctx.resize(out, SizesRef(&found, 1))) return;
   Elements targets(view_of(out));
   for_each_chosen([&](const char* source) { memmove(targets.next(), source, out.element_size()); });
-  return out;
 }
 
-Tensor& masked_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, const Tensor& source,
-                           Tensor& out) {
+void masked_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, const Tensor& source,
+                        Tensor& out) {
   View from, chosen;
   if (!check_same_dtype(ctx, source, out) || !check_same_dtype(ctx, self, out) ||
       !spread_mask(ctx, self, mask, from, chosen) || !resize_to(ctx, out, from)) {
-    return out;
+    return;
   }
   const View to = view_of(out);
   move_view(out.element_size(), from, to);
@@ -89,11 +86,10 @@ Tensor& masked_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor&
     char* const target = targets.next();
     if (!*flags.next()) continue;
     if (left_values-- == 0)
-      return ctx.fail(out, Status::InvalidArgument, "the mask is true more often than source's {} elements",
+      return ctx.fail(Status::InvalidArgument, "the mask is true more often than source's {} elements",
                       source.numel());
     memmove(target, values.next(), out.element_size());
   }
-  return out;
 }
 
 }  // namespace penlight::portable

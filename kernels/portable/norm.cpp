@@ -45,17 +45,17 @@ struct LeastAbsolute {
 };
 
 // Elements become out's dtype first, which is floating.
-static Tensor& norm(KernelContext& ctx, const Tensor& self, double p, Optional<ArrayRef<int64_t>> dims,
-                    bool keepdim, Tensor& out) {
+static void norm(KernelContext& ctx, const Tensor& self, double p, Optional<ArrayRef<int64_t>> dims,
+                 bool keepdim, Tensor& out) {
   uint32_t mask;
   ReduceLoop loop;
   Tensor* outs[] = {&out};
   if (!is_floating(out.scalar_type()))
-    return ctx.fail(out, Status::InvalidArgument, "a norm is floating point, out has dtype {}",
+    return ctx.fail(Status::InvalidArgument, "a norm is floating point, out has dtype {}",
                     dtype_name(out.scalar_type()));
-  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
+  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return;
   if (self.numel() == 0 && (p < 0 || p == __builtin_inf()) && loop.elements() == 0)
-    return ctx.fail(out, Status::InvalidArgument, "this norm of 0 elements is not defined");
+    return ctx.fail(Status::InvalidArgument, "this norm of 0 elements is not defined");
   dispatch_compute(ctx, out.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
     if constexpr (!same_type<C, int64_t>) {
@@ -86,32 +86,31 @@ static Tensor& norm(KernelContext& ctx, const Tensor& self, double p, Optional<A
       }
     }
   });
-  return out;
 }
 
-Tensor& linalg_vector_norm_out(KernelContext& ctx, const Tensor& self, Scalar ord,
-                               Optional<ArrayRef<int64_t>> dim, bool keepdim, Optional<ScalarType>,
+void linalg_vector_norm_out(KernelContext& ctx, const Tensor& self, Scalar ord,
+                            Optional<ArrayRef<int64_t>> dim, bool keepdim, Optional<ScalarType>,
+                            Tensor& out) {
+  norm(ctx, self, ord.to<double>(), dim, keepdim, out);
+}
+
+void norm_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, ArrayRef<int64_t> dim, bool keepdim,
+              Tensor& out) {
+  norm(ctx, self, p.value_or(Scalar(2)).to<double>(), dim, keepdim, out);
+}
+
+void norm_dtype_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, ArrayRef<int64_t> dim,
+                    bool keepdim, ScalarType, Tensor& out) {
+  norm(ctx, self, p.value_or(Scalar(2)).to<double>(), dim, keepdim, out);
+}
+
+void norm_scalar_out(KernelContext& ctx, const Tensor& self, Scalar p, Tensor& out) {
+  norm(ctx, self, p.to<double>(), nullopt, false, out);
+}
+
+void norm_scalar_opt_dtype_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, ScalarType,
                                Tensor& out) {
-  return norm(ctx, self, ord.to<double>(), dim, keepdim, out);
-}
-
-Tensor& norm_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, ArrayRef<int64_t> dim,
-                 bool keepdim, Tensor& out) {
-  return norm(ctx, self, p.value_or(Scalar(2)).to<double>(), dim, keepdim, out);
-}
-
-Tensor& norm_dtype_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, ArrayRef<int64_t> dim,
-                       bool keepdim, ScalarType, Tensor& out) {
-  return norm(ctx, self, p.value_or(Scalar(2)).to<double>(), dim, keepdim, out);
-}
-
-Tensor& norm_scalar_out(KernelContext& ctx, const Tensor& self, Scalar p, Tensor& out) {
-  return norm(ctx, self, p.to<double>(), nullopt, false, out);
-}
-
-Tensor& norm_scalar_opt_dtype_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, ScalarType,
-                                  Tensor& out) {
-  return norm(ctx, self, p.value_or(Scalar(2)).to<double>(), nullopt, false, out);
+  norm(ctx, self, p.value_or(Scalar(2)).to<double>(), nullopt, false, out);
 }
 
 // The greatest element so far, and the sum of exp(x - greatest): no exponential
@@ -153,15 +152,13 @@ struct LogSumExpOf {
   }
 };
 
-Tensor& logsumexp_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim,
-                      Tensor& out) {
+void logsumexp_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
   uint32_t mask;
   ReduceLoop loop;
   Tensor* outs[] = {&out};
-  if (!reduced_dims(ctx, self, dim, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
+  if (!reduced_dims(ctx, self, dim, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return;
   LogSumExpOf operation(out);
   loop.run<double>(operation);
-  return out;
 }
 
 }  // namespace penlight::portable

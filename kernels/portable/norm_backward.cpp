@@ -97,27 +97,27 @@ void native_group_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, 
   normalize_backward(ctx, norm, grad_out, input, mean, rstd, weight, output_mask, out0, out1, out2);
 }
 
-Tensor& embedding_dense_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& indices,
-                                     int64_t num_weights, int64_t padding_idx, bool scale_grad_by_freq,
-                                     Tensor& out) {
-  if (!check(ctx, grad_output.dim() >= 1, "the gradient of an embedding has dimensions")) return out;
+void embedding_dense_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& indices,
+                                  int64_t num_weights, int64_t padding_idx, bool scale_grad_by_freq,
+                                  Tensor& out) {
+  if (!check(ctx, grad_output.dim() >= 1, "the gradient of an embedding has dimensions")) return;
   const dim_t width = grad_output.size(-1), places = indices.numel();
   const dim_t sizes[] = {static_cast<dim_t>(num_weights), width};
   if (grad_output.numel() != places * width)
-    return ctx.fail(out, Status::InvalidArgument, "a gradient of {} elements for {} rows of {}",
+    return ctx.fail(Status::InvalidArgument, "a gradient of {} elements for {} rows of {}",
                     grad_output.numel(), places, width);
-  if (!ctx.resize(out, sizes)) return out;
+  if (!ctx.resize(out, sizes)) return;
   const double* from = dense_copy(ctx, grad_output);
   double* sums = dense_zeros(ctx, sizes[0] * width);
   int64_t* rows = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(places) + 1);
   dim_t* counts = ctx.allocate_scratch_array<dim_t>(static_cast<size_t>(sizes[0]) + 1);
-  if (!ctx.ok()) return out;
+  if (!ctx.ok()) return;
   Span(indices, 0, indices.dim()).load(rows, indices.const_data_ptr(), 0);
   memset(counts, 0, static_cast<size_t>(sizes[0]) * sizeof(dim_t));
   for (dim_t i = 0; i < places; ++i) {
     if (rows[i] == padding_idx) continue;
     if (rows[i] < 0 || rows[i] >= num_weights)
-      return ctx.fail(out, Status::KernelFailed, "index {} is out of range for a table of {} rows", rows[i],
+      return ctx.fail(Status::KernelFailed, "index {} is out of range for a table of {} rows", rows[i],
                       num_weights);
     ++counts[rows[i]];
   }
@@ -127,7 +127,6 @@ Tensor& embedding_dense_backward_out(KernelContext& ctx, const Tensor& grad_outp
     for (dim_t k = 0; k < width; ++k) sums[rows[i] * width + k] += from[i * width + k] * share;
   }
   dense_store(sums, out);
-  return out;
 }
 
 }  // namespace penlight::portable

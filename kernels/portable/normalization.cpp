@@ -203,17 +203,15 @@ void native_group_norm_out(KernelContext& ctx, const Tensor& input, const Option
             out0);
 }
 
-Tensor& rms_norm_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> normalized_shape,
-                     const Optional<Tensor>& weight, Optional<double> eps, Tensor& out) {
+void rms_norm_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> normalized_shape,
+                  const Optional<Tensor>& weight, Optional<double> eps, Tensor& out) {
   dim_t axis;
-  if (!check_floating(ctx, input, out) || !check_normalized_shape(ctx, input, normalized_shape, axis))
-    return out;
+  if (!check_floating(ctx, input, out) || !check_normalized_shape(ctx, input, normalized_shape, axis)) return;
   dim_t count = 1;
   for (dim_t d = axis; d < input.dim(); ++d) count *= input.size(d);
-  if (!check_parameter(ctx, "weight", weight, count) || !ctx.resize(out, input.sizes())) return out;
+  if (!check_parameter(ctx, "weight", weight, count) || !ctx.resize(out, input.sizes())) return;
   const double epsilon = eps.has_value() ? eps.value() : epsilon_of(input.dtype());
   normalize(ctx, {input, weight, nullopt, epsilon, {input, axis}, {out, axis}, 1, 1, nullptr, nullptr}, out);
-  return out;
 }
 
 }  // namespace penlight::portable

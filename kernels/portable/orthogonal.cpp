@@ -230,19 +230,18 @@ void geqrf_a(KernelContext& ctx, const Tensor& self, Tensor& a, Tensor& tau) {
   }
 }
 
-Tensor& linalg_householder_product_out(KernelContext& ctx, const Tensor& input, const Tensor& tau,
-                                       Tensor& out) {
-  if (!check_matrices(ctx, input) || !check_same_dtype(ctx, input, tau)) return out;
+void linalg_householder_product_out(KernelContext& ctx, const Tensor& input, const Tensor& tau, Tensor& out) {
+  if (!check_matrices(ctx, input) || !check_same_dtype(ctx, input, tau)) return;
   const dim_t m = input.size(-2), n = input.size(-1);
   const bool fits =
       m >= n && tau.dim() == input.dim() - 1 && tau.size(-1) <= n && same_batch(tau, input, input.dim() - 2);
   if (!check(ctx, fits, "tau has at most one number for each column of a matrix that is not wide") ||
       !ctx.resize(out, input.sizes())) {
-    return out;
+    return;
   }
   const dim_t k = tau.size(-1);
   double *a = scratch(ctx, m, n), *q = scratch(ctx, m, n), *factors = scratch(ctx, k, 1);
-  if (!ctx.ok()) return out;
+  if (!ctx.ok()) return;
   const Matrices from(input), to(out);
   for (dim_t i = 0; i < from.count(); ++i) {
     from.load(i, a);
@@ -250,7 +249,6 @@ Tensor& linalg_householder_product_out(KernelContext& ctx, const Tensor& input, 
     expand_reflections(a, m, n, factors, k, q, n);
     to.store(i, q);
   }
-  return out;
 }
 
 void linalg_svd_u(KernelContext& ctx, const Tensor& A, bool full_matrices, bool compute_uv,

@@ -40,16 +40,16 @@ static bool pad_sizes(KernelContext& ctx, const View& from, ArrayRef<int64_t> pa
   return true;
 }
 
-Tensor& constant_pad_nd_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> pad, Scalar value,
-                            Tensor& out) {
+void constant_pad_nd_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> pad, Scalar value,
+                         Tensor& out) {
   View from = view_of(self), sizes;
   PaddedDim dims[kMaxDim];
   if (!check_same_dtype(ctx, self, out) || !pad_sizes(ctx, from, pad, sizes, dims) ||
       !resize_to(ctx, out, sizes)) {
-    return out;
+    return;
   }
   char item[16];
-  if (!scalar_item(ctx, value, out.scalar_type(), item)) return out;
+  if (!scalar_item(ctx, value, out.scalar_type(), item)) return;
   dim_t before[kMaxDim];
   for (int d = 0; d < from.dim; ++d) {
     before[d] = dims[d].before;
@@ -57,7 +57,6 @@ Tensor& constant_pad_nd_out(KernelContext& ctx, const Tensor& self, ArrayRef<int
     from.data += dims[d].start * from.strides[d];
   }
   move_padded(out.element_size(), from, before, item, view_of(out));
-  return out;
 }
 
 enum class Border { Reflect, Replicate };
@@ -65,29 +64,29 @@ enum class Border { Reflect, Replicate };
 // A padded dimension has three parts: what is before the input, the input, and what is after it. Each is
 // a view of the input, of a dimension walked backwards (Reflect) or not at all (Replicate), so pads need
 // no intermediate.
-static Tensor& pad_border(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> pad, int spatial,
-                          Border border, Tensor& out) {
+static void pad_border(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> pad, int spatial,
+                       Border border, Tensor& out) {
   View from = view_of(self), sizes;
   PaddedDim dims[kMaxDim];
-  if (!check_same_dtype(ctx, self, out)) return out;
+  if (!check_same_dtype(ctx, self, out)) return;
   if (pad.size() != 2 * static_cast<size_t>(spatial) || (from.dim != spatial + 1 && from.dim != spatial + 2))
-    return ctx.fail(out, Status::InvalidArgument,
+    return ctx.fail(Status::InvalidArgument,
                     "{} pads given for a tensor with {} dimensions, of which the last {} are padded",
                     pad.size(), from.dim, spatial);
-  if (!pad_sizes(ctx, from, pad, sizes, dims)) return out;
+  if (!pad_sizes(ctx, from, pad, sizes, dims)) return;
   for (int d = from.dim - spatial; d < from.dim; ++d) {
     const size_t pair = 2 * static_cast<size_t>(from.dim - 1 - d);
     const int64_t size = from.sizes[d], widest = pad[pair] > pad[pair + 1] ? pad[pair] : pad[pair + 1];
     if (size == 0 || (border == Border::Reflect && widest >= size))
-      return ctx.fail(out, Status::InvalidArgument, "pads {} and {} do not fit dimension {} with size {}",
+      return ctx.fail(Status::InvalidArgument, "pads {} and {} do not fit dimension {} with size {}",
                       pad[pair], pad[pair + 1], d, size);
   }
   // As ATen: all padded dimensions may not vanish at once.
   bool vanished = true;
   for (int d = from.dim - spatial; d < from.dim; ++d) vanished = vanished && sizes.sizes[d] == 0;
-  if (vanished) return ctx.fail(out, Status::InvalidArgument, "the pads leave nothing of the input");
-  if (!resize_to(ctx, out, sizes)) return out;
-  if (out.numel() == 0) return out;
+  if (vanished) return ctx.fail(Status::InvalidArgument, "the pads leave nothing of the input");
+  if (!resize_to(ctx, out, sizes)) return;
+  if (out.numel() == 0) return;
   int parts = 1;
   for (int d = 0; d < spatial; ++d) parts *= 3;
   for (int part = 0; part < parts; ++part) {
@@ -113,34 +112,30 @@ static Tensor& pad_border(KernelContext& ctx, const Tensor& self, ArrayRef<int64
     }
     move_view(out.element_size(), source, to);
   }
-  return out;
 }
 
-Tensor& reflection_pad1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
-  return pad_border(ctx, self, padding, 1, Border::Reflect, out);
+void reflection_pad1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
+  pad_border(ctx, self, padding, 1, Border::Reflect, out);
 }
 
-Tensor& reflection_pad2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
-  return pad_border(ctx, self, padding, 2, Border::Reflect, out);
+void reflection_pad2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
+  pad_border(ctx, self, padding, 2, Border::Reflect, out);
 }
 
-Tensor& reflection_pad3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
-  return pad_border(ctx, self, padding, 3, Border::Reflect, out);
+void reflection_pad3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
+  pad_border(ctx, self, padding, 3, Border::Reflect, out);
 }
 
-Tensor& replication_pad1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding,
-                              Tensor& out) {
-  return pad_border(ctx, self, padding, 1, Border::Replicate, out);
+void replication_pad1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
+  pad_border(ctx, self, padding, 1, Border::Replicate, out);
 }
 
-Tensor& replication_pad2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding,
-                              Tensor& out) {
-  return pad_border(ctx, self, padding, 2, Border::Replicate, out);
+void replication_pad2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
+  pad_border(ctx, self, padding, 2, Border::Replicate, out);
 }
 
-Tensor& replication_pad3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding,
-                              Tensor& out) {
-  return pad_border(ctx, self, padding, 3, Border::Replicate, out);
+void replication_pad3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
+  pad_border(ctx, self, padding, 3, Border::Replicate, out);
 }
 
 }  // namespace penlight::portable

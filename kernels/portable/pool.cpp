@@ -9,15 +9,14 @@ namespace {
 
 constexpr int64_t kNoDilation[] = {1};
 
-Tensor& average(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
-                ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode, bool count_include_pad,
-                Optional<int64_t> divisor, Tensor& out) {
+void average(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
+             ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode, bool count_include_pad,
+             Optional<int64_t> divisor, Tensor& out) {
   PoolShape shape;
   if (divisor.has_value() && divisor.value() == 0)
-    return ctx.fail(out, Status::InvalidArgument, "divisor_override is 0");
+    return ctx.fail(Status::InvalidArgument, "divisor_override is 0");
   if (prepare_pool(ctx, dims, self, kernel, stride, padding, kNoDilation, ceil_mode, out, nullptr, shape))
     average_pool(ctx, shape, {count_include_pad, divisor.value_or(0)}, self, out);
-  return out;
 }
 
 void maximum(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
@@ -30,24 +29,22 @@ void maximum(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t>
 
 }  // namespace
 
-Tensor& avg_pool1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
-                       ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
-                       bool count_include_pad, Tensor& out) {
-  return average(ctx, 1, self, kernel_size, stride, padding, ceil_mode, count_include_pad, nullopt, out);
+void avg_pool1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
+                    ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
+                    bool count_include_pad, Tensor& out) {
+  average(ctx, 1, self, kernel_size, stride, padding, ceil_mode, count_include_pad, nullopt, out);
 }
 
-Tensor& avg_pool2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
-                       ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
-                       bool count_include_pad, Optional<int64_t> divisor_override, Tensor& out) {
-  return average(ctx, 2, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override,
-                 out);
+void avg_pool2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
+                    ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
+                    bool count_include_pad, Optional<int64_t> divisor_override, Tensor& out) {
+  average(ctx, 2, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out);
 }
 
-Tensor& avg_pool3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
-                       ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
-                       bool count_include_pad, Optional<int64_t> divisor_override, Tensor& out) {
-  return average(ctx, 3, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override,
-                 out);
+void avg_pool3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
+                    ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
+                    bool count_include_pad, Optional<int64_t> divisor_override, Tensor& out) {
+  average(ctx, 3, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out);
 }
 
 void max_pool2d_with_indices_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
@@ -63,12 +60,11 @@ void max_pool3d_with_indices_out(KernelContext& ctx, const Tensor& self, ArrayRe
 }
 
 // Of one, two and three dimensions: as many as output_size has values.
-Tensor& adaptive_avg_pool_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                              Tensor& out) {
+void adaptive_avg_pool_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                           Tensor& out) {
   PoolShape shape;
   if (prepare_adaptive_pool(ctx, self, output_size, out, nullptr, shape))
     average_pool(ctx, shape, {false, 0}, self, out);
-  return out;
 }
 
 void adaptive_max_pool_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, Tensor& out,

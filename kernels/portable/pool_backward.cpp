@@ -24,13 +24,13 @@ class FixedOutput {
 };
 
 // grad_input += grad_output / divisor(window) over each window of two dimensions.
-Tensor& spread(KernelContext& ctx, const Tensor& grad_output, const Tensor& self, const PoolShape& shape,
-               const PoolAverage& average, Tensor& grad_input) {
-  if (!ctx.resize(grad_input, self.sizes())) return grad_input;
+void spread(KernelContext& ctx, const Tensor& grad_output, const Tensor& self, const PoolShape& shape,
+            const PoolAverage& average, Tensor& grad_input) {
+  if (!ctx.resize(grad_input, self.sizes())) return;
   const PoolAxis &y = shape.axes[1], &x = shape.axes[2];
   const double* from = dense_copy(ctx, grad_output);
   double* sums = dense_zeros(ctx, self.numel());
-  if (!ctx.ok()) return grad_input;
+  if (!ctx.ok()) return;
   for (dim_t plane = 0; plane < shape.batch * shape.channels; ++plane) {
     double* to = sums + plane * y.in * x.in;
     for (dim_t i = 0; i < y.out; ++i) {
@@ -50,65 +50,62 @@ Tensor& spread(KernelContext& ctx, const Tensor& grad_output, const Tensor& self
     }
   }
   dense_store(sums, grad_input);
-  return grad_input;
 }
 
 }  // namespace
 
-Tensor& avg_pool2d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const Tensor& self,
-                                       ArrayRef<int64_t> kernel_size, ArrayRef<int64_t> stride,
-                                       ArrayRef<int64_t> padding, bool ceil_mode, bool count_include_pad,
-                                       Optional<int64_t> divisor_override, Tensor& grad_input) {
+void avg_pool2d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const Tensor& self,
+                                    ArrayRef<int64_t> kernel_size, ArrayRef<int64_t> stride,
+                                    ArrayRef<int64_t> padding, bool ceil_mode, bool count_include_pad,
+                                    Optional<int64_t> divisor_override, Tensor& grad_input) {
   PoolShape shape;
   FixedOutput output(grad_output);
   if (!check(ctx, divisor_override.value_or(1) != 0, "divisor_override is 0") ||
       !prepare_pool(ctx, 2, self, kernel_size, stride, padding, kNoDilation, ceil_mode, output.tensor(),
                     nullptr, shape)) {
-    return grad_input;
+    return;
   }
-  return spread(ctx, grad_output, self, shape, {count_include_pad, divisor_override.value_or(0)}, grad_input);
+  spread(ctx, grad_output, self, shape, {count_include_pad, divisor_override.value_or(0)}, grad_input);
 }
 
-Tensor& adaptive_avg_pool2d_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& self,
-                                         Tensor& out) {
+void adaptive_avg_pool2d_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& self,
+                                      Tensor& out) {
   PoolShape shape;
   FixedOutput output(grad_output);
   if (!check(ctx, grad_output.dim() == self.dim() && self.dim() >= 2, "gradient and input differ in rank"))
-    return out;
+    return;
   const int64_t size[] = {grad_output.size(-2), grad_output.size(-1)};
-  if (!prepare_adaptive_pool(ctx, self, size, output.tensor(), nullptr, shape)) return out;
-  return spread(ctx, grad_output, self, shape, {false, 0}, out);
+  if (!prepare_adaptive_pool(ctx, self, size, output.tensor(), nullptr, shape)) return;
+  spread(ctx, grad_output, self, shape, {false, 0}, out);
 }
 
-Tensor& max_pool2d_with_indices_backward_grad_input(KernelContext& ctx, const Tensor& grad_output,
-                                                    const Tensor& self, ArrayRef<int64_t> kernel_size,
-                                                    ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
-                                                    ArrayRef<int64_t> dilation, bool ceil_mode,
-                                                    const Tensor& indices, Tensor& grad_input) {
+void max_pool2d_with_indices_backward_grad_input(KernelContext& ctx, const Tensor& grad_output,
+                                                 const Tensor& self, ArrayRef<int64_t> kernel_size,
+                                                 ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
+                                                 ArrayRef<int64_t> dilation, bool ceil_mode,
+                                                 const Tensor& indices, Tensor& grad_input) {
   PoolShape shape;
   FixedOutput output(grad_output);
   if (!prepare_pool(ctx, 2, self, kernel_size, stride, padding, dilation, ceil_mode, output.tensor(), nullptr,
                     shape) ||
       !check_same_sizes(ctx, indices, grad_output) || !ctx.resize(grad_input, self.sizes())) {
-    return grad_input;
+    return;
   }
   const double* from = dense_copy(ctx, grad_output);
   double* sums = dense_zeros(ctx, self.numel());
   int64_t* where = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(indices.numel()) + 1);
-  if (!ctx.ok()) return grad_input;
+  if (!ctx.ok()) return;
   Span(indices, 0, indices.dim()).load(where, indices.const_data_ptr(), 0);
   const dim_t pixels = shape.axes[1].in * shape.axes[2].in, places = shape.axes[1].out * shape.axes[2].out;
   for (dim_t plane = 0; plane < shape.batch * shape.channels; ++plane) {
     for (dim_t i = 0; i < places; ++i) {
       const int64_t at = where[plane * places + i];
       if (at < 0 || at >= pixels)
-        return ctx.fail(grad_input, Status::KernelFailed, "index {} is out of range for a plane of {}", at,
-                        pixels);
+        return ctx.fail(Status::KernelFailed, "index {} is out of range for a plane of {}", at, pixels);
       sums[plane * pixels + static_cast<dim_t>(at)] += from[plane * places + i];
     }
   }
   dense_store(sums, grad_input);
-  return grad_input;
 }
 
 }  // namespace penlight::portable

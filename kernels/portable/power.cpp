@@ -28,7 +28,7 @@ struct Pow {
 PENLIGHT_MAP_2(pow_tensor_tensor_out, Number, Pow{})
 PENLIGHT_MAP_OF_SCALAR(pow_scalar_out, Number, Pow{})
 
-Tensor& pow_tensor_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& exponent, Tensor& out) {
+void pow_tensor_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& exponent, Tensor& out) {
   const double power = exponent.to<double>();
   if (is_floating(self.scalar_type()) || is_complex(self.scalar_type())) {
     if (power == 2.0) return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(x * x), out, self);
@@ -39,9 +39,9 @@ Tensor& pow_tensor_scalar_out(KernelContext& ctx, const Tensor& self, const Scal
     if (power == -1.0) return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(T(1) / x), out, self);
     if (power == -2.0) return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(T(1) / (x * x)), out, self);
   } else if (exponent.isIntegral(true) && power < 0)
-    return ctx.fail(out, Status::InvalidArgument, "integers cannot be raised to the negative power {}",
+    return ctx.fail(Status::InvalidArgument, "integers cannot be raised to the negative power {}",
                     exponent.to<int64_t>());
-  return map<Domain::Number>(ctx, Pow{}, out, self, exponent);
+  map<Domain::Number>(ctx, Pow{}, out, self, exponent);
 }
 
 }  // namespace penlight::portable

@@ -12,8 +12,8 @@ namespace {
 // out[i] = functor(bits of i, a[i], b[i]); operands broadcast to out's sizes, which are set.
 // Result is double, or int64_t where that is too narrow.
 template <class Result, class F>
-Tensor& draw(KernelContext& ctx, Tensor& out, F functor, const Operand& a = Scalar(0),
-             const Operand& b = Scalar(0)) {
+void draw(KernelContext& ctx, Tensor& out, F functor, const Operand& a = Scalar(0),
+          const Operand& b = Scalar(0)) {
   constexpr dim_t kBlock = 64;
   const RandomBits random(ctx.random());
   const Operand operands[] = {a, b};
@@ -45,7 +45,6 @@ Tensor& draw(KernelContext& ctx, Tensor& out, F functor, const Operand& a = Scal
       store_block(out, offset[0] + done * step, step, result, some);
     }
   });
-  return out;
 }
 
 // As many digits as the dtype has, so that rounding never gives the upper end.
@@ -57,11 +56,11 @@ bool resize_to(KernelContext& ctx, Tensor& out, const Tensor& like) { return ctx
 
 // `size`: a list, or a tensor of that size.
 template <class Size>
-Tensor& uniform(KernelContext& ctx, const Size& size, double from, double to, Tensor& out) {
+void uniform(KernelContext& ctx, const Size& size, double from, double to, Tensor& out) {
   if (!(from <= to) || !(to - from < HUGE_VAL))
-    return ctx.fail(out, Status::InvalidArgument, "uniform: no finite interval between the limits");
-  if (!resize_to(ctx, out, size)) return out;
-  return draw<double>(
+    return ctx.fail(Status::InvalidArgument, "uniform: no finite interval between the limits");
+  if (!resize_to(ctx, out, size)) return;
+  draw<double>(
       ctx, out,
       [digits = digits_of(out.scalar_type())](uint64_t bits, double low, double high) {
         return low + random::uniform(bits, digits) * (high - low);
@@ -70,19 +69,19 @@ Tensor& uniform(KernelContext& ctx, const Size& size, double from, double to, Te
 }
 
 template <class Size>
-Tensor& normal(KernelContext& ctx, const Size& size, const Operand& mean, const Operand& deviation,
-               Tensor& out) {
+void normal(KernelContext& ctx, const Size& size, const Operand& mean, const Operand& deviation,
+            Tensor& out) {
   if (!deviation.tensor() && !(deviation.scalar().to<double>() >= 0))
-    return ctx.fail(out, Status::InvalidArgument, "normal: the standard deviation is negative");
-  if (!resize_to(ctx, out, size)) return out;
+    return ctx.fail(Status::InvalidArgument, "normal: the standard deviation is negative");
+  if (!resize_to(ctx, out, size)) return;
   const auto at = [](uint64_t bits, double m, double s) { return m + s * random::normal(bits); };
-  return draw<double>(ctx, out, at, mean, deviation);
+  draw<double>(ctx, out, at, mean, deviation);
 }
 
 // `range` integers from `low` on. 64 bits make the bias of the remainder too small to see.
 template <class Size>
-Tensor& integers_of(KernelContext& ctx, const Size& size, int64_t low, uint64_t range, Tensor& out) {
-  if (!resize_to(ctx, out, size)) return out;
+void integers_of(KernelContext& ctx, const Size& size, int64_t low, uint64_t range, Tensor& out) {
+  if (!resize_to(ctx, out, size)) return;
   return draw<int64_t>(ctx, out, [=](uint64_t bits, double, double) {
     return static_cast<int64_t>(static_cast<uint64_t>(low) + bits % range);
   });
@@ -90,11 +89,11 @@ Tensor& integers_of(KernelContext& ctx, const Size& size, int64_t low, uint64_t 
 
 // Integers of [low, high).
 template <class Size>
-Tensor& integers(KernelContext& ctx, const Size& size, int64_t low, int64_t high, Tensor& out) {
+void integers(KernelContext& ctx, const Size& size, int64_t low, int64_t high, Tensor& out) {
   if (low >= high)
-    return ctx.fail(out, Status::InvalidArgument, "random integers from {} up to, but not including, {}", low,
+    return ctx.fail(Status::InvalidArgument, "random integers from {} up to, but not including, {}", low,
                     high);
-  return integers_of(ctx, size, low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low), out);
+  integers_of(ctx, size, low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low), out);
 }
 
 // The largest integer up to which the dtype has all of them.
@@ -107,8 +106,8 @@ int64_t integer_limit(ScalarType type) {
 
 // Each element is 1 with the probability `p`.
 template <class Size>
-Tensor& bernoulli(KernelContext& ctx, const Size& size, const Operand& p, Tensor& out) {
-  if (!resize_to(ctx, out, size)) return out;
+void bernoulli(KernelContext& ctx, const Size& size, const Operand& p, Tensor& out) {
+  if (!resize_to(ctx, out, size)) return;
   bool valid = true;
   const auto one = [&](uint64_t bits, double chance, double) {
     valid &= chance >= 0 && chance <= 1;
@@ -116,7 +115,6 @@ Tensor& bernoulli(KernelContext& ctx, const Size& size, const Operand& p, Tensor
   };
   draw<int64_t>(ctx, out, one, p);
   if (!valid) ctx.fail(Status::KernelFailed, "a probability is not in [0, 1]");
-  return out;
 }
 
 // What is dropped is multiplied by 0, as in ATen: NaN stays.
@@ -130,119 +128,115 @@ struct ScaleWhere {
 
 }  // namespace
 
-Tensor& rand_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
-  return uniform(ctx, size, 0, 1, out);
+void rand_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) { uniform(ctx, size, 0, 1, out); }
+
+void rand_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
+  uniform(ctx, self, 0, 1, out);
 }
 
-Tensor& rand_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  return uniform(ctx, self, 0, 1, out);
+void uniform_out(KernelContext& ctx, const Tensor& self, double from, double to, Optional<Generator>,
+                 Tensor& out) {
+  uniform(ctx, self, from, to, out);
 }
 
-Tensor& uniform_out(KernelContext& ctx, const Tensor& self, double from, double to, Optional<Generator>,
-                    Tensor& out) {
-  return uniform(ctx, self, from, to, out);
+void prims_uniform_out(KernelContext& ctx, ArrayRef<int64_t> shape, const Scalar& low, const Scalar& high,
+                       ScalarType, Device, ArrayRef<int64_t>, Optional<Generator>, Tensor& out) {
+  uniform(ctx, shape, low.to<double>(), high.to<double>(), out);
 }
 
-Tensor& prims_uniform_out(KernelContext& ctx, ArrayRef<int64_t> shape, const Scalar& low, const Scalar& high,
-                          ScalarType, Device, ArrayRef<int64_t>, Optional<Generator>, Tensor& out) {
-  return uniform(ctx, shape, low.to<double>(), high.to<double>(), out);
+void prims_normal_out(KernelContext& ctx, ArrayRef<int64_t> shape, const Scalar& mean, const Scalar& std,
+                      ScalarType, Device, bool, Optional<Generator>, Tensor& out) {
+  normal(ctx, shape, mean, std, out);
 }
 
-Tensor& prims_normal_out(KernelContext& ctx, ArrayRef<int64_t> shape, const Scalar& mean, const Scalar& std,
-                         ScalarType, Device, bool, Optional<Generator>, Tensor& out) {
-  return normal(ctx, shape, mean, std, out);
+void randn_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
+  normal(ctx, size, Scalar(0), Scalar(1), out);
 }
 
-Tensor& randn_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
-  return normal(ctx, size, Scalar(0), Scalar(1), out);
+void randn_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
+  normal(ctx, self, Scalar(0), Scalar(1), out);
 }
 
-Tensor& randn_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  return normal(ctx, self, Scalar(0), Scalar(1), out);
+void normal_functional_out(KernelContext& ctx, const Tensor& self, double mean, double std,
+                           Optional<Generator>, Tensor& out) {
+  normal(ctx, self, Scalar(mean), Scalar(std), out);
 }
 
-Tensor& normal_functional_out(KernelContext& ctx, const Tensor& self, double mean, double std,
-                              Optional<Generator>, Tensor& out) {
-  return normal(ctx, self, Scalar(mean), Scalar(std), out);
+void normal_float_float_out(KernelContext& ctx, double mean, double std, ArrayRef<int64_t> size,
+                            Optional<Generator>, Tensor& out) {
+  normal(ctx, size, Scalar(mean), Scalar(std), out);
 }
 
-Tensor& normal_float_float_out(KernelContext& ctx, double mean, double std, ArrayRef<int64_t> size,
-                               Optional<Generator>, Tensor& out) {
-  return normal(ctx, size, Scalar(mean), Scalar(std), out);
+void normal_tensor_float_out(KernelContext& ctx, const Tensor& mean, double std, Optional<Generator>,
+                             Tensor& out) {
+  normal(ctx, mean, mean, Scalar(std), out);
 }
 
-Tensor& normal_tensor_float_out(KernelContext& ctx, const Tensor& mean, double std, Optional<Generator>,
-                                Tensor& out) {
-  return normal(ctx, mean, mean, Scalar(std), out);
+void normal_float_tensor_out(KernelContext& ctx, double mean, const Tensor& std, Optional<Generator>,
+                             Tensor& out) {
+  normal(ctx, std, Scalar(mean), std, out);
 }
 
-Tensor& normal_float_tensor_out(KernelContext& ctx, double mean, const Tensor& std, Optional<Generator>,
-                                Tensor& out) {
-  return normal(ctx, std, Scalar(mean), std, out);
+void normal_tensor_tensor_out(KernelContext& ctx, const Tensor& mean, const Tensor& std, Optional<Generator>,
+                              Tensor& out) {
+  if (resize_to_both(ctx, out, mean, std)) normal(ctx, out, mean, std, out);
 }
 
-Tensor& normal_tensor_tensor_out(KernelContext& ctx, const Tensor& mean, const Tensor& std,
-                                 Optional<Generator>, Tensor& out) {
-  return resize_to_both(ctx, out, mean, std) ? normal(ctx, out, mean, std, out) : out;
-}
-
-Tensor& exponential_out(KernelContext& ctx, const Tensor& self, double lambd, Optional<Generator>,
-                        Tensor& out) {
-  if (!(lambd > 0)) return ctx.fail(out, Status::InvalidArgument, "exponential: the rate is not above 0");
-  if (!ctx.resize(out, self.sizes())) return out;
+void exponential_out(KernelContext& ctx, const Tensor& self, double lambd, Optional<Generator>, Tensor& out) {
+  if (!(lambd > 0)) return ctx.fail(Status::InvalidArgument, "exponential: the rate is not above 0");
+  if (!ctx.resize(out, self.sizes())) return;
   return draw<double>(ctx, out, [=](uint64_t bits, double, double) {
     return -random::log(random::uniform_inside(bits)) / lambd;
   });
 }
 
-Tensor& randint_out(KernelContext& ctx, int64_t high, ArrayRef<int64_t> size, Tensor& out) {
-  return integers(ctx, size, 0, high, out);
+void randint_out(KernelContext& ctx, int64_t high, ArrayRef<int64_t> size, Tensor& out) {
+  integers(ctx, size, 0, high, out);
 }
 
-Tensor& randint_low_out(KernelContext& ctx, int64_t low, int64_t high, ArrayRef<int64_t> size, Tensor& out) {
-  return integers(ctx, size, low, high, out);
+void randint_low_out(KernelContext& ctx, int64_t low, int64_t high, ArrayRef<int64_t> size, Tensor& out) {
+  integers(ctx, size, low, high, out);
 }
 
-Tensor& randint_like_out(KernelContext& ctx, const Tensor& self, int64_t high, Optional<MemoryFormat>,
-                         Tensor& out) {
-  return integers(ctx, self, 0, high, out);
+void randint_like_out(KernelContext& ctx, const Tensor& self, int64_t high, Optional<MemoryFormat>,
+                      Tensor& out) {
+  integers(ctx, self, 0, high, out);
 }
 
-Tensor& randint_like_low_dtype_out(KernelContext& ctx, const Tensor& self, int64_t low, int64_t high,
-                                   Optional<MemoryFormat>, Tensor& out) {
-  return integers(ctx, self, low, high, out);
+void randint_like_low_dtype_out(KernelContext& ctx, const Tensor& self, int64_t low, int64_t high,
+                                Optional<MemoryFormat>, Tensor& out) {
+  integers(ctx, self, low, high, out);
 }
 
-Tensor& random_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
-  return integers_of(ctx, self, 0, static_cast<uint64_t>(integer_limit(out.scalar_type())) + 1, out);
+void random_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
+  integers_of(ctx, self, 0, static_cast<uint64_t>(integer_limit(out.scalar_type())) + 1, out);
 }
 
-Tensor& random_to_out(KernelContext& ctx, const Tensor& self, int64_t to, Optional<Generator>, Tensor& out) {
-  return integers(ctx, self, 0, to, out);
+void random_to_out(KernelContext& ctx, const Tensor& self, int64_t to, Optional<Generator>, Tensor& out) {
+  integers(ctx, self, 0, to, out);
 }
 
-Tensor& random_from_out(KernelContext& ctx, const Tensor& self, int64_t from, Optional<int64_t> to,
-                        Optional<Generator>, Tensor& out) {
+void random_from_out(KernelContext& ctx, const Tensor& self, int64_t from, Optional<int64_t> to,
+                     Optional<Generator>, Tensor& out) {
   const int64_t limit = integer_limit(out.scalar_type());
-  return integers(ctx, self, from, to ? *to : limit < INT64_MAX ? limit + 1 : limit, out);
+  integers(ctx, self, from, to ? *to : limit < INT64_MAX ? limit + 1 : limit, out);
 }
 
-Tensor& bernoulli_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
-  return bernoulli(ctx, self, self, out);
+void bernoulli_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
+  bernoulli(ctx, self, self, out);
 }
 
-Tensor& bernoulli_float_out(KernelContext& ctx, const Tensor& self, double p, Optional<Generator>,
-                            Tensor& out) {
-  return bernoulli(ctx, self, Scalar(p), out);
+void bernoulli_float_out(KernelContext& ctx, const Tensor& self, double p, Optional<Generator>, Tensor& out) {
+  bernoulli(ctx, self, Scalar(p), out);
 }
 
-Tensor& bernoulli_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& p, Optional<Generator>,
-                             Tensor& out) {
-  return resize_to_both(ctx, out, self, p) ? bernoulli(ctx, out, p, out) : out;
+void bernoulli_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& p, Optional<Generator>,
+                          Tensor& out) {
+  if (resize_to_both(ctx, out, self, p)) bernoulli(ctx, out, p, out);
 }
 
-Tensor& poisson_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
-  if (!ctx.resize(out, self.sizes())) return out;
+void poisson_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
+  if (!ctx.resize(out, self.sizes())) return;
   bool valid = true;
   const auto events = [&](uint64_t bits, double rate, double) {
     const bool here = rate >= 0 && rate < HUGE_VAL;
@@ -251,12 +245,11 @@ Tensor& poisson_out(KernelContext& ctx, const Tensor& self, Optional<Generator>,
   };
   draw<double>(ctx, out, events, self);
   if (!valid) ctx.fail(Status::KernelFailed, "poisson: a rate is negative or not finite");
-  return out;
 }
 
-Tensor& binomial_out(KernelContext& ctx, const Tensor& count, const Tensor& prob, Optional<Generator>,
-                     Tensor& out) {
-  if (!resize_to_both(ctx, out, count, prob)) return out;
+void binomial_out(KernelContext& ctx, const Tensor& count, const Tensor& prob, Optional<Generator>,
+                  Tensor& out) {
+  if (!resize_to_both(ctx, out, count, prob)) return;
   bool valid = true;
   const auto successes = [&](uint64_t bits, double n, double p) {
     const bool here = n >= 0 && n < HUGE_VAL && p >= 0 && p <= 1;
@@ -267,7 +260,6 @@ Tensor& binomial_out(KernelContext& ctx, const Tensor& count, const Tensor& prob
   if (!valid)
     ctx.fail(Status::KernelFailed,
              "binomial: a count is negative or not finite, or a probability not in [0, 1]");
-  return out;
 }
 
 void native_dropout_out(KernelContext& ctx, const Tensor& input, double p, Optional<bool> train, Tensor& out,
@@ -281,11 +273,10 @@ void native_dropout_out(KernelContext& ctx, const Tensor& input, double p, Optio
 }
 
 // Each order with the same probability: Fisher and Yates, from the end.
-Tensor& randperm_out(KernelContext& ctx, int64_t n, Tensor& out) {
+void randperm_out(KernelContext& ctx, int64_t n, Tensor& out) {
   if (n > integer_limit(out.scalar_type()))
-    return ctx.fail(out, Status::InvalidArgument, "{} numbers do not fit {}", n,
-                    dtype_name(out.scalar_type()));
-  if (!penlight::resize_to(ctx, out, {&n, 1})) return out;
+    return ctx.fail(Status::InvalidArgument, "{} numbers do not fit {}", n, dtype_name(out.scalar_type()));
+  if (!penlight::resize_to(ctx, out, {&n, 1})) return;
   const RandomBits random(ctx.random());
   const dim_t item = static_cast<dim_t>(out.element_size()), step = out.stride(0) * item;
   char* const at = static_cast<char*>(out.data_ptr());
@@ -299,33 +290,32 @@ Tensor& randperm_out(KernelContext& ctx, int64_t n, Tensor& out) {
     memmove(at + i * step, at + other * step, out.element_size());
     memcpy(at + other * step, kept, out.element_size());
   }
-  return out;
 }
 
 // Places drawn by weight, for each row of weights.
-Tensor& multinomial_out(KernelContext& ctx, const Tensor& self, int64_t num_samples, bool replacement,
-                        Optional<Generator>, Tensor& out) {
+void multinomial_out(KernelContext& ctx, const Tensor& self, int64_t num_samples, bool replacement,
+                     Optional<Generator>, Tensor& out) {
   const int rank = static_cast<int>(self.dim());
-  if (!check(ctx, rank == 1 || rank == 2, "multinomial: weights have one or two dimensions")) return out;
+  if (!check(ctx, rank == 1 || rank == 2, "multinomial: weights have one or two dimensions")) return;
   const dim_t rows = rank == 2 ? self.size(0) : 1, places = self.size(rank - 1);
   if (num_samples <= 0 || places == 0 || (!replacement && num_samples > places))
-    return ctx.fail(out, Status::InvalidArgument, "{} samples of {} places", num_samples, places);
+    return ctx.fail(Status::InvalidArgument, "{} samples of {} places", num_samples, places);
   const dim_t sizes[] = {rows, static_cast<dim_t>(num_samples)};
-  if (!ctx.resize(out, SizesRef(sizes + 2 - rank, static_cast<size_t>(rank)))) return out;
+  if (!ctx.resize(out, SizesRef(sizes + 2 - rank, static_cast<size_t>(rank)))) return;
   double* const weights = ctx.allocate_scratch_array<double>(static_cast<size_t>(places));
-  if (!weights) return out;
+  if (!weights) return;
   const RandomBits random(ctx.random());
   for (dim_t row = 0; row < rows; ++row) {
     load_block(weights, self, rank == 2 ? row * self.stride(0) : 0, self.stride(rank - 1), places);
     double total = 0;
     for (dim_t i = 0; i < places; ++i) {
       if (!(weights[i] >= 0 && weights[i] < HUGE_VAL))
-        return ctx.fail(out, Status::KernelFailed, "multinomial: a weight is negative or not finite");
+        return ctx.fail(Status::KernelFailed, "multinomial: a weight is negative or not finite");
       total += weights[i];
     }
     for (int64_t sample = 0; sample < num_samples; ++sample) {
       if (!(total > 0))
-        return ctx.fail(out, Status::KernelFailed, "multinomial: fewer weights above 0 than samples");
+        return ctx.fail(Status::KernelFailed, "multinomial: fewer weights above 0 than samples");
       uint64_t bits[2];
       random.at(static_cast<uint64_t>(row * num_samples + sample), bits);
       double left = random::uniform(bits[0]) * total;
@@ -344,7 +334,6 @@ Tensor& multinomial_out(KernelContext& ctx, const Tensor& self, int64_t num_samp
       for (dim_t i = 0; i < places; ++i) total += weights[i];
     }
   }
-  return out;
 }
 
 }  // namespace penlight::portable

@@ -79,63 +79,61 @@ static void dispatch_number(KernelContext& ctx, ScalarType type, Body&& body) {
 
 // Folded in the compute type of `type`.
 template <class Function>
-static Tensor& fold(KernelContext& ctx, const Tensor& self, uint32_t mask, bool keepdim, ScalarType type,
-                    Tensor& out) {
+static void fold(KernelContext& ctx, const Tensor& self, uint32_t mask, bool keepdim, ScalarType type,
+                 Tensor& out) {
   ReduceLoop loop;
   Tensor* outs[] = {&out};
-  if (!loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
+  if (!loop.prepare(ctx, self, mask, keepdim, outs, 1)) return;
   dispatch_number(ctx, type, [&](auto tag) {
     using C = typename decltype(tag)::type;
     FoldOf<C, Function> operation(out);
     loop.run<C>(operation);
   });
-  return out;
 }
 
 // Elements become out's dtype first, as in ATen: a sum of floats given as int64
 // is a sum of integers.
 template <class Map>
-static Tensor& sum(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
-                   Tensor& out) {
+static void sum(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
+                Tensor& out) {
   uint32_t mask;
-  if (!reduced_dims(ctx, self, dims, mask)) return out;
+  if (!reduced_dims(ctx, self, dims, mask)) return;
   if (out.scalar_type() == ScalarType::Bool)
     return fold<Any>(ctx, self, mask, keepdim, self.scalar_type(), out);
   ReduceLoop loop;
   Tensor* outs[] = {&out};
-  if (!loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
+  if (!loop.prepare(ctx, self, mask, keepdim, outs, 1)) return;
   dispatch_number(ctx, out.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
     SumOf<C, Map, C> operation(out);
     loop.run<C>(operation);
   });
-  return out;
 }
 
-Tensor& sum_int_list_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
-                         bool keepdim, Optional<ScalarType>, Tensor& out) {
-  return sum<Same>(ctx, self, dim, keepdim, out);
+void sum_int_list_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
+                      Optional<ScalarType>, Tensor& out) {
+  sum<Same>(ctx, self, dim, keepdim, out);
 }
 
-Tensor& sum_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
-  return sum<Same>(ctx, self, nullopt, false, out);
+void sum_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
+  sum<Same>(ctx, self, nullopt, false, out);
 }
 
-Tensor& nansum_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
-                   Optional<ScalarType>, Tensor& out) {
+void nansum_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
+                Optional<ScalarType>, Tensor& out) {
   if (!is_floating(self.scalar_type())) return sum<Same>(ctx, self, dim, keepdim, out);
-  return sum<NanAsZero>(ctx, self, dim, keepdim, out);
+  sum<NanAsZero>(ctx, self, dim, keepdim, out);
 }
 
-static Tensor& mean(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
-                    Tensor& out) {
+static void mean(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
+                 Tensor& out) {
   uint32_t mask;
   ReduceLoop loop;
   Tensor* outs[] = {&out};
   if (!is_floating(out.scalar_type()) && !is_complex(out.scalar_type()))
-    return ctx.fail(out, Status::InvalidArgument, "a mean is floating point, out has dtype {}",
+    return ctx.fail(Status::InvalidArgument, "a mean is floating point, out has dtype {}",
                     dtype_name(out.scalar_type()));
-  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return out;
+  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return;
   Mean map;
   map.count = loop.elements();
   dispatch_number(ctx, out.scalar_type(), [&](auto tag) {
@@ -145,69 +143,68 @@ static Tensor& mean(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<in
       loop.run<C>(operation);
     }
   });
-  return out;
 }
 
-Tensor& mean_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
-                 Optional<ScalarType>, Tensor& out) {
-  return mean(ctx, self, dim, keepdim, out);
+void mean_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
+              Optional<ScalarType>, Tensor& out) {
+  mean(ctx, self, dim, keepdim, out);
 }
 
-Tensor& mean_dtype_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
-  return mean(ctx, self, nullopt, false, out);
+void mean_dtype_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
+  mean(ctx, self, nullopt, false, out);
 }
 
-static Tensor& product(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
-                       Tensor& out) {
+static void product(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
+                    Tensor& out) {
   uint32_t mask;
-  if (!reduced_dims(ctx, self, dims, mask)) return out;
+  if (!reduced_dims(ctx, self, dims, mask)) return;
   if (out.scalar_type() == ScalarType::Bool)
     return fold<All>(ctx, self, mask, keepdim, self.scalar_type(), out);
-  return fold<Multiply>(ctx, self, mask, keepdim, out.scalar_type(), out);
+  fold<Multiply>(ctx, self, mask, keepdim, out.scalar_type(), out);
 }
 
-Tensor& prod_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Optional<ScalarType>,
-                     Tensor& out) {
-  return product(ctx, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
+void prod_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Optional<ScalarType>,
+                  Tensor& out) {
+  product(ctx, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
 }
 
-Tensor& prod_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
-  return product(ctx, self, nullopt, false, out);
+void prod_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
+  product(ctx, self, nullopt, false, out);
 }
 
 // An empty list reduces nothing here: each element is its own any().
 template <class Function>
-static Tensor& logical(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
-                       Tensor& out) {
+static void logical(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
+                    Tensor& out) {
   uint32_t mask;
-  if (!reduced_dims(ctx, self, dims, mask, false)) return out;
-  return fold<Function>(ctx, self, mask, keepdim, self.scalar_type(), out);
+  if (!reduced_dims(ctx, self, dims, mask, false)) return;
+  fold<Function>(ctx, self, mask, keepdim, self.scalar_type(), out);
 }
 
-Tensor& any_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& out) {
-  return logical<Any>(ctx, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
+void any_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& out) {
+  logical<Any>(ctx, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
 }
 
-Tensor& any_dims_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
-                     Tensor& out) {
-  return logical<Any>(ctx, self, dim, keepdim, out);
+void any_dims_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
+                  Tensor& out) {
+  logical<Any>(ctx, self, dim, keepdim, out);
 }
 
-Tensor& any_all_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return logical<Any>(ctx, self, nullopt, false, out);
+void any_all_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  logical<Any>(ctx, self, nullopt, false, out);
 }
 
-Tensor& all_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& out) {
-  return logical<All>(ctx, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
+void all_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& out) {
+  logical<All>(ctx, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
 }
 
-Tensor& all_dims_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
-                     Tensor& out) {
-  return logical<All>(ctx, self, dim, keepdim, out);
+void all_dims_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
+                  Tensor& out) {
+  logical<All>(ctx, self, dim, keepdim, out);
 }
 
-Tensor& all_all_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return logical<All>(ctx, self, nullopt, false, out);
+void all_all_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  logical<All>(ctx, self, nullopt, false, out);
 }
 
 // The bits of 64-bit numbers, combined by exclusive or.
@@ -237,15 +234,15 @@ struct HashOf : FoldOf<C, Xor> {
   }
 };
 
-Tensor& hash_tensor_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim,
-                        int64_t mode, Tensor& out) {
+void hash_tensor_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim,
+                     int64_t mode, Tensor& out) {
   uint32_t mask;
   ReduceLoop loop;
   Tensor* outs[] = {&out};
   if (!check(ctx, mode == 0, "hash_tensor: the only mode is 0") || !reduced_dims(ctx, self, dim, mask) ||
       !loop.prepare(ctx, self, mask, keepdim, outs, 1) ||
       !check(ctx, loop.elements() > 0, "hash_tensor: there is nothing to reduce")) {
-    return out;
+    return;
   }
   if (is_floating(self.scalar_type())) {
     HashOf<double> operation(out);
@@ -254,7 +251,6 @@ Tensor& hash_tensor_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t
     HashOf<int64_t> operation(out);
     loop.run<int64_t>(operation);
   }
-  return out;
 }
 
 // Counted in int64: a float stops counting at 2^24.
@@ -280,28 +276,27 @@ struct CountOf {
   }
 };
 
-static Tensor& count_nonzero(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
-                             Tensor& out) {
+static void count_nonzero(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
+                          Tensor& out) {
   uint32_t mask;
   ReduceLoop loop;
   Tensor* outs[] = {&out};
-  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, false, outs, 1)) return out;
+  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, false, outs, 1)) return;
   dispatch_compute(ctx, self.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
     CountOf<C> operation(out);
     loop.run<C>(operation);
   });
-  return out;
 }
 
-Tensor& count_nonzero_dim_int_list_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim,
-                                       Tensor& out) {
-  return count_nonzero(ctx, self, dim, out);
+void count_nonzero_dim_int_list_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim,
+                                    Tensor& out) {
+  count_nonzero(ctx, self, dim, out);
 }
 
-Tensor& count_nonzero_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, Tensor& out) {
+void count_nonzero_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, Tensor& out) {
   if (!dim) return count_nonzero(ctx, self, nullopt, out);
-  return count_nonzero(ctx, self, ArrayRef<int64_t>(&dim.value(), 1), out);
+  count_nonzero(ctx, self, ArrayRef<int64_t>(&dim.value(), 1), out);
 }
 
 }  // namespace penlight::portable

@@ -26,56 +26,53 @@ static bool resolve_sizes(KernelContext& ctx, dim_t numel, ArrayRef<int64_t> siz
   return true;
 }
 
-Tensor& view_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Tensor& out) {
+void view_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Tensor& out) {
   dim_t sizes[kMaxDim];
-  if (!check_same_dtype(ctx, self, out) || !resolve_sizes(ctx, self.numel(), size, sizes)) return out;
-  if (!ctx.resize(out, {sizes, size.size()})) return out;
+  if (!check_same_dtype(ctx, self, out) || !resolve_sizes(ctx, self.numel(), size, sizes)) return;
+  if (!ctx.resize(out, {sizes, size.size()})) return;
   move_reshaped(out.element_size(), view_of(self), view_of(out));
-  return out;
 }
 
 // The first elements in row-major order; zeros where there are no more.
-Tensor& resize_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Optional<MemoryFormat>,
-                   Tensor& out) {
-  if (!check_same_dtype(ctx, self, out) || !resize_to(ctx, out, size)) return out;
+void resize_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Optional<MemoryFormat>,
+                Tensor& out) {
+  if (!check_same_dtype(ctx, self, out) || !resize_to(ctx, out, size)) return;
   Elements source(view_of(self)), target(view_of(out));
   for (dim_t i = 0; i < out.numel(); ++i) {
     static const char kZeros[16] = {};
     memmove(target.next(), i < self.numel() ? source.next() : kZeros, out.element_size());
   }
-  return out;
 }
 
 // The strides only describe the result of a view: a copy has its own.
-Tensor& reshape_alias_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size,
-                               ArrayRef<int64_t>, Tensor& out) {
-  return view_copy_out(ctx, self, size, out);
+void reshape_alias_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, ArrayRef<int64_t>,
+                            Tensor& out) {
+  view_copy_out(ctx, self, size, out);
 }
 
 // The same bytes as elements of another type; the last dimension grows or
 // shrinks with the elements' size.
-Tensor& view_copy_dtype_out(KernelContext& ctx, const Tensor& self, ScalarType dtype, Tensor& out) {
+void view_copy_dtype_out(KernelContext& ctx, const Tensor& self, ScalarType dtype, Tensor& out) {
   const dim_t from_size = static_cast<dim_t>(self.element_size());
   const dim_t to_size = static_cast<dim_t>(out.element_size());
   if (dtype != out.scalar_type())
-    return ctx.fail(out, Status::InvalidArgument, "out has dtype {}, asked for {}",
-                    dtype_name(out.scalar_type()), dtype_name(dtype));
+    return ctx.fail(Status::InvalidArgument, "out has dtype {}, asked for {}", dtype_name(out.scalar_type()),
+                    dtype_name(dtype));
   View from = view_of(self);
   if (from_size == to_size) return move_to_out(ctx, from, out);
   View sizes = from;
   const int last = from.dim - 1;
   if (from.dim == 0 || (from_size < to_size && from.sizes[last] * from_size % to_size != 0))
-    return ctx.fail(out, Status::InvalidArgument, "the last dimension of {} cannot be viewed as {}",
+    return ctx.fail(Status::InvalidArgument, "the last dimension of {} cannot be viewed as {}",
                     dtype_name(self.scalar_type()), dtype_name(dtype));
   sizes.sizes[last] = from.sizes[last] * from_size / to_size;
-  if (!resize_to(ctx, out, sizes)) return out;
+  if (!resize_to(ctx, out, sizes)) return;
   View to = view_of(out);
   // In units of the smaller of the two, the larger one is one more dimension.
   const dim_t unit = from_size < to_size ? from_size : to_size;
   from.insert_dim(from.dim, from_size / unit, unit);
   to.insert_dim(to.dim, to_size / unit, unit);
   move_reshaped(static_cast<size_t>(unit), from, to);
-  return out;
 }
 
 }  // namespace penlight::portable

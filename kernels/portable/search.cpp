@@ -102,19 +102,17 @@ static bool check_boundaries(KernelContext& ctx, const Tensor& boundaries) {
   return check(ctx, boundaries.dim() == 1, "boundaries have one dimension");
 }
 
-Tensor& bucketize_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& boundaries, bool,
-                             bool right, Tensor& out) {
-  if (!check_boundaries(ctx, boundaries) || !ctx.resize(out, self.sizes())) return out;
+void bucketize_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& boundaries, bool, bool right,
+                          Tensor& out) {
+  if (!check_boundaries(ctx, boundaries) || !ctx.resize(out, self.sizes())) return;
   search_all(ctx, boundaries, at_least_1d(self), self.scalar_type(), nullptr, right, out);
-  return out;
 }
 
-Tensor& bucketize_scalar_out(KernelContext& ctx, Scalar self, const Tensor& boundaries, bool, bool right,
-                             Tensor& out) {
+void bucketize_scalar_out(KernelContext& ctx, Scalar self, const Tensor& boundaries, bool, bool right,
+                          Tensor& out) {
   const ScalarView value(boundaries, self);
-  if (!check_boundaries(ctx, boundaries) || !ctx.resize(out, SizesRef())) return out;
+  if (!check_boundaries(ctx, boundaries) || !ctx.resize(out, SizesRef())) return;
   search_all(ctx, boundaries, value.view, value.type, nullptr, right, out);
-  return out;
 }
 
 // `side`, where given, says the same as `right` in words.
@@ -127,27 +125,24 @@ static bool search_right(KernelContext& ctx, bool& right, Optional<StringView> s
   return true;
 }
 
-Tensor& searchsorted_tensor_out(KernelContext& ctx, const Tensor& sorted_sequence, const Tensor& self, bool,
-                                bool right, Optional<StringView> side, Optional<Tensor> sorter, Tensor& out) {
+void searchsorted_tensor_out(KernelContext& ctx, const Tensor& sorted_sequence, const Tensor& self, bool,
+                             bool right, Optional<StringView> side, Optional<Tensor> sorter, Tensor& out) {
   bool fits = sorted_sequence.dim() == 1 || (self.dim() == sorted_sequence.dim() && self.dim() > 0);
   for (int d = 0; fits && sorted_sequence.dim() > 1 && d + 1 < self.dim(); ++d) {
     fits = self.size(d) == sorted_sequence.size(d);
   }
-  if (!check(ctx, fits, "the sequence has one dimension, or those of the values but for the last"))
-    return out;
-  if (!search_right(ctx, right, side) || !ctx.resize(out, self.sizes())) return out;
+  if (!check(ctx, fits, "the sequence has one dimension, or those of the values but for the last")) return;
+  if (!search_right(ctx, right, side) || !ctx.resize(out, self.sizes())) return;
   search_all(ctx, sorted_sequence, at_least_1d(self), self.scalar_type(), sorter ? &sorter.value() : nullptr,
              right, out);
-  return out;
 }
 
-Tensor& searchsorted_scalar_out(KernelContext& ctx, const Tensor& sorted_sequence, Scalar self, bool,
-                                bool right, Optional<StringView> side, Optional<Tensor> sorter, Tensor& out) {
+void searchsorted_scalar_out(KernelContext& ctx, const Tensor& sorted_sequence, Scalar self, bool, bool right,
+                             Optional<StringView> side, Optional<Tensor> sorter, Tensor& out) {
   const ScalarView value(sorted_sequence, self);
-  if (!check(ctx, sorted_sequence.dim() == 1, "a sequence for one number has one dimension")) return out;
-  if (!search_right(ctx, right, side) || !ctx.resize(out, SizesRef())) return out;
+  if (!check(ctx, sorted_sequence.dim() == 1, "a sequence for one number has one dimension")) return;
+  if (!search_right(ctx, right, side) || !ctx.resize(out, SizesRef())) return;
   search_all(ctx, sorted_sequence, value.view, value.type, sorter ? &sorter.value() : nullptr, right, out);
-  return out;
 }
 
 // Calls body(element) for each element as C.
@@ -184,13 +179,12 @@ static void histogram(KernelContext& ctx, const Tensor& self, dim_t bins, C low,
   });
 }
 
-Tensor& histc_out(KernelContext& ctx, const Tensor& self, int64_t bins, Scalar min, Scalar max, Tensor& out) {
+void histc_out(KernelContext& ctx, const Tensor& self, int64_t bins, Scalar min, Scalar max, Tensor& out) {
   const dim_t size = static_cast<dim_t>(bins);
-  if (!check(ctx, bins > 0, "a histogram has at least one bin") || !check_same_dtype(ctx, self, out))
-    return out;
-  if (!ctx.resize(out, SizesRef(&size, 1))) return out;
+  if (!check(ctx, bins > 0, "a histogram has at least one bin") || !check_same_dtype(ctx, self, out)) return;
+  if (!ctx.resize(out, SizesRef(&size, 1))) return;
   int64_t* counts = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(size));
-  if (!counts) return out;
+  if (!counts) return;
   for (dim_t i = 0; i < size; ++i) counts[i] = 0;
   dispatch<Floats>(ctx, out.scalar_type(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -199,7 +193,6 @@ Tensor& histc_out(KernelContext& ctx, const Tensor& self, int64_t bins, Scalar m
     histogram<C, T>(ctx, self, size, convert<C>(low), convert<C>(high), counts);
   });
   if (ctx.ok()) store_block(out.scalar_type(), out.data_ptr(), out.stride(0), counts, size);
-  return out;
 }
 
 }  // namespace penlight::portable

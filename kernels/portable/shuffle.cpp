@@ -40,56 +40,53 @@ void match(View& channels, View& pixels, int c, dim_t r) {
 }  // namespace
 
 // [..., C r r, H, W] to [..., C, H r, W r].
-Tensor& pixel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t upscale_factor, Tensor& out) {
-  if (!check_factor(ctx, self, upscale_factor) || !check_same_dtype(ctx, self, out)) return out;
+void pixel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t upscale_factor, Tensor& out) {
+  if (!check_factor(ctx, self, upscale_factor) || !check_same_dtype(ctx, self, out)) return;
   const dim_t r = static_cast<dim_t>(upscale_factor);
   if (self.size(-3) % r != 0 || self.size(-3) / r % r != 0)
-    return ctx.fail(out, Status::InvalidArgument, "{} channels are not a multiple of {} squared",
-                    self.size(-3), r);
+    return ctx.fail(Status::InvalidArgument, "{} channels are not a multiple of {} squared", self.size(-3),
+                    r);
   View from = view_of(self), sizes = from;
   const int c = from.dim - 3;
   sizes.sizes[c] /= r * r;
   sizes.sizes[c + 1] *= r;
   sizes.sizes[c + 2] *= r;
-  if (!resize_to(ctx, out, sizes)) return out;
+  if (!resize_to(ctx, out, sizes)) return;
   View to = view_of(out);
   match(from, to, c, r);
   move_view(out.element_size(), from, to);
-  return out;
 }
 
 // [..., C, H r, W r] to [..., C r r, H, W].
-Tensor& pixel_unshuffle_out(KernelContext& ctx, const Tensor& self, int64_t downscale_factor, Tensor& out) {
-  if (!check_factor(ctx, self, downscale_factor) || !check_same_dtype(ctx, self, out)) return out;
+void pixel_unshuffle_out(KernelContext& ctx, const Tensor& self, int64_t downscale_factor, Tensor& out) {
+  if (!check_factor(ctx, self, downscale_factor) || !check_same_dtype(ctx, self, out)) return;
   const dim_t r = static_cast<dim_t>(downscale_factor);
   if (self.size(-1) % r != 0 || self.size(-2) % r != 0)
-    return ctx.fail(out, Status::InvalidArgument, "an image of [{}, {}] does not divide by {}", self.size(-2),
+    return ctx.fail(Status::InvalidArgument, "an image of [{}, {}] does not divide by {}", self.size(-2),
                     self.size(-1), r);
   View from = view_of(self), sizes = from;
   const int c = from.dim - 3;
   sizes.sizes[c] *= r * r;
   sizes.sizes[c + 1] /= r;
   sizes.sizes[c + 2] /= r;
-  if (!resize_to(ctx, out, sizes)) return out;
+  if (!resize_to(ctx, out, sizes)) return;
   View to = view_of(out);
   match(to, from, c, r);
   move_view(out.element_size(), from, to);
-  return out;
 }
 
 // [N, groups, C / groups, ...] with the two transposed.
-Tensor& channel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t groups, Tensor& out) {
-  if (!check_factor(ctx, self, groups) || !check_same_dtype(ctx, self, out)) return out;
+void channel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t groups, Tensor& out) {
+  if (!check_factor(ctx, self, groups) || !check_same_dtype(ctx, self, out)) return;
   const dim_t g = static_cast<dim_t>(groups);
   if (self.size(1) % g != 0)
-    return ctx.fail(out, Status::InvalidArgument, "{} groups do not divide {} channels", g, self.size(1));
-  if (!ctx.resize(out, self.sizes()) || self.numel() == 0) return out;
+    return ctx.fail(Status::InvalidArgument, "{} groups do not divide {} channels", g, self.size(1));
+  if (!ctx.resize(out, self.sizes()) || self.numel() == 0) return;
   View from = view_of(self), to = view_of(out);
   split_dim(from, 1, self.size(1) / g);
   split_dim(to, 1, g);
   move_dim(to, 2, 1);
   move_view(out.element_size(), from, to);
-  return out;
 }
 
 }  // namespace penlight::portable

@@ -46,33 +46,31 @@ void softmax_as(KernelContext& ctx, const Tensor& self, dim_t dim, Tensor& out) 
 
 // `out` has the input's dtype, or float for 16-bit input (half_to_float).
 template <bool log_result>
-Tensor& softmax(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
-  if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return out;
+void softmax(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
+  if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return;
   if (!is_floating(self.dtype()) || !is_floating(out.dtype()))
-    return ctx.fail(out, Status::InvalidArgument, "softmax takes floating types, got {} and {}",
+    return ctx.fail(Status::InvalidArgument, "softmax takes floating types, got {} and {}",
                     dtype_name(self.dtype()), dtype_name(out.dtype()));
-  if (self.numel() == 0) return out;
+  if (self.numel() == 0) return;
   if constexpr (kDoubleSelected) {
     if (self.dtype() == ScalarType::Double || out.dtype() == ScalarType::Double) {
       softmax_as<log_result, double>(ctx, self, static_cast<dim_t>(dim), out);
-      return out;
+      return;
     }
   }
   softmax_as<log_result, float>(ctx, self, static_cast<dim_t>(dim), out);
-  return out;
 }
 
 }  // namespace
 
-Tensor& softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float, Tensor& out) {
+void softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float, Tensor& out) {
   (void)half_to_float;
-  return softmax<false>(ctx, self, dim, out);
+  softmax<false>(ctx, self, dim, out);
 }
 
-Tensor& log_softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float,
-                        Tensor& out) {
+void log_softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float, Tensor& out) {
   (void)half_to_float;
-  return softmax<true>(ctx, self, dim, out);
+  softmax<true>(ctx, self, dim, out);
 }
 
 }  // namespace penlight::portable

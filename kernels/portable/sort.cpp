@@ -100,10 +100,9 @@ void sort_values_stable(KernelContext& ctx, const Tensor& self, Optional<bool>, 
   sort(ctx, self, dim, descending, &values, indices);
 }
 
-Tensor& argsort_stable_out(KernelContext& ctx, const Tensor& self, bool, int64_t dim, bool descending,
-                           Tensor& out) {
+void argsort_stable_out(KernelContext& ctx, const Tensor& self, bool, int64_t dim, bool descending,
+                        Tensor& out) {
   sort(ctx, self, dim, descending, nullptr, out);
-  return out;
 }
 
 // A heap of the `k` best, the worst of them on top.
@@ -235,30 +234,24 @@ void kthvalue_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t 
 }
 
 // The median of all elements: one number. `skip_nan`: of those that are numbers.
-static Tensor& median(KernelContext& ctx, const Tensor& self, bool skip_nan, Tensor& out) {
-  if (!check_same_dtype(ctx, self, out) || !check_order(ctx, self) || !ctx.resize(out, SizesRef()))
-    return out;
+static void median(KernelContext& ctx, const Tensor& self, bool skip_nan, Tensor& out) {
+  if (!check_same_dtype(ctx, self, out) || !check_order(ctx, self) || !ctx.resize(out, SizesRef())) return;
   const dim_t length = self.numel();
   if (length == 0) {
     store_element(out.scalar_type(), out.data_ptr(), __builtin_nan(""));
-    return out;
+    return;
   }
   Ranked* ranked = ctx.allocate_scratch_array<Ranked>(2 * static_cast<size_t>(length));
-  if (!ranked) return out;
+  if (!ranked) return;
   rank_all(self, false, ranked);
   const bool floating = is_floating(self.scalar_type());
   const dim_t place = middle(ranked, ranked + length, length, floating, skip_nan)->place;
   memmove(out.data_ptr(), element_at(self, place), out.element_size());
-  return out;
 }
 
-Tensor& median_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return median(ctx, self, false, out);
-}
+void median_out(KernelContext& ctx, const Tensor& self, Tensor& out) { return median(ctx, self, false, out); }
 
-Tensor& nanmedian_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return median(ctx, self, true, out);
-}
+void nanmedian_out(KernelContext& ctx, const Tensor& self, Tensor& out) { median(ctx, self, true, out); }
 
 // The most frequent element, the smallest of several, at its last place.
 void mode_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,

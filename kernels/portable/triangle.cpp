@@ -7,10 +7,10 @@ namespace penlight::portable {
 static const char kZeros[16] = {};
 
 // Row by row: the kept columns are moved, the others are zero.
-static Tensor& triangle(KernelContext& ctx, const Tensor& self, int64_t diagonal, bool lower, Tensor& out) {
-  if (!check_same_dtype(ctx, self, out)) return out;
-  if (!check(ctx, self.dim() >= 2, "a triangle is part of a matrix: at least 2 dimensions")) return out;
-  if (!ctx.resize(out, self.sizes()) || out.numel() == 0) return out;
+static void triangle(KernelContext& ctx, const Tensor& self, int64_t diagonal, bool lower, Tensor& out) {
+  if (!check_same_dtype(ctx, self, out)) return;
+  if (!check(ctx, self.dim() >= 2, "a triangle is part of a matrix: at least 2 dimensions")) return;
+  if (!ctx.resize(out, self.sizes()) || out.numel() == 0) return;
   const View from = view_of(self), to = view_of(out);
   const int column = from.dim - 1, row = column - 1;
   const int64_t columns = from.sizes[column];
@@ -28,57 +28,54 @@ static Tensor& triangle(KernelContext& ctx, const Tensor& self, int64_t diagonal
     fill_view(out.element_size(), kZeros,
               lower ? part_of(to_row, column, split, rest) : part_of(to_row, column, 0, split));
   }
-  return out;
 }
 
-Tensor& tril_out(KernelContext& ctx, const Tensor& self, int64_t diagonal, Tensor& out) {
-  return triangle(ctx, self, diagonal, true, out);
+void tril_out(KernelContext& ctx, const Tensor& self, int64_t diagonal, Tensor& out) {
+  triangle(ctx, self, diagonal, true, out);
 }
 
-Tensor& triu_out(KernelContext& ctx, const Tensor& self, int64_t diagonal, Tensor& out) {
-  return triangle(ctx, self, diagonal, false, out);
+void triu_out(KernelContext& ctx, const Tensor& self, int64_t diagonal, Tensor& out) {
+  triangle(ctx, self, diagonal, false, out);
 }
 
-Tensor& diag_embed_out(KernelContext& ctx, const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2,
-                       Tensor& out) {
-  if (!check_same_dtype(ctx, self, out)) return out;
+void diag_embed_out(KernelContext& ctx, const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2,
+                    Tensor& out) {
+  if (!check_same_dtype(ctx, self, out)) return;
   View sizes = view_of(self);
   int a, b;
-  if (!check(ctx, sizes.dim > 0, "diag_embed takes a tensor with dimensions")) return out;
-  if (!wrap_dim(ctx, dim1, sizes.dim + 1, a) || !wrap_dim(ctx, dim2, sizes.dim + 1, b)) return out;
-  if (!check(ctx, a != b, "the diagonal's two dimensions must differ")) return out;
+  if (!check(ctx, sizes.dim > 0, "diag_embed takes a tensor with dimensions")) return;
+  if (!wrap_dim(ctx, dim1, sizes.dim + 1, a) || !wrap_dim(ctx, dim2, sizes.dim + 1, b)) return;
+  if (!check(ctx, a != b, "the diagonal's two dimensions must differ")) return;
   constexpr int64_t kFarthest = INT64_MAX / 4;
-  if (!check(ctx, offset > -kFarthest && offset < kFarthest, "the diagonal is too far out")) return out;
+  if (!check(ctx, offset > -kFarthest && offset < kFarthest, "the diagonal is too far out")) return;
   const int64_t side = sizes.sizes[sizes.dim - 1] + (offset < 0 ? -offset : offset);
   sizes.remove_dim(sizes.dim - 1);
   sizes.insert_dim(a < b ? a : b, static_cast<dim_t>(side), 0);
   sizes.insert_dim(a < b ? b : a, static_cast<dim_t>(side), 0);
-  if (!resize_to(ctx, out, sizes)) return out;
+  if (!resize_to(ctx, out, sizes)) return;
   View to = view_of(out);
   fill_view(out.element_size(), kZeros, to);
   if (diagonal_view(ctx, to, offset, a, b)) move_view(out.element_size(), view_of(self), to);
-  return out;
 }
 
 // Place i, repeats[i] times.
-Tensor& repeat_interleave_tensor_out(KernelContext& ctx, const Tensor& repeats, Optional<int64_t> output_size,
-                                     Tensor& out) {
-  if (!check_same_dtype(ctx, repeats, out)) return out;
-  if (!check(ctx, repeats.dim() == 1, "repeats have one dimension")) return out;
+void repeat_interleave_tensor_out(KernelContext& ctx, const Tensor& repeats, Optional<int64_t> output_size,
+                                  Tensor& out) {
+  if (!check_same_dtype(ctx, repeats, out)) return;
+  if (!check(ctx, repeats.dim() == 1, "repeats have one dimension")) return;
   const ScalarType type = repeats.scalar_type();
-  if (!check(ctx, type == ScalarType::Int || type == ScalarType::Long, "repeats are int32 or int64"))
-    return out;
+  if (!check(ctx, type == ScalarType::Int || type == ScalarType::Long, "repeats are int32 or int64")) return;
   const View from = view_of(repeats);
   dim_t total = 0;
   for (dim_t i = 0; i < from.sizes[0]; ++i) {
     const int64_t times = load_element<int64_t>(type, from.data + i * from.strides[0]);
     if (times < 0 || __builtin_add_overflow(total, static_cast<dim_t>(times), &total))
-      return ctx.fail(out, Status::KernelFailed, "element {} is to be repeated {} times", i, times);
+      return ctx.fail(Status::KernelFailed, "element {} is to be repeated {} times", i, times);
   }
   if (output_size && output_size.value() != total)
-    return ctx.fail(out, Status::KernelFailed, "repeats add up to {}, output_size is {}", total,
+    return ctx.fail(Status::KernelFailed, "repeats add up to {}, output_size is {}", total,
                     output_size.value());
-  if (!ctx.resize(out, SizesRef(&total, 1))) return out;
+  if (!ctx.resize(out, SizesRef(&total, 1))) return;
   View to = view_of(out);
   for (dim_t i = 0; i < from.sizes[0]; ++i) {
     char item[16];
@@ -87,16 +84,15 @@ Tensor& repeat_interleave_tensor_out(KernelContext& ctx, const Tensor& repeats, 
     fill_view(out.element_size(), item, to);
     to.data += to.sizes[0] * to.strides[0];
   }
-  return out;
 }
 
 // Rows and columns of a triangle's elements, row by row.
-static Tensor& triangle_indices(KernelContext& ctx, int64_t rows, int64_t columns, int64_t offset, bool lower,
-                                Tensor& out) {
+static void triangle_indices(KernelContext& ctx, int64_t rows, int64_t columns, int64_t offset, bool lower,
+                             Tensor& out) {
   constexpr int64_t kMost = INT64_MAX / 8;
   const bool sane =
       rows >= 0 && columns >= 0 && rows < kMost && columns < kMost && offset > -kMost && offset < kMost;
-  if (!check(ctx, sane, "a triangle has sizes that are not negative")) return out;
+  if (!check(ctx, sane, "a triangle has sizes that are not negative")) return;
   const auto row_range = [&](int64_t row, int64_t& first, int64_t& last) {
     int64_t edge = row + offset + (lower ? 1 : 0);
     edge = edge < 0 ? 0 : edge > columns ? columns : edge;
@@ -116,7 +112,7 @@ static Tensor& triangle_indices(KernelContext& ctx, int64_t rows, int64_t column
     if (__builtin_add_overflow(count, static_cast<dim_t>(last - first), &count)) break;
   }
   const dim_t sizes[] = {2, count};
-  if (!ctx.resize(out, sizes) || count == 0) return out;
+  if (!ctx.resize(out, sizes) || count == 0) return;
   dispatch<IndexTypes>(ctx, out.scalar_type(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* to = out.data_ptr<T>();
@@ -128,15 +124,14 @@ static Tensor& triangle_indices(KernelContext& ctx, int64_t rows, int64_t column
       }
     }
   });
-  return out;
 }
 
-Tensor& tril_indices_out(KernelContext& ctx, int64_t row, int64_t col, int64_t offset, Tensor& out) {
-  return triangle_indices(ctx, row, col, offset, true, out);
+void tril_indices_out(KernelContext& ctx, int64_t row, int64_t col, int64_t offset, Tensor& out) {
+  triangle_indices(ctx, row, col, offset, true, out);
 }
 
-Tensor& triu_indices_out(KernelContext& ctx, int64_t row, int64_t col, int64_t offset, Tensor& out) {
-  return triangle_indices(ctx, row, col, offset, false, out);
+void triu_indices_out(KernelContext& ctx, int64_t row, int64_t col, int64_t offset, Tensor& out) {
+  triangle_indices(ctx, row, col, offset, false, out);
 }
 
 }  // namespace penlight::portable

@@ -38,7 +38,7 @@ PENLIGHT_FORMULA_1(erfc_out, Floating, math::erfc(x))
 PENLIGHT_FORMULA_1(deg2rad_out, Floating, T(0.017453292519943295769) * x)
 PENLIGHT_FORMULA_1(rad2deg_out, Floating, T(57.295779513082320877) * x)
 
-Tensor& round_decimals_out(KernelContext& ctx, const Tensor& self, int64_t decimals, Tensor& out) {
+void round_decimals_out(KernelContext& ctx, const Tensor& self, int64_t decimals, Tensor& out) {
   if (decimals == 0 || !is_floating(self.scalar_type())) return round_out(ctx, self, out);
   const bool negative = decimals < 0;
   const double power = math::pow(10.0, static_cast<double>(negative ? -decimals : decimals));
@@ -46,11 +46,11 @@ Tensor& round_decimals_out(KernelContext& ctx, const Tensor& self, int64_t decim
     const auto ten = static_cast<decltype(x)>(power);
     return negative ? math::nearbyint(x / ten) * ten : math::nearbyint(x * ten) / ten;
   };
-  return map<Domain::Floating>(ctx, round_at, out, self);
+  map<Domain::Floating>(ctx, round_at, out, self);
 }
 
-Tensor& nan_to_num_out(KernelContext& ctx, const Tensor& self, Optional<double> nan, Optional<double> posinf,
-                       Optional<double> neginf, Tensor& out) {
+void nan_to_num_out(KernelContext& ctx, const Tensor& self, Optional<double> nan, Optional<double> posinf,
+                    Optional<double> neginf, Tensor& out) {
   const ScalarType type = self.scalar_type();
   if (!is_floating(type)) return map<Domain::Integral>(ctx, Convert{}, out, self);
   const double largest = type == ScalarType::Half     ? 65504.0
@@ -63,7 +63,7 @@ Tensor& nan_to_num_out(KernelContext& ctx, const Tensor& self, Optional<double> 
     if (x - x == T(0)) return x;  // which it is for finite numbers only
     return static_cast<T>(math::is_nan(x) ? none : x > T(0) ? above : below);
   };
-  return map<Domain::Floating>(ctx, replace, out, self);
+  map<Domain::Floating>(ctx, replace, out, self);
 }
 
 }  // namespace penlight::portable

@@ -200,20 +200,18 @@ void upsample_axes(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<i
 }
 
 template <size_t dims>
-Tensor& upsample(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> output_size,
-                 const Optional<double> (&scales)[dims], bool align_corners, Interpolation kind,
-                 Tensor& out) {
+void upsample(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> output_size,
+              const Optional<double> (&scales)[dims], bool align_corners, Interpolation kind, Tensor& out) {
   upsample_axes(ctx, dims, input, output_size, scales, align_corners, kind, out);
-  return out;
 }
 
 // The .vec overloads give a size or factors, never both.
-Tensor& upsample_vec(KernelContext& ctx, const Tensor& input, Optional<ArrayRef<int64_t>> output_size,
-                     Optional<ArrayRef<double>> scale_factors, bool align_corners, Interpolation kind,
-                     Tensor& out) {
+void upsample_vec(KernelContext& ctx, const Tensor& input, Optional<ArrayRef<int64_t>> output_size,
+                  Optional<ArrayRef<double>> scale_factors, bool align_corners, Interpolation kind,
+                  Tensor& out) {
   if (output_size.has_value() == scale_factors.has_value() || !check_rank(ctx, input, 4, "input") ||
       (scale_factors.has_value() && scale_factors.value().size() != 2))
-    return ctx.fail(out, Status::InvalidArgument, "give output_size or {} scale_factors", 2);
+    return ctx.fail(Status::InvalidArgument, "give output_size or {} scale_factors", 2);
   if (output_size.has_value())
     return upsample(ctx, input, output_size.value(), {nullopt, nullopt}, align_corners, kind, out);
   const double scales[] = {scale_factors.value()[0], scale_factors.value()[1]};
@@ -222,93 +220,89 @@ Tensor& upsample_vec(KernelContext& ctx, const Tensor& input, Optional<ArrayRef<
     const double wanted = static_cast<double>(input.size(2 + d)) * scales[d];
     sizes[d] = wanted >= 1 && wanted <= kLargestSize ? static_cast<int64_t>(wanted) : 0;
   }
-  return upsample(ctx, input, sizes, {scales[0], scales[1]}, align_corners, kind, out);
+  upsample(ctx, input, sizes, {scales[0], scales[1]}, align_corners, kind, out);
 }
 
 }  // namespace
 
-Tensor& upsample_nearest1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                               Optional<double> scales, Tensor& out) {
-  return upsample(ctx, self, output_size, {scales}, false, Interpolation::Nearest, out);
+void upsample_nearest1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                            Optional<double> scales, Tensor& out) {
+  upsample(ctx, self, output_size, {scales}, false, Interpolation::Nearest, out);
 }
 
-Tensor& upsample_nearest2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                               Optional<double> scales_h, Optional<double> scales_w, Tensor& out) {
-  return upsample(ctx, self, output_size, {scales_h, scales_w}, false, Interpolation::Nearest, out);
+void upsample_nearest2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                            Optional<double> scales_h, Optional<double> scales_w, Tensor& out) {
+  upsample(ctx, self, output_size, {scales_h, scales_w}, false, Interpolation::Nearest, out);
 }
 
-Tensor& upsample_nearest2d_vec_out(KernelContext& ctx, const Tensor& input,
-                                   Optional<ArrayRef<int64_t>> output_size,
-                                   Optional<ArrayRef<double>> scale_factors, Tensor& out) {
-  return upsample_vec(ctx, input, output_size, scale_factors, false, Interpolation::Nearest, out);
+void upsample_nearest2d_vec_out(KernelContext& ctx, const Tensor& input,
+                                Optional<ArrayRef<int64_t>> output_size,
+                                Optional<ArrayRef<double>> scale_factors, Tensor& out) {
+  upsample_vec(ctx, input, output_size, scale_factors, false, Interpolation::Nearest, out);
 }
 
-Tensor& upsample_nearest3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                               Optional<double> scales_d, Optional<double> scales_h,
-                               Optional<double> scales_w, Tensor& out) {
-  return upsample(ctx, self, output_size, {scales_d, scales_h, scales_w}, false, Interpolation::Nearest, out);
+void upsample_nearest3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                            Optional<double> scales_d, Optional<double> scales_h, Optional<double> scales_w,
+                            Tensor& out) {
+  upsample(ctx, self, output_size, {scales_d, scales_h, scales_w}, false, Interpolation::Nearest, out);
 }
 
-Tensor& upsample_nearest_exact1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                     Optional<double> scales, Tensor& out) {
-  return upsample(ctx, self, output_size, {scales}, false, Interpolation::NearestExact, out);
+void upsample_nearest_exact1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                                  Optional<double> scales, Tensor& out) {
+  upsample(ctx, self, output_size, {scales}, false, Interpolation::NearestExact, out);
 }
 
-Tensor& upsample_nearest_exact2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                     Optional<double> scales_h, Optional<double> scales_w, Tensor& out) {
-  return upsample(ctx, self, output_size, {scales_h, scales_w}, false, Interpolation::NearestExact, out);
+void upsample_nearest_exact2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                                  Optional<double> scales_h, Optional<double> scales_w, Tensor& out) {
+  upsample(ctx, self, output_size, {scales_h, scales_w}, false, Interpolation::NearestExact, out);
 }
 
-Tensor& upsample_nearest_exact3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                     Optional<double> scales_d, Optional<double> scales_h,
-                                     Optional<double> scales_w, Tensor& out) {
-  return upsample(ctx, self, output_size, {scales_d, scales_h, scales_w}, false, Interpolation::NearestExact,
-                  out);
+void upsample_nearest_exact3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                                  Optional<double> scales_d, Optional<double> scales_h,
+                                  Optional<double> scales_w, Tensor& out) {
+  upsample(ctx, self, output_size, {scales_d, scales_h, scales_w}, false, Interpolation::NearestExact, out);
 }
 
-Tensor& upsample_linear1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                              bool align_corners, Optional<double> scales, Tensor& out) {
-  return upsample(ctx, self, output_size, {scales}, align_corners, Interpolation::Linear, out);
+void upsample_linear1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                           bool align_corners, Optional<double> scales, Tensor& out) {
+  upsample(ctx, self, output_size, {scales}, align_corners, Interpolation::Linear, out);
 }
 
-Tensor& upsample_bilinear2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
-                                Tensor& out) {
-  return upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::Linear, out);
+void upsample_bilinear2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                             bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
+                             Tensor& out) {
+  upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::Linear, out);
 }
 
-Tensor& upsample_bilinear2d_vec_out(KernelContext& ctx, const Tensor& input,
-                                    Optional<ArrayRef<int64_t>> output_size, bool align_corners,
-                                    Optional<ArrayRef<double>> scale_factors, Tensor& out) {
-  return upsample_vec(ctx, input, output_size, scale_factors, align_corners, Interpolation::Linear, out);
+void upsample_bilinear2d_vec_out(KernelContext& ctx, const Tensor& input,
+                                 Optional<ArrayRef<int64_t>> output_size, bool align_corners,
+                                 Optional<ArrayRef<double>> scale_factors, Tensor& out) {
+  upsample_vec(ctx, input, output_size, scale_factors, align_corners, Interpolation::Linear, out);
 }
 
-Tensor& upsample_trilinear3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                 bool align_corners, Optional<double> scales_d, Optional<double> scales_h,
-                                 Optional<double> scales_w, Tensor& out) {
-  return upsample(ctx, self, output_size, {scales_d, scales_h, scales_w}, align_corners,
-                  Interpolation::Linear, out);
+void upsample_trilinear3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                              bool align_corners, Optional<double> scales_d, Optional<double> scales_h,
+                              Optional<double> scales_w, Tensor& out) {
+  upsample(ctx, self, output_size, {scales_d, scales_h, scales_w}, align_corners, Interpolation::Linear, out);
 }
 
-Tensor& upsample_bicubic2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                               bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
-                               Tensor& out) {
-  return upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::Cubic, out);
+void upsample_bicubic2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                            bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
+                            Tensor& out) {
+  upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::Cubic, out);
 }
 
 // With the filter widened when shrinking (antialias=True).
-Tensor& upsample_bilinear2d_aa_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                   bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
-                                   Tensor& out) {
-  return upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::LinearSmoothed,
-                  out);
+void upsample_bilinear2d_aa_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                                bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
+                                Tensor& out) {
+  upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::LinearSmoothed, out);
 }
 
-Tensor& upsample_bicubic2d_aa_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                  bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
-                                  Tensor& out) {
-  return upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::CubicSmoothed,
-                  out);
+void upsample_bicubic2d_aa_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                               bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
+                               Tensor& out) {
+  upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::CubicSmoothed, out);
 }
 
 }  // namespace penlight::portable

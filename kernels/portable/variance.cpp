@@ -74,39 +74,38 @@ struct VarianceOf {
   }
 };
 
-static Tensor& variance(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
-                        double correction, bool keepdim, bool root, Tensor& out, Tensor* mean) {
+static void variance(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
+                     double correction, bool keepdim, bool root, Tensor& out, Tensor* mean) {
   uint32_t mask;
   ReduceLoop loop;
   Tensor* outs[] = {&out, mean};
   if (!is_floating(self.scalar_type()) || !is_floating(out.scalar_type()))
-    return ctx.fail(out, Status::InvalidArgument, "a variance is of floating point numbers, not {}",
+    return ctx.fail(Status::InvalidArgument, "a variance is of floating point numbers, not {}",
                     dtype_name(self.scalar_type()));
   if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, mean ? 2 : 1))
-    return out;
+    return;
   VarianceOf operation(out, mean, correction, root);
   loop.run<double>(operation);
-  return out;
 }
 
-Tensor& var_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
-                           Optional<Scalar> correction, bool keepdim, Tensor& out) {
-  return variance(ctx, self, dim, correction.value_or(Scalar(1)).to<double>(), keepdim, false, out, nullptr);
+void var_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
+                        Optional<Scalar> correction, bool keepdim, Tensor& out) {
+  variance(ctx, self, dim, correction.value_or(Scalar(1)).to<double>(), keepdim, false, out, nullptr);
 }
 
-Tensor& var_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool unbiased,
-                bool keepdim, Tensor& out) {
-  return variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, false, out, nullptr);
+void var_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool unbiased,
+             bool keepdim, Tensor& out) {
+  variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, false, out, nullptr);
 }
 
-Tensor& std_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
-                           Optional<Scalar> correction, bool keepdim, Tensor& out) {
-  return variance(ctx, self, dim, correction.value_or(Scalar(1)).to<double>(), keepdim, true, out, nullptr);
+void std_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
+                        Optional<Scalar> correction, bool keepdim, Tensor& out) {
+  variance(ctx, self, dim, correction.value_or(Scalar(1)).to<double>(), keepdim, true, out, nullptr);
 }
 
-Tensor& std_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool unbiased,
-                bool keepdim, Tensor& out) {
-  return variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, true, out, nullptr);
+void std_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool unbiased,
+             bool keepdim, Tensor& out) {
+  variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, true, out, nullptr);
 }
 
 void var_mean_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,

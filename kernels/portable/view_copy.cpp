@@ -4,7 +4,7 @@
 
 namespace penlight::portable {
 
-Tensor& permute_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
+void permute_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
   return copy_view(ctx, self, out, [&](View& view) {
     const View whole = view;
     if (dims.size() != static_cast<size_t>(whole.dim))
@@ -21,8 +21,7 @@ Tensor& permute_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_
   });
 }
 
-Tensor& transpose_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim0, int64_t dim1,
-                               Tensor& out) {
+void transpose_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim0, int64_t dim1, Tensor& out) {
   return copy_view(ctx, self, out, [&](View& view) {
     int a, b;
     if (!wrap_dim(ctx, dim0, view.dim, a) || !wrap_dim(ctx, dim1, view.dim, b)) return false;
@@ -37,24 +36,21 @@ Tensor& transpose_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t d
   });
 }
 
-Tensor& t_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+void t_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (self.dim() > 2)
-    return ctx.fail(out, Status::InvalidArgument, "t() takes at most 2 dimensions, input has {}", self.dim());
-  return transpose_copy_int_out(ctx, self, 0, self.dim() < 2 ? 0 : 1, out);
+    return ctx.fail(Status::InvalidArgument, "t() takes at most 2 dimensions, input has {}", self.dim());
+  transpose_copy_int_out(ctx, self, 0, self.dim() < 2 ? 0 : 1, out);
 }
 
-Tensor& alias_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  copy_whole(ctx, self, out);
-  return out;
+void alias_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) { copy_whole(ctx, self, out); }
+
+void slice_copy_tensor_out(KernelContext& ctx, const Tensor& self, int64_t dim, Optional<int64_t> start,
+                           Optional<int64_t> end, int64_t step, Tensor& out) {
+  copy_view(ctx, self, out, [&](View& view) { return slice_view(ctx, view, dim, start, end, step); });
 }
 
-Tensor& slice_copy_tensor_out(KernelContext& ctx, const Tensor& self, int64_t dim, Optional<int64_t> start,
-                              Optional<int64_t> end, int64_t step, Tensor& out) {
-  return copy_view(ctx, self, out, [&](View& view) { return slice_view(ctx, view, dim, start, end, step); });
-}
-
-Tensor& narrow_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, int64_t start, int64_t length,
-                        Tensor& out) {
+void narrow_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, int64_t start, int64_t length,
+                     Tensor& out) {
   return copy_view(ctx, self, out, [&](View& view) {
     int d;
     if (!wrap_dim(ctx, dim, view.dim, d)) return false;
@@ -70,16 +66,16 @@ Tensor& narrow_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, int
   });
 }
 
-Tensor& select_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, int64_t index, Tensor& out) {
-  return copy_view(ctx, self, out, [&](View& view) { return select_view(ctx, view, dim, index); });
+void select_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, int64_t index, Tensor& out) {
+  copy_view(ctx, self, out, [&](View& view) { return select_view(ctx, view, dim, index); });
 }
 
-Tensor& expand_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, bool, Tensor& out) {
-  return copy_view(ctx, self, out, [&](View& view) { return expand_view(ctx, view, size); });
+void expand_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, bool, Tensor& out) {
+  copy_view(ctx, self, out, [&](View& view) { return expand_view(ctx, view, size); });
 }
 
 // Removes the dimensions of size 1 that `chosen` has a bit for.
-static Tensor& squeeze(KernelContext& ctx, const Tensor& self, uint32_t chosen, Tensor& out) {
+static void squeeze(KernelContext& ctx, const Tensor& self, uint32_t chosen, Tensor& out) {
   return copy_view(ctx, self, out, [&](View& view) {
     for (int d = view.dim; d-- > 0;) {
       if ((chosen & (1u << d)) && view.sizes[d] == 1) view.remove_dim(d);
@@ -88,24 +84,22 @@ static Tensor& squeeze(KernelContext& ctx, const Tensor& self, uint32_t chosen, 
   });
 }
 
-Tensor& squeeze_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  return squeeze(ctx, self, ~0u, out);
-}
+void squeeze_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) { squeeze(ctx, self, ~0u, out); }
 
-Tensor& squeeze_copy_dims_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
+void squeeze_copy_dims_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
   uint32_t chosen = 0;
   for (int64_t dim : dims) {
-    if (!normalize_dim(ctx, dim, self.dim())) return out;
+    if (!normalize_dim(ctx, dim, self.dim())) return;
     chosen |= 1u << dim;
   }
-  return squeeze(ctx, self, chosen, out);
+  squeeze(ctx, self, chosen, out);
 }
 
-Tensor& squeeze_copy_dim_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
-  return squeeze_copy_dims_out(ctx, self, {&dim, 1}, out);
+void squeeze_copy_dim_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
+  squeeze_copy_dims_out(ctx, self, {&dim, 1}, out);
 }
 
-Tensor& unsqueeze_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
+void unsqueeze_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
   return copy_view(ctx, self, out, [&](View& view) {
     if (!normalize_dim(ctx, dim, view.dim + 1)) return false;
     view.insert_dim(static_cast<int>(dim), 1, 0);
@@ -113,20 +107,20 @@ Tensor& unsqueeze_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, 
   });
 }
 
-Tensor& as_strided_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size,
-                            ArrayRef<int64_t> stride, Optional<int64_t> storage_offset, Tensor& out) {
+void as_strided_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size,
+                         ArrayRef<int64_t> stride, Optional<int64_t> storage_offset, Tensor& out) {
   return copy_view(ctx, self, out, [&](View& view) {
     return as_strided_view(ctx, self, size, stride, storage_offset, view);
   });
 }
 
-Tensor& diagonal_copy_out(KernelContext& ctx, const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2,
-                          Tensor& out) {
-  return copy_view(ctx, self, out, [&](View& view) { return diagonal_view(ctx, view, offset, dim1, dim2); });
+void diagonal_copy_out(KernelContext& ctx, const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2,
+                       Tensor& out) {
+  copy_view(ctx, self, out, [&](View& view) { return diagonal_view(ctx, view, offset, dim1, dim2); });
 }
 
-Tensor& unfold_copy_out(KernelContext& ctx, const Tensor& self, int64_t dimension, int64_t size, int64_t step,
-                        Tensor& out) {
+void unfold_copy_out(KernelContext& ctx, const Tensor& self, int64_t dimension, int64_t size, int64_t step,
+                     Tensor& out) {
   return copy_view(ctx, self, out, [&](View& view) {
     int d;
     if (!wrap_dim(ctx, dimension, view.dim, d)) return false;
@@ -151,25 +145,24 @@ static bool check_parts(KernelContext& ctx, const Tensor& complex, const Tensor&
                     dtype_name(complex.scalar_type()), dtype_name(real.scalar_type()));
 }
 
-Tensor& view_as_real_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  if (!check_parts(ctx, self, out)) return out;
+void view_as_real_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  if (!check_parts(ctx, self, out)) return;
   View view = view_of(self);
   view.insert_dim(view.dim, 2, static_cast<dim_t>(out.element_size()));
-  return move_to_out(ctx, view, out);
+  move_to_out(ctx, view, out);
 }
 
-Tensor& view_as_complex_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  if (!check_parts(ctx, out, self)) return out;
+void view_as_complex_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  if (!check_parts(ctx, out, self)) return;
   View parts = view_of(self);
   if (parts.dim == 0 || parts.sizes[parts.dim - 1] != 2)
-    return ctx.fail(out, Status::InvalidArgument, "the last dimension of the input must have size 2");
+    return ctx.fail(Status::InvalidArgument, "the last dimension of the input must have size 2");
   View sizes = parts;
   sizes.remove_dim(sizes.dim - 1);
-  if (!resize_to(ctx, out, sizes)) return out;
+  if (!resize_to(ctx, out, sizes)) return;
   View to = view_of(out);
   to.insert_dim(to.dim, 2, static_cast<dim_t>(self.element_size()));
   move_view(self.element_size(), parts, to);
-  return out;
 }
 
 }  // namespace penlight::portable
