@@ -43,16 +43,25 @@ inline bool reduced_dims(KernelContext& ctx, const Tensor& self, Optional<ArrayR
   return true;
 }
 
+// One dimension as a list, or none.
+inline Optional<ArrayRef<int64_t>> dims_of(const Optional<int64_t>& dim) {
+  if (!dim) return nullopt;
+  return ArrayRef<int64_t>(&dim.value(), 1);
+}
+
 class ReduceLoop {
  public:
   static constexpr int kMaxOuts = 2;
 
-  // Gives each output its sizes. `ordered`: elements of a result are met in
-  // row-major order, for operations that count them.
-  bool prepare(KernelContext& ctx, const Tensor& self, uint32_t mask, bool keepdim, Tensor* const* outs,
-               int out_count, bool ordered = false) {
+  // Gives `out`, and `second` where there is one, its sizes. `ordered`: elements of a
+  // result are met in row-major order, for operations that count them.
+  bool prepare(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
+               Tensor& out, Tensor* second = nullptr, bool ordered = false, bool empty_is_all = true) {
+    uint32_t mask;
+    if (!reduced_dims(ctx, self, dims, mask, empty_is_all)) return false;
+    Tensor* const outs[] = {&out, second};
     self_ = &self;
-    out_count_ = out_count;
+    out_count_ = second ? 2 : 1;
     Shape sizes, kept, reduced, kept_strides, reduced_strides;
     for (int d = 0; d < self.dim(); ++d) {
       const bool is_reduced = mask & (1u << d);
@@ -62,7 +71,7 @@ class ReduceLoop {
     }
     outer_ = StridedLoop(kept);
     outer_.add(kept, kept_strides);
-    for (int k = 0; k < out_count; ++k) {
+    for (int k = 0; k < out_count_; ++k) {
       if (!ctx.resize(*outs[k], sizes)) return false;
       Shape strides;
       for (int d = 0, out_dim = 0; d < self.dim(); ++d) {
@@ -89,7 +98,7 @@ class ReduceLoop {
   dim_t elements() const { return elements_; }  // for each result
 
   template <class C, class Operation>
-  void run(Operation& operation) const {
+  void run(Operation&& operation) const {
     outer_.for_each_row([&](const dim_t* at, dim_t count) {
       const dim_t step = outer_.inner_stride(0), most = columns_ ? kReduceColumns : 1;
       for (dim_t first = 0; first < count; first += most) {
@@ -182,18 +191,20 @@ Complex total_type(Complex);
 
 }  // namespace detail
 
-// Sums of map(x). Rounding errors grow with neither the length of a row nor the
+// finish(sum of map(x)). Rounding errors grow with neither the length of a row nor the
 // number of rows: short runs are added in C, the runs in Total.
-template <class C, class Map, class Result>
+template <class C, class Map, class Finish>
 struct SumOf {
   using Total = decltype(detail::total_type(C()));
+  using Result = decltype(static_cast<Finish*>(nullptr)->operator()(Total()));
   static constexpr int kLanes = 16;
   static constexpr int kRun = 32;
 
-  explicit SumOf(Tensor& to, Map how = Map{}) : out(to), map(how) {}
+  SumOf(Tensor& to, Map how, Finish end) : out(to), map(how), finish(end) {}
 
   Tensor& out;
   Map map;
+  Finish finish;
   int pending;
   C run[kReduceColumns];
   Total total[kReduceColumns];
@@ -235,47 +246,59 @@ struct SumOf {
   void store(const dim_t* offset, const dim_t* stride, int columns) {
     Result result[kReduceColumns];
     flush(columns);
-    for (int k = 0; k < columns; ++k) result[k] = map.finish(static_cast<C>(total[k]));
+    for (int k = 0; k < columns; ++k) result[k] = finish(total[k]);
     store_block(out, offset[0], stride[0], result, columns);
   }
 };
 
-// Folds with an associative and commutative function.
+template <class C, class Map, class Finish>
+SumOf<C, Map, Finish> sum_of(Tensor& out, Map map, Finish finish) {
+  return {out, map, finish};
+}
+
+// Folds with an associative and commutative function, of which `nothing` is the identity.
 template <class C, class Function>
 struct FoldOf {
   // So many that compilers keep the loop over them, and vectorize it.
   static constexpr int kLanes = 32;
 
-  explicit FoldOf(Tensor& to) : out(to) {}
+  FoldOf(Tensor& to, C identity, Function how) : out(to), nothing(identity), function(how) {}
 
   Tensor& out;
+  C nothing;
+  Function function;
   C value[kReduceColumns];
 
   void start(int columns) {
-    for (int k = 0; k < columns; ++k) value[k] = Function::template identity<C>();
+    for (int k = 0; k < columns; ++k) value[k] = nothing;
   }
 
   void row(const C* x, dim_t count) {
     C lanes[kLanes];
-    for (int k = 0; k < kLanes; ++k) lanes[k] = Function::template identity<C>();
+    for (int k = 0; k < kLanes; ++k) lanes[k] = nothing;
     dim_t i = 0;
     for (; i + kLanes <= count; i += kLanes) {
-      for (int k = 0; k < kLanes; ++k) lanes[k] = Function::apply(lanes[k], x[i + k]);
+      for (int k = 0; k < kLanes; ++k) lanes[k] = function(lanes[k], x[i + k]);
     }
-    for (int k = 0; i < count; ++i, ++k) lanes[k] = Function::apply(lanes[k], x[i]);
+    for (int k = 0; i < count; ++i, ++k) lanes[k] = function(lanes[k], x[i]);
     for (int width = kLanes / 2; width > 0; width /= 2) {
-      for (int k = 0; k < width; ++k) lanes[k] = Function::apply(lanes[k], lanes[k + width]);
+      for (int k = 0; k < width; ++k) lanes[k] = function(lanes[k], lanes[k + width]);
     }
-    value[0] = Function::apply(value[0], lanes[0]);
+    value[0] = function(value[0], lanes[0]);
   }
 
   void column(const C* x, int columns) {
-    for (int k = 0; k < columns; ++k) value[k] = Function::apply(value[k], x[k]);
+    for (int k = 0; k < columns; ++k) value[k] = function(value[k], x[k]);
   }
 
   void store(const dim_t* offset, const dim_t* stride, int columns) {
     store_block(out, offset[0], stride[0], value, columns);
   }
 };
+
+template <class C, class Function>
+FoldOf<C, Function> fold_of(Tensor& out, C nothing, Function function) {
+  return {out, nothing, function};
+}
 
 }  // namespace penlight

@@ -1,40 +1,30 @@
 // Greatest and smallest elements, and where they are. NaN wins over everything;
 // among equals the first.
+#include <math.h>
+
 #include "kernels/common/reduce.h"
 
 namespace penlight::portable {
 
-template <bool greatest>
-struct Ordered {
-  template <class C>
-  static bool before(C a, C b) {
-    return greatest ? a > b : a < b;
-  }
-  template <class C>
-  static constexpr C worst() {
-    if constexpr (same_type<C, int64_t>) return greatest ? INT64_MIN : INT64_MAX;
-    if constexpr (!same_type<C, int64_t>)
-      return static_cast<C>(greatest ? -__builtin_inf() : __builtin_inf());
-  }
-};
-using Greater = Ordered<true>;
-using Less = Ordered<false>;
+namespace {
 
-template <class Order>
-struct Best {
-  template <class C>
-  static constexpr C identity() {
-    return Order::template worst<C>();
-  }
-  template <class C>
-  static C apply(C a, C b) {
-    return (Order::before(b, a) | (b != b)) ? b : a;  // without a branch: compilers turn it into vector code
-  }
-};
+enum Order : bool { kLeast, kGreatest };
+
+template <Order order, class C>
+bool before(C a, C b) {
+  return order == kGreatest ? a > b : a < b;
+}
+
+// What every other element is before.
+template <Order order, class C>
+constexpr C worst() {
+  if constexpr (same_type<C, int64_t>) return order == kGreatest ? INT64_MIN : INT64_MAX;
+  if constexpr (!same_type<C, int64_t>) return order == kGreatest ? -HUGE_VALF : HUGE_VALF;
+}
 
 // The best element's place, and the element itself where it is wanted. Places
 // count from 0 in the order in which elements are met.
-template <class C, class Order>
+template <class C, Order order>
 struct PlaceOf {
   PlaceOf(Tensor* value_out, Tensor& place_out) : values(value_out), places(place_out) {}
 
@@ -46,7 +36,7 @@ struct PlaceOf {
 
   void start(int) { seen = 0; }
 
-  static bool beats(C x, C best) { return Order::before(x, best) || (x != x && best == best); }
+  static bool beats(C x, C best) { return before<order>(x, best) || (x != x && best == best); }
 
   void row(const C* x, dim_t count) {
     dim_t i = 0;
@@ -82,91 +72,81 @@ struct PlaceOf {
 };
 
 // There is no greatest element of nothing: refused as a whole, even where the result would be empty.
-static bool check_reduced_sizes(KernelContext& ctx, const Tensor& self, uint32_t mask) {
-  for (int d = 0; d < self.dim(); ++d) {
-    if ((mask & (1u << d)) && self.size(d) == 0)
-      return ctx.refuse(Status::InvalidArgument,
-                        "no greatest or smallest of 0 elements: dimension {} has size 0", d);
-  }
-  return true;
+bool prepare(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
+             Tensor& out, Tensor* second, bool ordered, ReduceLoop& loop) {
+  if (!loop.prepare(ctx, self, dims, keepdim, out, second, ordered)) return false;
+  return check(ctx, loop.elements() > 0, "there is no greatest or smallest of 0 elements");
 }
 
-template <class Order>
-static void extremum(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
-                     Tensor& out) {
-  uint32_t mask;
+template <Order order>
+void extremum(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
+              Tensor& out) {
   ReduceLoop loop;
-  Tensor* outs[] = {&out};
-  if (!check_same_dtype(ctx, self, out) || !reduced_dims(ctx, self, dims, mask) ||
-      !check_reduced_sizes(ctx, self, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) {
+  if (!check_same_dtype(ctx, self, out) || !prepare(ctx, self, dims, keepdim, out, nullptr, false, loop))
     return;
-  }
   dispatch_compute(ctx, self.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
-    FoldOf<C, Best<Order>> operation(out);
-    loop.run<C>(operation);
+    // Without a branch: compilers turn it into vector code.
+    loop.run<C>(
+        fold_of(out, worst<order, C>(), [](C a, C b) { return (before<order>(b, a) | (b != b)) ? b : a; }));
   });
 }
 
 // `values` may be null.
-template <class Order>
-static void place(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, Tensor* values,
-                  Tensor& places) {
-  uint32_t mask;
+template <Order order>
+void place(KernelContext& ctx, const Tensor& self, const Optional<int64_t>& dim, bool keepdim, Tensor* values,
+           Tensor& places) {
   ReduceLoop loop;
-  Tensor* outs[] = {values ? values : &places, &places};
-  const Optional<ArrayRef<int64_t>> dims = dim ? ArrayRef<int64_t>(&dim.value(), 1) : ArrayRef<int64_t>();
-  if (values && !check_same_dtype(ctx, self, *values)) return;
-  if (!reduced_dims(ctx, self, dims, mask) || !check_reduced_sizes(ctx, self, mask) ||
-      !loop.prepare(ctx, self, mask, keepdim, outs, values ? 2 : 1, true)) {
+  if ((values && !check_same_dtype(ctx, self, *values)) ||
+      !prepare(ctx, self, dims_of(dim), keepdim, values ? *values : places, values ? &places : nullptr, true,
+               loop))
     return;
-  }
   dispatch_compute(ctx, self.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
-    PlaceOf<C, Order> operation(values, places);
-    loop.run<C>(operation);
+    loop.run<C>(PlaceOf<C, order>(values, places));
   });
 }
 
+}  // namespace
+
 void amax_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
-  extremum<Greater>(ctx, self, dim, keepdim, out);
+  extremum<kGreatest>(ctx, self, dim, keepdim, out);
 }
 
 void amin_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
-  extremum<Less>(ctx, self, dim, keepdim, out);
+  extremum<kLeast>(ctx, self, dim, keepdim, out);
 }
 
 void max_unary_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  extremum<Greater>(ctx, self, nullopt, false, out);
+  extremum<kGreatest>(ctx, self, nullopt, false, out);
 }
 
 void min_unary_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  extremum<Less>(ctx, self, nullopt, false, out);
+  extremum<kLeast>(ctx, self, nullopt, false, out);
 }
 
 void aminmax_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, Tensor& min,
                  Tensor& max) {
-  const Optional<ArrayRef<int64_t>> dims = dim ? ArrayRef<int64_t>(&dim.value(), 1) : ArrayRef<int64_t>();
-  extremum<Less>(ctx, self, dims, keepdim, min);
-  if (ctx.ok()) extremum<Greater>(ctx, self, dims, keepdim, max);
+  extremum<kLeast>(ctx, self, dims_of(dim), keepdim, min);
+  if (ctx.ok()) extremum<kGreatest>(ctx, self, dims_of(dim), keepdim, max);
 }
 
 void argmax_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, Tensor& out) {
-  place<Greater>(ctx, self, dim, keepdim, nullptr, out);
+  place<kGreatest>(ctx, self, dim, keepdim, nullptr, out);
 }
 
 void argmin_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, Tensor& out) {
-  place<Less>(ctx, self, dim, keepdim, nullptr, out);
+  place<kLeast>(ctx, self, dim, keepdim, nullptr, out);
 }
 
 void max_dim_max(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& max,
                  Tensor& max_values) {
-  place<Greater>(ctx, self, dim, keepdim, &max, max_values);
+  place<kGreatest>(ctx, self, dim, keepdim, &max, max_values);
 }
 
 void min_dim_min(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& min,
                  Tensor& min_indices) {
-  place<Less>(ctx, self, dim, keepdim, &min, min_indices);
+  place<kLeast>(ctx, self, dim, keepdim, &min, min_indices);
 }
 
 }  // namespace penlight::portable

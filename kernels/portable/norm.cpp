@@ -5,84 +5,42 @@
 
 namespace penlight::portable {
 
-// A sum of map(x), of which finish() makes the norm.
-template <class Map, class Finish>
-struct NormOf {
-  Map map;
-  Finish end;
-  template <class C>
-  C operator()(C x) const {
-    return map(x);
-  }
-  template <class C>
-  C finish(C total) const {
-    return end(total);
-  }
-};
-
-struct GreatestAbsolute {
-  template <class C>
-  static constexpr C identity() {
-    return C(0);
-  }
-  template <class C>
-  static C apply(C a, C b) {
-    const C size = math::fabs(b);
-    return ((size > a) | (size != size)) ? size : a;
-  }
-};
-
-struct LeastAbsolute {
-  template <class C>
-  static constexpr C identity() {
-    return static_cast<C>(__builtin_inf());
-  }
-  template <class C>
-  static C apply(C a, C b) {
-    const C size = math::fabs(b);
-    return ((size < a) | (size != size)) ? size : a;
-  }
-};
-
 // Elements become out's dtype first, which is floating.
 static void norm(KernelContext& ctx, const Tensor& self, double p, Optional<ArrayRef<int64_t>> dims,
                  bool keepdim, Tensor& out) {
-  uint32_t mask;
   ReduceLoop loop;
-  Tensor* outs[] = {&out};
   if (!is_floating(out.scalar_type()))
     return ctx.fail(Status::InvalidArgument, "a norm is floating point, out has dtype {}",
                     dtype_name(out.scalar_type()));
-  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return;
+  if (!loop.prepare(ctx, self, dims, keepdim, out)) return;
   if (self.numel() == 0 && (p < 0 || p == __builtin_inf()) && loop.elements() == 0)
     return ctx.fail(Status::InvalidArgument, "this norm of 0 elements is not defined");
   dispatch_compute(ctx, out.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
     if constexpr (!same_type<C, int64_t>) {
-      const auto sum = [&](auto map, auto finish) {
-        using Map = NormOf<decltype(map), decltype(finish)>;
-        SumOf<C, Map, C> operation(out, Map{map, finish});
-        loop.template run<C>(operation);
+      const auto sum = [&](auto map, auto finish) { loop.run<C>(sum_of<C>(out, map, finish)); };
+      // The extreme of absolute values, or NaN.
+      const auto extreme = [&](auto before, C nothing) {
+        loop.run<C>(fold_of(out, nothing, [=](C a, C b) {
+          const C size = math::fabs(b);
+          return (before(size, a) | (size != size)) ? size : a;
+        }));
       };
-      const auto fold = [&](auto function) {
-        FoldOf<C, decltype(function)> operation(out);
-        loop.template run<C>(operation);
-      };
-      const auto itself = [](C total) { return total; };
+      const auto itself = [](auto total) { return static_cast<C>(total); };
       const C power = static_cast<C>(p), inverse = static_cast<C>(1 / p);
       if (p == 0) {
         sum([](C x) { return x != C(0) ? C(1) : C(0); }, itself);
       } else if (p == 1) {
         sum([](C x) { return math::fabs(x); }, itself);
       } else if (p == 2) {
-        sum([](C x) { return x * x; }, [](C total) { return math::sqrt(total); });
+        sum([](C x) { return x * x; }, [](auto total) { return math::sqrt(static_cast<C>(total)); });
       } else if (p == __builtin_inf()) {
-        fold(GreatestAbsolute{});
+        extreme([](C size, C a) { return size > a; }, C(0));
       } else if (p == -__builtin_inf()) {
-        fold(LeastAbsolute{});
+        extreme([](C size, C a) { return size < a; }, static_cast<C>(__builtin_inf()));
       } else {
         sum([power](C x) { return math::pow(math::fabs(x), power); },
-            [inverse](C total) { return math::pow(total, inverse); });
+            [inverse](auto total) { return math::pow(static_cast<C>(total), inverse); });
       }
     }
   });
@@ -147,18 +105,13 @@ struct LogSumExpOf {
 
   void store(const dim_t* offset, const dim_t* stride, int columns) {
     for (int k = 0; k < columns; ++k) sum[k] = log(sum[k]) + greatest[k];
-    char* to = static_cast<char*>(out.data_ptr()) + offset[0] * static_cast<dim_t>(out.element_size());
-    store_block(out.scalar_type(), to, stride[0], sum, columns);
+    store_block(out, offset[0], stride[0], sum, columns);
   }
 };
 
 void logsumexp_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
-  uint32_t mask;
   ReduceLoop loop;
-  Tensor* outs[] = {&out};
-  if (!reduced_dims(ctx, self, dim, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return;
-  LogSumExpOf operation(out);
-  loop.run<double>(operation);
+  if (loop.prepare(ctx, self, dim, keepdim, out)) loop.run<double>(LogSumExpOf(out));
 }
 
 }  // namespace penlight::portable

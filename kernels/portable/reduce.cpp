@@ -3,73 +3,22 @@
 
 #include <string.h>
 
-#include "kernels/common/complex.h"
+#include "kernels/common/elementwise.h"
 
 namespace penlight::portable {
 
-struct Same {
-  template <class C>
-  C operator()(C x) const {
-    return x;
-  }
-  template <class C>
-  C finish(C total) const {
-    return total;
-  }
-};
+namespace {
 
-struct NanAsZero : Same {
-  template <class C>
-  C operator()(C x) const {
-    return x == x ? x : C(0);
-  }
-};
+using Dims = Optional<ArrayRef<int64_t>>;  // none: all of them
 
-struct Mean : Same {
-  dim_t count;
-  template <class C>
-  C finish(C total) const {
-    return total / static_cast<C>(count);
-  }
-};
-
-struct Multiply {
-  template <class C>
-  static constexpr C identity() {
-    return C(1);
-  }
-  template <class C>
-  static C apply(C a, C b) {
-    return math::times(a, b);
-  }
-};
-
+constexpr auto kProduct = PENLIGHT_OF_2(math::times(a, b));
 // NaN is not zero, hence true.
-struct Any {
-  template <class C>
-  static constexpr C identity() {
-    return C(0);
-  }
-  template <class C>
-  static C apply(C a, C b) {
-    return static_cast<C>(int{a != C(0)} | int{b != C(0)});
-  }
-};
-
-struct All {
-  template <class C>
-  static constexpr C identity() {
-    return C(1);
-  }
-  template <class C>
-  static C apply(C a, C b) {
-    return static_cast<C>(int{a != C(0)} & int{b != C(0)});
-  }
-};
+constexpr auto kAny = PENLIGHT_OF_2(static_cast<T>(int{a != T(0)} | int{b != T(0)}));
+constexpr auto kAll = PENLIGHT_OF_2(static_cast<T>(int{a != T(0)} & int{b != T(0)}));
 
 // dispatch_compute() for the sums, products and counts that complex numbers have too.
 template <class Body>
-static void dispatch_number(KernelContext& ctx, ScalarType type, Body&& body) {
+void dispatch_number(KernelContext& ctx, ScalarType type, Body&& body) {
   if (!is_complex(type)) {
     dispatch_compute(ctx, type, body);
   } else if constexpr (kComplexSelected) {
@@ -79,215 +28,114 @@ static void dispatch_number(KernelContext& ctx, ScalarType type, Body&& body) {
 
 // Folded in the compute type of `type`.
 template <class Function>
-static void fold(KernelContext& ctx, const Tensor& self, uint32_t mask, bool keepdim, ScalarType type,
-                 Tensor& out) {
+void fold(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, ScalarType type, int nothing,
+          Function function, Tensor& out, bool empty_is_all = true) {
   ReduceLoop loop;
-  Tensor* outs[] = {&out};
-  if (!loop.prepare(ctx, self, mask, keepdim, outs, 1)) return;
+  if (!loop.prepare(ctx, self, dims, keepdim, out, nullptr, false, empty_is_all)) return;
   dispatch_number(ctx, type, [&](auto tag) {
     using C = typename decltype(tag)::type;
-    FoldOf<C, Function> operation(out);
-    loop.run<C>(operation);
+    loop.run<C>(fold_of(out, C(nothing), function));
   });
 }
+
+enum Total : uint8_t { kSum, kMean };
 
 // Elements become out's dtype first, as in ATen: a sum of floats given as int64
 // is a sum of integers.
 template <class Map>
-static void sum(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
-                Tensor& out) {
-  uint32_t mask;
-  if (!reduced_dims(ctx, self, dims, mask)) return;
-  if (out.scalar_type() == ScalarType::Bool)
-    return fold<Any>(ctx, self, mask, keepdim, self.scalar_type(), out);
+void sum_map(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Total kind, Map map,
+             Tensor& out) {
+  const ScalarType type = out.scalar_type();
   ReduceLoop loop;
-  Tensor* outs[] = {&out};
-  if (!loop.prepare(ctx, self, mask, keepdim, outs, 1)) return;
-  dispatch_number(ctx, out.scalar_type(), [&](auto tag) {
+  if (kind == kMean && !is_floating(type) && !is_complex(type))
+    return ctx.fail(Status::InvalidArgument, "a mean is floating point, out has dtype {}", dtype_name(type));
+  if (type == ScalarType::Bool) return fold(ctx, self, dims, keepdim, self.scalar_type(), 0, kAny, out);
+  if (!loop.prepare(ctx, self, dims, keepdim, out)) return;
+  dispatch_number(ctx, type, [&](auto tag) {
     using C = typename decltype(tag)::type;
-    SumOf<C, Map, C> operation(out);
-    loop.run<C>(operation);
+    loop.run<C>(sum_of<C>(out, map, [&](auto total) {
+      return kind == kMean ? static_cast<C>(total) / static_cast<C>(loop.elements()) : static_cast<C>(total);
+    }));
   });
 }
 
+void sum(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Total kind, Tensor& out) {
+  sum_map(ctx, self, dims, keepdim, kind, PENLIGHT_OF_1(x), out);
+}
+
+void product(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor& out) {
+  if (out.scalar_type() == ScalarType::Bool)
+    return fold(ctx, self, dims, keepdim, self.scalar_type(), 1, kAll, out);
+  fold(ctx, self, dims, keepdim, out.scalar_type(), 1, kProduct, out);
+}
+
+// An empty list reduces nothing here: each element is its own any().
+void any(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor& out) {
+  fold(ctx, self, dims, keepdim, self.scalar_type(), 0, kAny, out, false);
+}
+void all(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor& out) {
+  fold(ctx, self, dims, keepdim, self.scalar_type(), 1, kAll, out, false);
+}
+
+// Counted in int64: a float stops counting at 2^24.
+void count_nonzero(KernelContext& ctx, const Tensor& self, Dims dims, Tensor& out) {
+  ReduceLoop loop;
+  if (!loop.prepare(ctx, self, dims, false, out)) return;
+  dispatch_compute(ctx, self.scalar_type(), [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    loop.run<C>(sum_of<C>(out, PENLIGHT_OF_1(x != T(0) ? T(1) : T(0)),
+                          [](auto total) { return static_cast<int64_t>(total); }));
+  });
+}
+
+}  // namespace
+
 void sum_int_list_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
                       Optional<ScalarType>, Tensor& out) {
-  sum<Same>(ctx, self, dim, keepdim, out);
+  sum(ctx, self, dim, keepdim, kSum, out);
 }
 
 void sum_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
-  sum<Same>(ctx, self, nullopt, false, out);
+  sum(ctx, self, nullopt, false, kSum, out);
 }
 
 void nansum_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
                 Optional<ScalarType>, Tensor& out) {
-  if (!is_floating(self.scalar_type())) return sum<Same>(ctx, self, dim, keepdim, out);
-  sum<NanAsZero>(ctx, self, dim, keepdim, out);
-}
-
-static void mean(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
-                 Tensor& out) {
-  uint32_t mask;
-  ReduceLoop loop;
-  Tensor* outs[] = {&out};
-  if (!is_floating(out.scalar_type()) && !is_complex(out.scalar_type()))
-    return ctx.fail(Status::InvalidArgument, "a mean is floating point, out has dtype {}",
-                    dtype_name(out.scalar_type()));
-  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, 1)) return;
-  Mean map;
-  map.count = loop.elements();
-  dispatch_number(ctx, out.scalar_type(), [&](auto tag) {
-    using C = typename decltype(tag)::type;
-    if constexpr (!same_type<C, int64_t>) {
-      SumOf<C, Mean, C> operation(out, map);
-      loop.run<C>(operation);
-    }
-  });
+  if (!is_floating(self.scalar_type())) return sum(ctx, self, dim, keepdim, kSum, out);
+  sum_map(ctx, self, dim, keepdim, kSum, PENLIGHT_OF_1(x == x ? x : T(0)), out);
 }
 
 void mean_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
               Optional<ScalarType>, Tensor& out) {
-  mean(ctx, self, dim, keepdim, out);
+  sum(ctx, self, dim, keepdim, kMean, out);
 }
 
 void mean_dtype_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
-  mean(ctx, self, nullopt, false, out);
-}
-
-static void product(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
-                    Tensor& out) {
-  uint32_t mask;
-  if (!reduced_dims(ctx, self, dims, mask)) return;
-  if (out.scalar_type() == ScalarType::Bool)
-    return fold<All>(ctx, self, mask, keepdim, self.scalar_type(), out);
-  fold<Multiply>(ctx, self, mask, keepdim, out.scalar_type(), out);
+  sum(ctx, self, nullopt, false, kMean, out);
 }
 
 void prod_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Optional<ScalarType>,
                   Tensor& out) {
-  product(ctx, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
+  product(ctx, self, dims_of(dim), keepdim, out);
 }
 
 void prod_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
   product(ctx, self, nullopt, false, out);
 }
 
-// An empty list reduces nothing here: each element is its own any().
-template <class Function>
-static void logical(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
-                    Tensor& out) {
-  uint32_t mask;
-  if (!reduced_dims(ctx, self, dims, mask, false)) return;
-  fold<Function>(ctx, self, mask, keepdim, self.scalar_type(), out);
-}
+// Kernels of one fold: along a dimension, along several, of all elements.
+#define PENLIGHT_LOGICAL(along_dim, along_dims, of_all, fold)                                            \
+  void along_dim(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& out) {       \
+    fold(ctx, self, dims_of(dim), keepdim, out);                                                         \
+  }                                                                                                      \
+  void along_dims(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim, \
+                  Tensor& out) {                                                                         \
+    fold(ctx, self, dim, keepdim, out);                                                                  \
+  }                                                                                                      \
+  void of_all(KernelContext& ctx, const Tensor& self, Tensor& out) { fold(ctx, self, nullopt, false, out); }
 
-void any_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& out) {
-  logical<Any>(ctx, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
-}
-
-void any_dims_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
-                  Tensor& out) {
-  logical<Any>(ctx, self, dim, keepdim, out);
-}
-
-void any_all_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  logical<Any>(ctx, self, nullopt, false, out);
-}
-
-void all_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& out) {
-  logical<All>(ctx, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
-}
-
-void all_dims_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
-                  Tensor& out) {
-  logical<All>(ctx, self, dim, keepdim, out);
-}
-
-void all_all_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  logical<All>(ctx, self, nullopt, false, out);
-}
-
-// The bits of 64-bit numbers, combined by exclusive or.
-struct Xor {
-  template <class C>
-  static constexpr C identity() {
-    return C(0);
-  }
-  template <class C>
-  static C apply(C a, C b) {
-    uint64_t bits, more;
-    memcpy(&bits, &a, sizeof bits);
-    memcpy(&more, &b, sizeof more);
-    bits ^= more;
-    memcpy(&a, &bits, sizeof bits);
-    return a;
-  }
-};
-
-// Stores bits, to an output of uint64, not numbers.
-template <class C>
-struct HashOf : FoldOf<C, Xor> {
-  using FoldOf<C, Xor>::FoldOf;
-  void store(const dim_t* offset, const dim_t* stride, int columns) {
-    C* to = static_cast<C*>(this->out.data_ptr()) + offset[0];
-    for (int k = 0; k < columns; ++k) to[k * stride[0]] = this->value[k];
-  }
-};
-
-void hash_tensor_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim,
-                     int64_t mode, Tensor& out) {
-  uint32_t mask;
-  ReduceLoop loop;
-  Tensor* outs[] = {&out};
-  if (!check(ctx, mode == 0, "hash_tensor: the only mode is 0") || !reduced_dims(ctx, self, dim, mask) ||
-      !loop.prepare(ctx, self, mask, keepdim, outs, 1) ||
-      !check(ctx, loop.elements() > 0, "hash_tensor: there is nothing to reduce")) {
-    return;
-  }
-  if (is_floating(self.scalar_type())) {
-    HashOf<double> operation(out);
-    loop.run<double>(operation);
-  } else {
-    HashOf<int64_t> operation(out);
-    loop.run<int64_t>(operation);
-  }
-}
-
-// Counted in int64: a float stops counting at 2^24.
-template <class C>
-struct CountOf {
-  explicit CountOf(Tensor& to) : out(to) {}
-
-  Tensor& out;
-  int64_t count[kReduceColumns];
-
-  void start(int columns) {
-    for (int k = 0; k < columns; ++k) count[k] = 0;
-  }
-  void row(const C* x, dim_t n) {
-    for (dim_t i = 0; i < n; ++i) count[0] += x[i] != C(0);
-  }
-  void column(const C* x, int columns) {
-    for (int k = 0; k < columns; ++k) count[k] += x[k] != C(0);
-  }
-  void store(const dim_t* offset, const dim_t* stride, int columns) {
-    char* to = static_cast<char*>(out.data_ptr()) + offset[0] * static_cast<dim_t>(out.element_size());
-    store_block(out.scalar_type(), to, stride[0], count, columns);
-  }
-};
-
-static void count_nonzero(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
-                          Tensor& out) {
-  uint32_t mask;
-  ReduceLoop loop;
-  Tensor* outs[] = {&out};
-  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, false, outs, 1)) return;
-  dispatch_compute(ctx, self.scalar_type(), [&](auto tag) {
-    using C = typename decltype(tag)::type;
-    CountOf<C> operation(out);
-    loop.run<C>(operation);
-  });
-}
+PENLIGHT_LOGICAL(any_out, any_dims_out, any_all_out, any)
+PENLIGHT_LOGICAL(all_out, all_dims_out, all_all_out, all)
 
 void count_nonzero_dim_int_list_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim,
                                     Tensor& out) {
@@ -295,8 +143,36 @@ void count_nonzero_dim_int_list_out(KernelContext& ctx, const Tensor& self, Arra
 }
 
 void count_nonzero_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, Tensor& out) {
-  if (!dim) return count_nonzero(ctx, self, nullopt, out);
-  count_nonzero(ctx, self, ArrayRef<int64_t>(&dim.value(), 1), out);
+  count_nonzero(ctx, self, dims_of(dim), out);
+}
+
+// The bits of 64-bit numbers, combined by exclusive or: the result is bits too, in an output of uint64.
+template <class To, class From>
+static To bits_as(From x) {
+  To bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+constexpr auto kXor = PENLIGHT_OF_2(bits_as<T>(bits_as<int64_t>(a) ^ bits_as<int64_t>(b)));
+
+template <class C>
+struct HashOf : FoldOf<C, decltype(kXor)> {
+  void store(const dim_t* offset, const dim_t* stride, int columns) {
+    int64_t bits[kReduceColumns];
+    memcpy(bits, this->value, sizeof bits);
+    store_block(this->out, offset[0], stride[0], bits, columns);
+  }
+};
+
+void hash_tensor_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim,
+                     int64_t mode, Tensor& out) {
+  ReduceLoop loop;
+  if (!check(ctx, mode == 0, "hash_tensor: the only mode is 0") ||
+      !loop.prepare(ctx, self, dim, keepdim, out) ||
+      !check(ctx, loop.elements() > 0, "hash_tensor: there is nothing to reduce"))
+    return;
+  if (!is_floating(self.scalar_type())) return loop.run<int64_t>(HashOf<int64_t>{{out, 0, kXor}});
+  loop.run<double>(HashOf<double>{{out, 0, kXor}});
 }
 
 }  // namespace penlight::portable

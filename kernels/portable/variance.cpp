@@ -64,28 +64,19 @@ struct VarianceOf {
       if (root) deviation[k] = sqrt(deviation[k]);
       if (count == 0) average[k] = NAN;
     }
-    put(out, offset[0], stride[0], deviation, columns);
-    if (mean) put(*mean, offset[1], stride[1], average, columns);
-  }
-
-  static void put(Tensor& to, dim_t offset, dim_t stride, const double* from, int columns) {
-    char* data = static_cast<char*>(to.data_ptr()) + offset * static_cast<dim_t>(to.element_size());
-    store_block(to.scalar_type(), data, stride, from, columns);
+    store_block(out, offset[0], stride[0], deviation, columns);
+    if (mean) store_block(*mean, offset[1], stride[1], average, columns);
   }
 };
 
 static void variance(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
                      double correction, bool keepdim, bool root, Tensor& out, Tensor* mean) {
-  uint32_t mask;
   ReduceLoop loop;
-  Tensor* outs[] = {&out, mean};
   if (!is_floating(self.scalar_type()) || !is_floating(out.scalar_type()))
     return ctx.fail(Status::InvalidArgument, "a variance is of floating point numbers, not {}",
                     dtype_name(self.scalar_type()));
-  if (!reduced_dims(ctx, self, dims, mask) || !loop.prepare(ctx, self, mask, keepdim, outs, mean ? 2 : 1))
-    return;
-  VarianceOf operation(out, mean, correction, root);
-  loop.run<double>(operation);
+  if (loop.prepare(ctx, self, dims, keepdim, out, mean))
+    loop.run<double>(VarianceOf(out, mean, correction, root));
 }
 
 void var_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
