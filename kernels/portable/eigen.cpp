@@ -135,15 +135,11 @@ void eigenvector(const Complex* t, const Complex* q, dim_t n, dim_t k, double sm
 void linalg_eig_out(KernelContext& ctx, const Tensor& self, Tensor& eigenvalues, Tensor& eigenvectors) {
   if (!check_square(ctx, self)) return;
   const dim_t n = self.size(-1);
-  if (!resize_batch(ctx, self, n, eigenvalues) || !ctx.resize(eigenvectors, self.sizes())) return;
-  Complex *a = scratch<Complex>(ctx, n, n), *q = scratch<Complex>(ctx, n, n);
-  Complex *v = scratch<Complex>(ctx, n, n), *x = scratch<Complex>(ctx, n);
+  Batch batch(ctx, self);
+  Complex *a = batch.read<Complex>(self), *q = scratch<Complex>(ctx, n, n);
+  Complex *x = batch.write<Complex>(eigenvalues, {n}), *v = batch.write<Complex>(eigenvectors, {n, n});
   Rotation* rotations = scratch<Rotation>(ctx, n);
-  if (!ctx.ok()) return;
-  const int batch = static_cast<int>(self.dim() - 2);
-  const dim_t count = Span(self, 0, batch).count();
-  for (dim_t i = 0; i < count; ++i) {
-    load_item_of(self, batch, i, a);
+  batch.for_each([&] {
     double largest = 0;
     for (dim_t k = 0; k < n * n; ++k) {
       const double size = math::abs(a[k]);
@@ -161,9 +157,7 @@ void linalg_eig_out(KernelContext& ctx, const Tensor& self, Tensor& eigenvalues,
       // What a real matrix has of imaginary parts below rounding errors is none.
       if (!is_complex(self.dtype()) && math::fabs(x[k].im) < rounding * scale) x[k].im = 0;
     }
-    store_item_of(eigenvalues, batch, i, x);
-    store_item_of(eigenvectors, batch, i, v);
-  }
+  });
 }
 
 }  // namespace penlight::portable

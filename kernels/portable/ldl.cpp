@@ -130,19 +130,19 @@ void solve(const double* a, dim_t n, const int64_t* pivots, double* x, dim_t col
   }
 }
 
-SizesRef outer(const Tensor& tensor, dim_t inner) {
-  return SizesRef(tensor.sizes().data(), static_cast<size_t>(tensor.dim() - inner));
+SizesRef outer(const Tensor& tensor, size_t inner) {
+  return tensor.sizes().slice(0, static_cast<size_t>(tensor.dim()) - inner);
 }
 
-// The leading dimensions of a tensor, broadcast to `shape`; its last `inner` ones stay apart.
-Span spread(const Tensor& tensor, const Shape& shape, dim_t inner) {
-  Span span(tensor.dtype());
-  const dim_t missing = shape.dim - (tensor.dim() - inner);
-  for (int d = 0; d < shape.dim; ++d) {
-    const bool repeated = d < missing || tensor.size(d - missing) == 1;
-    span.push(shape[d], repeated ? 0 : tensor.stride(d - missing));
+// Whether each pivot is a row's number, and those below 0 come in pairs.
+bool check_pivots(KernelContext& ctx, const int64_t* pivots, dim_t n) {
+  for (dim_t k = 0; k < n; ++k) {
+    const int64_t row = pivots[k] < 0 ? -pivots[k] : pivots[k];
+    const bool pair = pivots[k] > 0 || (k + 1 < n && pivots[k + 1] == pivots[k]);
+    if (!check(ctx, row >= 1 && row <= n && pair, "a pivot is not the number of a row")) return false;
+    if (pivots[k] < 0) ++k;
   }
-  return span;
+  return true;
 }
 
 }  // namespace
@@ -151,21 +151,14 @@ void linalg_ldl_factor_ex_out(KernelContext& ctx, const Tensor& self, bool, bool
                               Tensor& pivots, Tensor& info) {
   if (!check_square(ctx, self)) return;
   const dim_t n = self.size(-1);
-  if (!ctx.resize(LD, self.sizes()) || !resize_batch(ctx, self, n, pivots) || !resize_batch(ctx, self, info))
-    return;
-  double* a = scratch(ctx, n, n);
-  int64_t* order = scratch<int64_t>(ctx, n);
-  if (!ctx.ok()) return;
-  const Matrices from(self), to(LD);
-  for (dim_t i = 0; i < from.count(); ++i) {
-    from.load(i, a);
-    const int64_t singular = factorise(a, n, order);
-    if (!check(ctx, singular == 0 || !check_errors, "the matrix is singular")) return;
-    for (dim_t k = 0; k < n * n; ++k) a[k] = k % n > k / n ? 0 : a[k];
-    to.store(i, a);
-    store_item_of(pivots, self.dim() - 2, i, order);
-    store_item_of(info, self.dim() - 2, i, &singular);
-  }
+  Batch batch(ctx, self);
+  double *a = batch.read(self), *ld = batch.write(LD, {n, n});
+  int64_t *order = batch.write<int64_t>(pivots, {n}), *singular = batch.write<int64_t>(info);
+  batch.for_each([&] {
+    *singular = factorise(a, n, order);
+    check(ctx, *singular == 0 || !check_errors, "the matrix is singular");
+    for (dim_t k = 0; k < n * n; ++k) ld[k] = k % n > k / n ? 0 : a[k];
+  });
 }
 
 void linalg_ldl_solve_out(KernelContext& ctx, const Tensor& LD, const Tensor& pivots, const Tensor& B, bool,
@@ -176,31 +169,14 @@ void linalg_ldl_solve_out(KernelContext& ctx, const Tensor& LD, const Tensor& pi
   if (!check(ctx, fits, "the right-hand side does not have the sizes of the matrices")) return;
   Shape shape(outer(LD, 2));
   if (!broadcast_into(ctx, shape, outer(B, 2)) || !broadcast_into(ctx, shape, outer(pivots, 1))) return;
-  const dim_t batch = shape.dim;
-  const Span of_factors = spread(LD, shape, 2), of_pivots = spread(pivots, shape, 1),
-             of_right = spread(B, shape, 2);
-  shape.append(n);
-  shape.append(columns);
-  if (!ctx.resize(out, shape)) return;
-  double* a = scratch(ctx, n, n);
-  double* x = scratch(ctx, n, columns);
-  int64_t* order = scratch<int64_t>(ctx, n);
-  if (!ctx.ok()) return;
-  const Span factors(LD, LD.dim() - 2, LD.dim()), right(B, B.dim() - 2, B.dim());
-  const Span rows(pivots, pivots.dim() - 1, pivots.dim());
-  for (dim_t i = 0; i < of_factors.count(); ++i) {
-    factors.load(a, LD.const_data_ptr(), of_factors.offset(i));
-    right.load(x, B.const_data_ptr(), of_right.offset(i));
-    rows.load(order, pivots.const_data_ptr(), of_pivots.offset(i));
-    for (dim_t k = 0; k < n; ++k) {
-      const int64_t row = order[k] < 0 ? -order[k] : order[k];
-      const bool pair = order[k] > 0 || (k + 1 < n && order[k + 1] == order[k]);
-      if (!check(ctx, row >= 1 && row <= n && pair, "a pivot is not the number of a row")) return;
-      if (order[k] < 0) ++k;
-    }
+  Batch batch(ctx, shape);
+  double *a = batch.read(LD, 2), *b = batch.read(B, 2), *x = batch.write(out, {n, columns});
+  int64_t* order = batch.read<int64_t>(pivots, 1);
+  batch.for_each([&] {
+    if (!check_pivots(ctx, order, n)) return;
+    memcpy(x, b, static_cast<size_t>(n * columns) * sizeof(double));
     solve(a, n, order, x, columns);
-    store_item_of(out, batch, i, x);
-  }
+  });
 }
 
 }  // namespace penlight::portable

@@ -1,30 +1,12 @@
-// A tensor as a batch of matrices, each copied into rows of double and back.
+// Batches of matrices: what a kernel reads and writes for one of them at a time, copied into scratch in
+// double and back.
 #pragma once
 
 #include "dense_copy.h"
+#include "kernels/common/broadcast.h"
 #include "kernels/common/checks.h"
 
 namespace penlight::portable {
-
-// The last two dimensions of a tensor, and how many such matrices there are.
-class Matrices {
- public:
-  explicit Matrices(const Tensor& tensor)
-      : tensor_(tensor),
-        outer_(tensor, 0, tensor.dim() - 2),
-        inner_(tensor, tensor.dim() - 2, tensor.dim()) {}
-  dim_t count() const { return outer_.count(); }
-  dim_t rows() const { return tensor_.size(-2); }
-  dim_t columns() const { return tensor_.size(-1); }
-  void load(dim_t i, double* to) const { inner_.load(to, tensor_.const_data_ptr(), outer_.offset(i)); }
-  void store(dim_t i, const double* from) const {
-    inner_.store(from, tensor_.mutable_data_ptr(), outer_.offset(i));
-  }
-
- private:
-  const Tensor& tensor_;
-  Span outer_, inner_;
-};
 
 inline bool check_matrices(KernelContext& ctx, const Tensor& a) {
   return check(ctx, a.dim() >= 2, "a batch of matrices is wanted");
@@ -34,36 +16,98 @@ inline bool check_square(KernelContext& ctx, const Tensor& a) {
   return check(ctx, a.dim() >= 2 && a.size(-1) == a.size(-2), "a batch of square matrices is wanted");
 }
 
-// The batch of `a`, and in place of its matrices what is given.
-inline bool resize_batch(KernelContext& ctx, const Tensor& a, SizesRef item, Tensor& out) {
-  dim_t sizes[kMaxDim];
-  const size_t batch = static_cast<size_t>(a.dim() - 2);
-  for (size_t d = 0; d < batch; ++d) sizes[d] = a.size(static_cast<dim_t>(d));
-  for (size_t d = 0; d < item.size(); ++d) sizes[batch + d] = item[d];
-  return ctx.resize(out, SizesRef(sizes, batch + item.size()));
-}
-inline bool resize_batch(KernelContext& ctx, const Tensor& a, dim_t rows, dim_t columns, Tensor& out) {
-  const dim_t item[] = {rows, columns};
-  return resize_batch(ctx, a, SizesRef(item, 2), out);
-}
-inline bool resize_batch(KernelContext& ctx, const Tensor& a, dim_t length, Tensor& out) {
-  return resize_batch(ctx, a, SizesRef(&length, 1), out);
-}
-inline bool resize_batch(KernelContext& ctx, const Tensor& a, Tensor& out) {
-  return resize_batch(ctx, a, SizesRef(), out);
+// Room for so many numbers; null, with the failure recorded.
+template <class T = double>
+T* scratch(KernelContext& ctx, dim_t rows, dim_t columns = 1) {
+  return ctx.allocate_scratch_array<T>(static_cast<size_t>(rows * columns) + 1);
 }
 
-// Item i of a batch of numbers or of vectors.
-template <class T>
-void store_item_of(Tensor& out, dim_t batch_dims, dim_t i, const T* values) {
-  const dim_t at = Span(out, 0, batch_dims).offset(i);
-  Span(out, batch_dims, out.dim()).store(values, out.mutable_data_ptr(), at);
-}
-template <class T>
-void load_item_of(const Tensor& from, dim_t batch_dims, dim_t i, T* values) {
-  const dim_t at = Span(from, 0, batch_dims).offset(i);
-  Span(from, batch_dims, from.dim()).load(values, from.const_data_ptr(), at);
-}
+// Items of tensors, in double or T, for each place of a batch: read before a step of for_each(), or written
+// after it. The dimensions before an item's are the batch's, or broadcast to them.
+class Batch {
+ public:
+  Batch(KernelContext& ctx, const Shape& sizes) : ctx_(ctx), sizes_(sizes) {}
+  Batch(KernelContext& ctx, const Tensor& matrices)
+      : Batch(ctx, Shape(matrices.sizes().slice(0, static_cast<size_t>(matrices.dim() - 2)))) {}
+
+  // Where items of `from` are read to, which are its last dimensions: as many as the batch does not have, or
+  // so many.
+  template <class T = double>
+  T* read(const Tensor& from, dim_t dims = -1) {
+    return add<T>(from, dims < 0 ? from.dim() - sizes_.dim : dims, [](const Item& item, dim_t at) {
+      item.span.load(static_cast<T*>(item.row), item.tensor->const_data_ptr(), at);
+    });
+  }
+
+  // Where items of `to` are written from; it gets the batch's sizes and those of an item. One that is not
+  // wanted is left empty.
+  template <class T = double>
+  T* write(Tensor& to, SizesRef item = {}, bool wanted = true) {
+    Shape sizes = sizes_;
+    for (const dim_t size : item) sizes.append(size);
+    const dim_t none = 0;
+    if (!ctx_.resize(to, wanted ? SizesRef(sizes) : SizesRef(&none, 1))) return nullptr;
+    if (!wanted) return scratch<T>(ctx_, Shape(item).numel());
+    outputs_ |= 1u << count_;
+    return add<T>(to, static_cast<dim_t>(item.size()), [](const Item& written, dim_t at) {
+      written.span.store(static_cast<T*>(written.row), written.tensor->mutable_data_ptr(), at);
+    });
+  }
+  template <class T = double, size_t rank>
+  T* write(Tensor& to, const dim_t (&item)[rank], bool wanted = true) {
+    return write<T>(to, SizesRef(item), wanted);
+  }
+
+  // Calls step() for each of the batch, until one fails.
+  template <class Step>
+  void for_each(Step&& step) {
+    const dim_t steps = sizes_.numel();
+    for (dim_t i = 0; i < steps && ctx_.ok(); ++i) {
+      move(i, ~outputs_);
+      step();
+      if (ctx_.ok()) move(i, outputs_);
+    }
+  }
+
+ private:
+  struct Item {
+    const Tensor* tensor = nullptr;
+    Span span{ScalarType::Byte};
+    void* row = nullptr;
+    void (*move)(const Item& item, dim_t at) = nullptr;
+    dim_t strides[kMaxDim];  // from one item to the next
+  };
+
+  template <class T>
+  T* add(const Tensor& tensor, dim_t dims, void (*move)(const Item&, dim_t)) {
+    Item& item = items_[count_++];
+    const dim_t outer = tensor.dim() - dims;
+    const size_t leading = static_cast<size_t>(outer);
+    broadcast_strides(sizes_, tensor.sizes().slice(0, leading), tensor.strides().slice(0, leading),
+                      item.strides);
+    item.tensor = &tensor;
+    item.span = Span(tensor, outer, tensor.dim());
+    item.move = move;
+    T* const row = scratch<T>(ctx_, item.span.count());
+    item.row = row;
+    return row;
+  }
+
+  void move(dim_t place, uint32_t which) const {
+    for (int k = 0; k < count_; ++k) {
+      if (!(which & 1u << k)) continue;
+      dim_t at = 0, rest = place;
+      for (int d = sizes_.dim; d-- > 0; rest /= sizes_[d]) at += rest % sizes_[d] * items_[k].strides[d];
+      items_[k].move(items_[k], at);
+    }
+  }
+
+  KernelContext& ctx_;
+  Shape sizes_;
+  Item items_[6];
+  int count_ = 0;
+  uint32_t outputs_ = 0;
+};
 
 // Whether the first `dims` dimensions have the same sizes.
 inline bool same_batch(const Tensor& a, const Tensor& b, dim_t dims) {
@@ -71,18 +115,6 @@ inline bool same_batch(const Tensor& a, const Tensor& b, dim_t dims) {
     if (a.size(d) != b.size(d)) return false;
   }
   return true;
-}
-
-// An output that is not asked for.
-inline bool resize_to_nothing(KernelContext& ctx, Tensor& out) {
-  const dim_t none = 0;
-  return ctx.resize(out, SizesRef(&none, 1));
-}
-
-// Room for so many numbers; null, with the failure recorded.
-template <class T = double>
-T* scratch(KernelContext& ctx, dim_t rows, dim_t columns = 1) {
-  return ctx.allocate_scratch_array<T>(static_cast<size_t>(rows * columns) + 1);
 }
 
 inline void swap_rows(double* a, dim_t columns, dim_t first, dim_t second) {

@@ -194,40 +194,27 @@ void linalg_qr_out(KernelContext& ctx, const Tensor& A, StringView mode, Tensor&
   const bool complete = mode == "complete", only_r = mode == "r";
   if (!check(ctx, complete || only_r || mode == "reduced", "qr: mode is reduced, complete or r")) return;
   const dim_t m = A.size(-2), n = A.size(-1), k = m < n ? m : n, width = complete ? m : k;
-  if (!(only_r ? resize_to_nothing(ctx, Q) : resize_batch(ctx, A, m, width, Q)) ||
-      !resize_batch(ctx, A, width, n, R)) {
-    return;
-  }
-  double *a = scratch(ctx, m, n), *q = scratch(ctx, m, width), *tau = scratch(ctx, k, 1);
-  double* r = scratch(ctx, width, n);
-  if (!ctx.ok()) return;
-  const Matrices from(A);
-  for (dim_t i = 0; i < from.count(); ++i) {
-    from.load(i, a);
+  Batch batch(ctx, A);
+  double *a = batch.read(A), *q = batch.write(Q, {m, width}, !only_r), *r = batch.write(R, {width, n});
+  double* tau = scratch(ctx, k);
+  batch.for_each([&] {
     reduce_to_triangle(a, m, n, tau);
     for (dim_t row = 0; row < width; ++row) {
       for (dim_t c = 0; c < n; ++c) r[row * n + c] = c < row ? 0 : a[row * n + c];
     }
-    Matrices(R).store(i, r);
-    if (only_r) continue;
-    expand_reflections(a, m, n, tau, k, q, width);
-    Matrices(Q).store(i, q);
-  }
+    if (!only_r) expand_reflections(a, m, n, tau, k, q, width);
+  });
 }
 
 void geqrf_a(KernelContext& ctx, const Tensor& self, Tensor& a, Tensor& tau) {
   if (!check_matrices(ctx, self)) return;
   const dim_t m = self.size(-2), n = self.size(-1), k = m < n ? m : n;
-  if (!ctx.resize(a, self.sizes()) || !resize_batch(ctx, self, k, tau)) return;
-  double *work = scratch(ctx, m, n), *factors = scratch(ctx, k, 1);
-  if (!ctx.ok()) return;
-  const Matrices from(self), to(a);
-  for (dim_t i = 0; i < from.count(); ++i) {
-    from.load(i, work);
-    reduce_to_triangle(work, m, n, factors);
-    to.store(i, work);
-    store_item_of(tau, self.dim() - 2, i, factors);
-  }
+  Batch batch(ctx, self);
+  double *from = batch.read(self), *to = batch.write(a, {m, n}), *factors = batch.write(tau, {k});
+  batch.for_each([&] {
+    memcpy(to, from, static_cast<size_t>(m * n) * sizeof(double));
+    reduce_to_triangle(to, m, n, factors);
+  });
 }
 
 void linalg_householder_product_out(KernelContext& ctx, const Tensor& input, const Tensor& tau, Tensor& out) {
@@ -235,20 +222,10 @@ void linalg_householder_product_out(KernelContext& ctx, const Tensor& input, con
   const dim_t m = input.size(-2), n = input.size(-1);
   const bool fits =
       m >= n && tau.dim() == input.dim() - 1 && tau.size(-1) <= n && same_batch(tau, input, input.dim() - 2);
-  if (!check(ctx, fits, "tau has at most one number for each column of a matrix that is not wide") ||
-      !ctx.resize(out, input.sizes())) {
-    return;
-  }
-  const dim_t k = tau.size(-1);
-  double *a = scratch(ctx, m, n), *q = scratch(ctx, m, n), *factors = scratch(ctx, k, 1);
-  if (!ctx.ok()) return;
-  const Matrices from(input), to(out);
-  for (dim_t i = 0; i < from.count(); ++i) {
-    from.load(i, a);
-    load_item_of(tau, tau.dim() - 1, i, factors);
-    expand_reflections(a, m, n, factors, k, q, n);
-    to.store(i, q);
-  }
+  if (!check(ctx, fits, "tau has at most one number for each column of a matrix that is not wide")) return;
+  Batch batch(ctx, input);
+  double *a = batch.read(input), *factors = batch.read(tau), *q = batch.write(out, {m, n});
+  batch.for_each([&] { expand_reflections(a, m, n, factors, tau.size(-1), q, n); });
 }
 
 void linalg_svd_u(KernelContext& ctx, const Tensor& A, bool full_matrices, bool compute_uv,
@@ -256,40 +233,28 @@ void linalg_svd_u(KernelContext& ctx, const Tensor& A, bool full_matrices, bool 
   if (!check_matrices(ctx, A)) return;
   const dim_t m = A.size(-2), n = A.size(-1), k = m < n ? m : n;
   const dim_t left = full_matrices ? m : k, right = full_matrices ? n : k;
-  const bool sized = compute_uv ? resize_batch(ctx, A, m, left, U) && resize_batch(ctx, A, right, n, Vh)
-                                : resize_to_nothing(ctx, U) && resize_to_nothing(ctx, Vh);
-  if (!sized || !resize_batch(ctx, A, k, S)) return;
   // The shorter side is turned: its k vectors as rows of `w`, each as long as the longer side.
-  const dim_t length = m < n ? n : m;
-  const dim_t kept = full_matrices ? length : k;
-  double *a = scratch(ctx, m, n), *w = scratch(ctx, kept, length), *v = scratch(ctx, k, k);
-  double *lengths = scratch(ctx, k, 1), *u = scratch(ctx, m, left);
-  if (!ctx.ok()) return;
-  const Matrices from(A);
-  for (dim_t i = 0; i < from.count(); ++i) {
-    from.load(i, a);
+  const dim_t length = m < n ? n : m, kept = full_matrices ? length : k;
+  Batch batch(ctx, A);
+  double *a = batch.read(A), *u = batch.write(U, {m, left}, compute_uv), *lengths = batch.write(S, {k});
+  double* vh = batch.write(Vh, {right, n}, compute_uv);
+  double *longer = m < n ? vh : scratch(ctx, kept, length), *shorter = m < n ? scratch(ctx, k, k) : vh;
+  batch.for_each([&] {
     if (!check_finite(ctx, a, m * n)) return;
     const double scale = normalise(a, m * n);
     if (m < n) {
-      memcpy(w, a, static_cast<size_t>(m * n) * sizeof(double));
+      memcpy(longer, a, static_cast<size_t>(m * n) * sizeof(double));
     } else {
-      transpose(a, m, n, w);
+      transpose(a, m, n, longer);
     }
-    orthogonalise(w, k, length, v, lengths);
-    if (compute_uv) {
-      // What has no length has no direction: any that is orthogonal to the others serves.
-      for (dim_t r = k; r < kept; ++r) {
-        for (dim_t c = 0; c < length; ++c) w[r * length + c] = 0;
-      }
-      make_orthonormal(w, kept, length);
-      // `w` has the longer side's vectors as rows, `v` the shorter side's.
-      transpose(m < n ? v : w, m < n ? m : left, m, u);
-      Matrices(U).store(i, u);
-      Matrices(Vh).store(i, m < n ? w : v);
-    }
+    orthogonalise(longer, k, length, shorter, lengths);
     for (dim_t j = 0; j < k; ++j) lengths[j] *= scale;
-    store_item_of(S, A.dim() - 2, i, lengths);
-  }
+    if (!compute_uv) return;
+    // What has no length has no direction: any that is orthogonal to the others serves.
+    for (dim_t i = k * length; i < kept * length; ++i) longer[i] = 0;
+    make_orthonormal(longer, kept, length);
+    transpose(m < n ? shorter : longer, left, m, u);
+  });
 }
 
 void linalg_eigh_eigenvalues(KernelContext& ctx, const Tensor& A, StringView UPLO, bool compute_v,
@@ -297,15 +262,10 @@ void linalg_eigh_eigenvalues(KernelContext& ctx, const Tensor& A, StringView UPL
   if (!check_square(ctx, A)) return;
   const dim_t n = A.size(-1);
   const bool upper = UPLO == "U" || UPLO == "u";
-  if (!resize_batch(ctx, A, n, eigenvalues) ||
-      !(compute_v ? ctx.resize(eigenvectors, A.sizes()) : resize_to_nothing(ctx, eigenvectors))) {
-    return;
-  }
-  double *a = scratch(ctx, n, n), *v = scratch(ctx, n, n), *values = scratch(ctx, n, 1);
-  if (!ctx.ok()) return;
-  const Matrices from(A);
-  for (dim_t i = 0; i < from.count(); ++i) {
-    from.load(i, a);
+  Batch batch(ctx, A);
+  double *a = batch.read(A), *values = batch.write(eigenvalues, {n}), *v = scratch(ctx, n, n);
+  double* vectors = batch.write(eigenvectors, {n, n}, compute_v);
+  batch.for_each([&] {
     // Only the triangle that is asked for is read.
     for (dim_t r = 0; r < n; ++r) {
       for (dim_t c = 0; c < r; ++c)
@@ -315,11 +275,8 @@ void linalg_eigh_eigenvalues(KernelContext& ctx, const Tensor& A, StringView UPL
     const double scale = normalise(a, n * n);
     diagonalise(a, n, v, values);
     for (dim_t j = 0; j < n; ++j) values[j] *= scale;
-    store_item_of(eigenvalues, A.dim() - 2, i, values);
-    if (!compute_v) continue;
-    transpose(v, n, n, a);
-    Matrices(eigenvectors).store(i, a);
-  }
+    transpose(v, n, n, vectors);
+  });
 }
 
 }  // namespace penlight::portable
