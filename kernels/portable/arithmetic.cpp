@@ -116,16 +116,13 @@ bool keeps_number(const Tensor& other, const Tensor& out) {
 
 bool is_one(const Scalar& scalar) { return scalar.isIntegral(true) && scalar.to<int64_t>() == 1; }
 
-// One functor each, whatever the operands are.
+// One functor, whatever the operands are.
 auto add_scaled(const Parameter& alpha) {
   return [=](auto a, auto b) { return math::plus(a, math::times(alpha.as<decltype(a)>(), b)); };
 }
-auto subtract_scaled(const Parameter& alpha) {
-  return [=](auto a, auto b) { return math::minus(a, math::times(alpha.as<decltype(a)>(), b)); };
-}
 
-template <class B>
-void add(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b, const Scalar& alpha) {
+template <class A, class B>
+void add(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scalar& alpha) {
   if (is_one(alpha)) return map<Domain::Number>(ctx, kAdd, out, a, b);
   // Of truth values it says whether `b` counts, not how often and with which sign.
   const bool logical = out.scalar_type() == ScalarType::Bool;
@@ -135,38 +132,24 @@ void add(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b, const Sca
 template <class A, class B>
 void sub(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scalar& alpha) {
   if (is_one(alpha)) return map<Domain::Number>(ctx, kSubtract, out, a, b);
-  map<Domain::Number>(ctx, subtract_scaled(alpha), out, a, b);
+  add(ctx, out, a, b,
+      alpha.isFloatingPoint() ? Scalar(-alpha.to<double>()) : Scalar(math::negative(alpha.to<int64_t>())));
 }
 
 }  // namespace
 
-void add_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha, Tensor& out) {
-  add(ctx, out, self, other, alpha);
-}
-
-void add_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
-                    Tensor& out) {
-  add(ctx, out, self, other, alpha);
-}
-
-void sub_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha, Tensor& out) {
-  sub(ctx, out, self, other, alpha);
-}
-
-void sub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
-                    Tensor& out) {
-  sub(ctx, out, self, other, alpha);
-}
-
-void rsub_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, const Scalar& alpha,
-                     Tensor& out) {
-  sub(ctx, out, other, self, alpha);
-}
-
-void rsub_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, const Scalar& alpha,
-                     Tensor& out) {
-  sub(ctx, out, other, self, alpha);
-}
+// Kernels of a tensor, a tensor or a number, and the factor of what is added.
+#define PENLIGHT_SCALED(kernel, Other, function, a, b)                                         \
+  void kernel(KernelContext& ctx, const Tensor& self, const Other& other, const Scalar& alpha, \
+              Tensor& out) {                                                                   \
+    function(ctx, out, a, b, alpha);                                                           \
+  }
+PENLIGHT_SCALED(add_out, Tensor, add, self, other)
+PENLIGHT_SCALED(add_scalar_out, Scalar, add, self, other)
+PENLIGHT_SCALED(sub_out, Tensor, sub, self, other)
+PENLIGHT_SCALED(sub_scalar_out, Scalar, sub, self, other)
+PENLIGHT_SCALED(rsub_tensor_out, Tensor, sub, other, self)
+PENLIGHT_SCALED(rsub_scalar_out, Scalar, sub, other, self)
 
 void mul_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
   if (keeps_number(other, out)) return map<Domain::Number>(ctx, kMultiply, out, self, item_of(other));
@@ -197,29 +180,17 @@ void floor_divide_out(KernelContext& ctx, const Tensor& self, const Tensor& othe
   divide<DivFloor>(ctx, out, self, other);
 }
 
-void floor_divide_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  divide<DivFloor>(ctx, out, self, other);
-}
-
-void fmod_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  divide<Fmod>(ctx, out, self, other);
-}
-
-void fmod_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  divide<Fmod>(ctx, out, self, in_dtype_of(self, other));
-}
-
-void remainder_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-  divide<Remainder>(ctx, out, self, other);
-}
-
-void remainder_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-  divide<Remainder>(ctx, out, self, in_dtype_of(self, other));
-}
-
-void remainder_scalar_tensor_out(KernelContext& ctx, const Scalar& self, const Tensor& other, Tensor& out) {
-  divide<Remainder>(ctx, out, in_dtype_of(other, self), other);
-}
+// Kernels that divide a tensor or a number by another, in integers without a result for 0.
+#define PENLIGHT_DIVIDE(kernel, Self, Other, functor, a, b)                            \
+  void kernel(KernelContext& ctx, const Self& self, const Other& other, Tensor& out) { \
+    divide<functor>(ctx, out, a, b);                                                   \
+  }
+PENLIGHT_DIVIDE(floor_divide_scalar_out, Tensor, Scalar, DivFloor, self, other)
+PENLIGHT_DIVIDE(fmod_tensor_out, Tensor, Tensor, Fmod, self, other)
+PENLIGHT_DIVIDE(fmod_scalar_out, Tensor, Scalar, Fmod, self, in_dtype_of(self, other))
+PENLIGHT_DIVIDE(remainder_tensor_out, Tensor, Tensor, Remainder, self, other)
+PENLIGHT_DIVIDE(remainder_scalar_out, Tensor, Scalar, Remainder, self, in_dtype_of(self, other))
+PENLIGHT_DIVIDE(remainder_scalar_tensor_out, Scalar, Tensor, Remainder, in_dtype_of(other, self), other)
 
 void lerp_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Scalar& weight,
                      Tensor& out) {

@@ -72,30 +72,24 @@ void full_like_out(KernelContext& ctx, const Tensor& self, const Scalar& fill_va
   fill_like(ctx, self, fill_value, out);
 }
 
-void zeros_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) { fill_size(ctx, size, 0, out); }
-
-void ones_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) { fill_size(ctx, size, 1, out); }
-
-void zeros_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  fill_like(ctx, self, 0, out);
-}
-
-void ones_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  fill_like(ctx, self, 1, out);
-}
-
 void new_full_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, const Scalar& fill_value,
                   Tensor& out) {
   fill_size(ctx, size, fill_value, out);
 }
 
-void new_zeros_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, Tensor& out) {
-  fill_size(ctx, size, 0, out);
-}
-
-void new_ones_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, Tensor& out) {
-  fill_size(ctx, size, 1, out);
-}
+// Kernels of one number: of a size, as large as another tensor, of a size beside another.
+#define PENLIGHT_FILLED(of_size, like, beside, number)                                     \
+  void of_size(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {                  \
+    fill_size(ctx, size, number, out);                                                     \
+  }                                                                                        \
+  void like(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) { \
+    fill_like(ctx, self, number, out);                                                     \
+  }                                                                                        \
+  void beside(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, Tensor& out) {    \
+    fill_size(ctx, size, number, out);                                                     \
+  }
+PENLIGHT_FILLED(zeros_out, zeros_like_out, new_zeros_out, 0)
+PENLIGHT_FILLED(ones_out, ones_like_out, new_ones_out, 1)
 
 // An "empty" tensor is filled as well: what it holds must not depend on what the
 // memory was used for before.

@@ -114,28 +114,16 @@ static void pad_border(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t>
   }
 }
 
-void reflection_pad1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
-  pad_border(ctx, self, padding, 1, Border::Reflect, out);
-}
-
-void reflection_pad2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
-  pad_border(ctx, self, padding, 2, Border::Reflect, out);
-}
-
-void reflection_pad3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
-  pad_border(ctx, self, padding, 3, Border::Reflect, out);
-}
-
-void replication_pad1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
-  pad_border(ctx, self, padding, 1, Border::Replicate, out);
-}
-
-void replication_pad2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
-  pad_border(ctx, self, padding, 2, Border::Replicate, out);
-}
-
-void replication_pad3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) {
-  pad_border(ctx, self, padding, 3, Border::Replicate, out);
-}
+// Kernels that pad the last dimensions: so many, each by two values.
+#define PENLIGHT_PAD(kernel, dims, border)                                                      \
+  void kernel(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) { \
+    pad_border(ctx, self, padding, dims, Border::border, out);                                  \
+  }
+PENLIGHT_PAD(reflection_pad1d_out, 1, Reflect)
+PENLIGHT_PAD(reflection_pad2d_out, 2, Reflect)
+PENLIGHT_PAD(reflection_pad3d_out, 3, Reflect)
+PENLIGHT_PAD(replication_pad1d_out, 1, Replicate)
+PENLIGHT_PAD(replication_pad2d_out, 2, Replicate)
+PENLIGHT_PAD(replication_pad3d_out, 3, Replicate)
 
 }  // namespace penlight::portable

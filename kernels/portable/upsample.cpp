@@ -225,14 +225,44 @@ void upsample_vec(KernelContext& ctx, const Tensor& input, Optional<ArrayRef<int
 
 }  // namespace
 
-void upsample_nearest1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                            Optional<double> scales, Tensor& out) {
-  upsample(ctx, self, output_size, {scales}, false, Interpolation::Nearest, out);
+// Kernels of one, two and three dimensions, of a kind that has no corners to align.
+#define PENLIGHT_NEAREST(of_1d, of_2d, of_3d, kind)                                                         \
+  void of_1d(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, Optional<double> scale, \
+             Tensor& out) {                                                                                 \
+    upsample(ctx, self, output_size, {scale}, false, Interpolation::kind, out);                             \
+  }                                                                                                         \
+  void of_2d(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, Optional<double> h,     \
+             Optional<double> w, Tensor& out) {                                                             \
+    upsample(ctx, self, output_size, {h, w}, false, Interpolation::kind, out);                              \
+  }                                                                                                         \
+  void of_3d(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, Optional<double> d,     \
+             Optional<double> h, Optional<double> w, Tensor& out) {                                         \
+    upsample(ctx, self, output_size, {d, h, w}, false, Interpolation::kind, out);                           \
+  }
+PENLIGHT_NEAREST(upsample_nearest1d_out, upsample_nearest2d_out, upsample_nearest3d_out, Nearest)
+PENLIGHT_NEAREST(upsample_nearest_exact1d_out, upsample_nearest_exact2d_out, upsample_nearest_exact3d_out,
+                 NearestExact)
+
+void upsample_linear1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                           bool align_corners, Optional<double> scale, Tensor& out) {
+  upsample(ctx, self, output_size, {scale}, align_corners, Interpolation::Linear, out);
 }
 
-void upsample_nearest2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                            Optional<double> scales_h, Optional<double> scales_w, Tensor& out) {
-  upsample(ctx, self, output_size, {scales_h, scales_w}, false, Interpolation::Nearest, out);
+// Kernels of images. The last two widen the filter when they shrink (antialias=True).
+#define PENLIGHT_UPSAMPLE_2D(kernel, kind)                                                               \
+  void kernel(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, bool align_corners, \
+              Optional<double> h, Optional<double> w, Tensor& out) {                                     \
+    upsample(ctx, self, output_size, {h, w}, align_corners, Interpolation::kind, out);                   \
+  }
+PENLIGHT_UPSAMPLE_2D(upsample_bilinear2d_out, Linear)
+PENLIGHT_UPSAMPLE_2D(upsample_bicubic2d_out, Cubic)
+PENLIGHT_UPSAMPLE_2D(upsample_bilinear2d_aa_out, LinearSmoothed)
+PENLIGHT_UPSAMPLE_2D(upsample_bicubic2d_aa_out, CubicSmoothed)
+
+void upsample_trilinear3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+                              bool align_corners, Optional<double> d, Optional<double> h, Optional<double> w,
+                              Tensor& out) {
+  upsample(ctx, self, output_size, {d, h, w}, align_corners, Interpolation::Linear, out);
 }
 
 void upsample_nearest2d_vec_out(KernelContext& ctx, const Tensor& input,
@@ -241,68 +271,10 @@ void upsample_nearest2d_vec_out(KernelContext& ctx, const Tensor& input,
   upsample_vec(ctx, input, output_size, scale_factors, false, Interpolation::Nearest, out);
 }
 
-void upsample_nearest3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                            Optional<double> scales_d, Optional<double> scales_h, Optional<double> scales_w,
-                            Tensor& out) {
-  upsample(ctx, self, output_size, {scales_d, scales_h, scales_w}, false, Interpolation::Nearest, out);
-}
-
-void upsample_nearest_exact1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                  Optional<double> scales, Tensor& out) {
-  upsample(ctx, self, output_size, {scales}, false, Interpolation::NearestExact, out);
-}
-
-void upsample_nearest_exact2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                  Optional<double> scales_h, Optional<double> scales_w, Tensor& out) {
-  upsample(ctx, self, output_size, {scales_h, scales_w}, false, Interpolation::NearestExact, out);
-}
-
-void upsample_nearest_exact3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                  Optional<double> scales_d, Optional<double> scales_h,
-                                  Optional<double> scales_w, Tensor& out) {
-  upsample(ctx, self, output_size, {scales_d, scales_h, scales_w}, false, Interpolation::NearestExact, out);
-}
-
-void upsample_linear1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                           bool align_corners, Optional<double> scales, Tensor& out) {
-  upsample(ctx, self, output_size, {scales}, align_corners, Interpolation::Linear, out);
-}
-
-void upsample_bilinear2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                             bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
-                             Tensor& out) {
-  upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::Linear, out);
-}
-
 void upsample_bilinear2d_vec_out(KernelContext& ctx, const Tensor& input,
                                  Optional<ArrayRef<int64_t>> output_size, bool align_corners,
                                  Optional<ArrayRef<double>> scale_factors, Tensor& out) {
   upsample_vec(ctx, input, output_size, scale_factors, align_corners, Interpolation::Linear, out);
-}
-
-void upsample_trilinear3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                              bool align_corners, Optional<double> scales_d, Optional<double> scales_h,
-                              Optional<double> scales_w, Tensor& out) {
-  upsample(ctx, self, output_size, {scales_d, scales_h, scales_w}, align_corners, Interpolation::Linear, out);
-}
-
-void upsample_bicubic2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                            bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
-                            Tensor& out) {
-  upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::Cubic, out);
-}
-
-// With the filter widened when shrinking (antialias=True).
-void upsample_bilinear2d_aa_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
-                                Tensor& out) {
-  upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::LinearSmoothed, out);
-}
-
-void upsample_bicubic2d_aa_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                               bool align_corners, Optional<double> scales_h, Optional<double> scales_w,
-                               Tensor& out) {
-  upsample(ctx, self, output_size, {scales_h, scales_w}, align_corners, Interpolation::CubicSmoothed, out);
 }
 
 }  // namespace penlight::portable
