@@ -120,6 +120,16 @@ inline void store_element(ScalarType type, void* to, C value) {
   store_block(type, to, 1, &value, 1);
 }
 
+// The same for the element of a tensor at an offset.
+template <class C>
+inline C load_element(const Tensor& from, dim_t offset) {
+  return load_element<C>(from.scalar_type(), address(from, offset));
+}
+template <class C>
+inline void store_element(const Tensor& to, dim_t offset, C value) {
+  store_element(to.scalar_type(), address(to, offset), value);
+}
+
 inline void store_scalar(ScalarType type, void* to, const Scalar& value) {
   if (value.isFloatingPoint()) {
     store_element(type, to, value.to<double>());

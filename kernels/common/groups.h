@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checks.h"
+#include "convert.h"
 
 namespace penlight {
 
@@ -34,11 +35,7 @@ class Groups {
   }
 
  private:
-  int64_t end(dim_t g) const {
-    const dim_t at = g * ends_.stride(0);
-    return ends_.scalar_type() == ScalarType::Int ? ends_.const_data_ptr<int32_t>()[at]
-                                                  : ends_.const_data_ptr<int64_t>()[at];
-  }
+  int64_t end(dim_t g) const { return load_element<int64_t>(ends_, g * ends_.stride(0)); }
 
   const Tensor& ends_;
 };

@@ -15,6 +15,7 @@
 #include "kernels/common/checks.h"
 #include "kernels/common/convert.h"
 #include "product.h"
+#include "span.h"
 
 namespace penlight::portable {
 
@@ -38,9 +39,7 @@ struct Attention {
 inline dim_t smaller(dim_t a, dim_t b) { return a < b ? a : b; }
 
 template <class T>
-T negative_infinity() {
-  return -static_cast<T>(__builtin_inff());
-}
+constexpr T kNothing = -static_cast<T>(__builtin_inff());  // the score of what is not attended to
 
 // Offset of the matrix of `tensor` that belongs to batch `index` of `out`; heads
 // are shared by `out` heads / own heads neighbours.
@@ -66,11 +65,7 @@ MatrixView rows_as(const Tensor& tensor, dim_t offset, dim_t first, dim_t count,
   const dim_t row = tensor.stride(-2), column = tensor.stride(-1), width = tensor.size(-1);
   const dim_t at = offset + first * row;
   if (tensor.dtype() == ScalarTypeOf<T>::value) return {tensor.const_data_ptr<T>() + at, row, column};
-  const char* from = tensor.const_data_ptr<char>();
-  const dim_t item = static_cast<dim_t>(tensor.element_size());
-  for (dim_t i = 0; i < count; ++i) {
-    load_block(copy + i * width, tensor.dtype(), from + (at + i * row) * item, column, width);
-  }
+  for (dim_t i = 0; i < count; ++i) load_block(copy + i * width, tensor, at + i * row, column, width);
   return {copy, width, 1};
 }
 
@@ -81,15 +76,15 @@ class Pass {
     block_ = smaller(attention.queries, kQueryBlock);
     tile_ = smaller(attention.keys, kKeyTile);
     const dim_t width = attention.width, value_width = attention.value_width;
-    scores_ = take(ctx, block_ * tile_);
-    sums_ = take(ctx, block_ * (value_width + 2));
+    scores_ = scratch<T>(ctx, block_ * tile_);
+    sums_ = scratch<T>(ctx, block_ * (value_width + 2));
     largest_ = sums_ + block_ * value_width;
     total_ = largest_ + block_;
-    mask_ = take(ctx, tile_);
+    mask_ = scratch<T>(ctx, tile_);
     const bool copies = attention.query.dtype() != ScalarTypeOf<T>::value;
-    query_copy_ = copies ? take(ctx, block_ * width) : nullptr;
-    key_copy_ = copies ? take(ctx, tile_ * width) : nullptr;
-    value_copy_ = copies ? take(ctx, tile_ * value_width) : nullptr;
+    query_copy_ = copies ? scratch<T>(ctx, block_ * width) : nullptr;
+    key_copy_ = copies ? scratch<T>(ctx, tile_ * width) : nullptr;
+    value_copy_ = copies ? scratch<T>(ctx, tile_ * value_width) : nullptr;
     if (!ctx.ok()) return;
     // Layouts: those of no rows at all.
     const MatrixView query = rows_as(attention.query, 0, 0, 0, query_copy_);
@@ -106,7 +101,7 @@ class Pass {
       const MatrixView query = rows_as(attention_.query, query_at, first, count, query_copy_);
       for (dim_t i = 0; i < count * attention_.value_width; ++i) sums_[i] = 0;
       for (dim_t i = 0; i < count; ++i) {
-        largest_[i] = negative_infinity<T>();
+        largest_[i] = kNothing<T>;
         total_[i] = 0;
       }
       const dim_t end = attention_.causal ? smaller(attention_.keys, first + count) : attention_.keys;
@@ -118,10 +113,6 @@ class Pass {
   }
 
  private:
-  static T* take(KernelContext& ctx, dim_t count) {
-    return ctx.allocate_scratch_array<T>(static_cast<size_t>(count + 1));
-  }
-
   void add_tile(const MatrixView& query, dim_t first, dim_t count, dim_t key_first, dim_t key_count,
                 dim_t key_at, dim_t value_at, dim_t mask_at) {
     const MatrixView key = rows_as(attention_.key, key_at, key_first, key_count, key_copy_);
@@ -139,30 +130,17 @@ class Pass {
   void soften_row(dim_t i, dim_t query, dim_t key_first, dim_t key_count, dim_t mask_at) {
     T* row = scores_ + i * tile_;
     const T scale = static_cast<T>(attention_.scale);
-    if (attention_.mask.has_value()) {
-      const T* mask = load_mask(query, key_first, key_count, mask_at);
-      if (attention_.mask.value().dtype() == ScalarType::Bool) {
-        const bool fills = attention_.hidden_score.has_value();
-        const T hidden = fills ? static_cast<T>(attention_.hidden_score.value()) : negative_infinity<T>();
-        for (dim_t j = 0; j < key_count; ++j) {
-          const T score = row[j] * scale;
-          row[j] = mask[j] != T(0) ? score : fills ? hidden : score + hidden;
-        }
-      } else {
-        for (dim_t j = 0; j < key_count; ++j) row[j] = row[j] * scale + mask[j];
-      }
-    } else {
-      for (dim_t j = 0; j < key_count; ++j) row[j] *= scale;
-    }
+    for (dim_t j = 0; j < key_count; ++j) row[j] *= scale;
+    if (attention_.mask) add_mask(row, query, key_first, key_count, mask_at);
     if (attention_.causal) {
       for (dim_t j = query + 1 > key_first ? query + 1 - key_first : 0; j < key_count; ++j) {
-        row[j] = negative_infinity<T>();
+        row[j] = kNothing<T>;
       }
     }
     const T seen = largest_[i], here = max_row(row, key_count);
     const T largest = here > seen || here != here ? here : seen;
     // Nothing but masked scores so far: any finite shift makes them zeros.
-    const T shift = largest == negative_infinity<T>() ? T(0) : largest;
+    const T shift = largest == kNothing<T> ? T(0) : largest;
     const T kept = static_cast<T>(exp(seen - shift));
     total_[i] = total_[i] * kept + exp_row(row, key_count, shift);
     largest_[i] = largest;
@@ -171,14 +149,17 @@ class Pass {
     for (dim_t j = 0; j < attention_.value_width; ++j) sums[j] *= kept;
   }
 
-  const T* load_mask(dim_t query, dim_t key_first, dim_t key_count, dim_t mask_at) {
-    const Tensor& mask = attention_.mask.value();
-    const dim_t row = mask.dim() < 2 || mask.size(-2) == 1 ? 0 : mask.stride(-2);
+  void add_mask(T* row, dim_t query, dim_t key_first, dim_t key_count, dim_t mask_at) {
+    const Tensor& mask = *attention_.mask;
+    const dim_t step = mask.dim() < 2 || mask.size(-2) == 1 ? 0 : mask.stride(-2);
     const dim_t column = mask.dim() < 1 || mask.size(-1) == 1 ? 0 : mask.stride(-1);
-    const dim_t at = mask_at + query * row + key_first * column;
-    const char* from = mask.const_data_ptr<char>() + at * static_cast<dim_t>(mask.element_size());
-    load_block(mask_, mask.dtype(), from, column, key_count);
-    return mask_;
+    load_block(mask_, mask, mask_at + query * step + key_first * column, column, key_count);
+    const bool hides = mask.dtype() == ScalarType::Bool, fills = attention_.hidden_score.has_value();
+    const T hidden = static_cast<T>(attention_.hidden_score.value_or(-__builtin_inf()));
+    for (dim_t j = 0; j < key_count; ++j) {
+      const T hidden_here = fills ? hidden : row[j] + hidden;
+      row[j] = !hides ? row[j] + mask_[j] : mask_[j] != T(0) ? row[j] : hidden_here;
+    }
   }
 
   void finish(dim_t first, dim_t count, Tensor& out, dim_t out_at) {
@@ -189,21 +170,14 @@ class Pass {
       const T factor = total_[i] == T(0) ? hidden : T(1) / total_[i];
       for (dim_t j = 0; j < attention_.value_width; ++j) sums[j] *= factor;
       const dim_t at = out_at + (first + i) * out.stride(-2);
-      store_block(out.dtype(), out.mutable_data_ptr<char>() + at * static_cast<dim_t>(out.element_size()),
-                  out.stride(-1), sums, attention_.value_width);
+      store_block(out, at, out.stride(-1), sums, attention_.value_width);
     }
   }
 
   const Attention& attention_;
   dim_t block_, tile_;
-  T* scores_;
-  T* sums_;
-  T* largest_;
-  T* total_;
-  T* mask_;
-  T* query_copy_;
-  T* key_copy_;
-  T* value_copy_;
+  T *scores_, *sums_, *largest_, *total_, *mask_;
+  T *query_copy_, *key_copy_, *value_copy_;
   Product<T> multiply_keys_, multiply_values_;
 };
 
@@ -214,8 +188,7 @@ void attend(KernelContext& ctx, const Attention& attention, bool share_heads, Te
   dim_t batches = 1;
   for (dim_t d = 3; d <= out.dim(); ++d) batches *= out.size(-d);
   for (dim_t i = 0; i < batches; ++i) {
-    const dim_t mask_at =
-        attention.mask.has_value() ? batch_offset(attention.mask.value(), out, i, false) : 0;
+    const dim_t mask_at = attention.mask ? batch_offset(*attention.mask, out, i, false) : 0;
     pass.run(batch_offset(attention.query, out, i, false), batch_offset(attention.key, out, i, share_heads),
              batch_offset(attention.value, out, i, share_heads), mask_at, out,
              batch_offset(out, out, i, false));

@@ -39,18 +39,12 @@ bool check_batch_norm(KernelContext& ctx, const BatchNorm& norm, const Tensor& o
 
 template <class T>
 T load_channel(const Optional<Tensor>& tensor, dim_t channel, T otherwise) {
-  if (!tensor.has_value()) return otherwise;
-  const Tensor& from = tensor.value();
-  return load_element<T>(
-      from.dtype(),
-      from.const_data_ptr<char>() + channel * from.stride(0) * static_cast<dim_t>(from.element_size()));
+  return tensor ? load_element<T>(*tensor, channel * tensor->stride(0)) : otherwise;
 }
 
 template <class T>
 void store_channel(const Tensor& to, dim_t channel, T value) {
-  store_element<T>(
-      to.dtype(),
-      to.mutable_data_ptr<char>() + channel * to.stride(0) * static_cast<dim_t>(to.element_size()), value);
+  store_element(to, channel * to.stride(0), value);
 }
 
 // out = input * factor[channel] + summand[channel].

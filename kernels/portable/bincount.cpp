@@ -1,6 +1,6 @@
 // How often each whole number occurs, or the sum of the weights that come with it.
+#include "dense_copy.h"
 #include "kernels/common/checks.h"
-#include "span.h"
 
 namespace penlight::portable {
 
@@ -13,11 +13,9 @@ void bincount_out(KernelContext& ctx, const Tensor& self, const Optional<Tensor>
              "bincount takes as many weights as numbers")) {
     return;
   }
-  int64_t* numbers = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(count) + 1);
-  double* shares = weights ? ctx.allocate_scratch_array<double>(static_cast<size_t>(count) + 1) : nullptr;
+  const int64_t* numbers = dense_copy<int64_t>(ctx, self);
+  const double* shares = weights ? dense_copy(ctx, weights.value()) : nullptr;
   if (!ctx.ok()) return;
-  Span(self, 0, self.dim()).load(numbers, self.const_data_ptr(), 0);
-  if (weights) Span(weights.value(), 0, 1).load(shares, weights.value().const_data_ptr(), 0);
   constexpr int64_t kMost = INTPTR_MAX / 8;  // so that sizes in bytes do not overflow
   if (!check(ctx, minlength < kMost, "bincount: the least length is too large")) return;
   int64_t length = minlength;
@@ -28,15 +26,14 @@ void bincount_out(KernelContext& ctx, const Tensor& self, const Optional<Tensor>
   }
   const dim_t size = static_cast<dim_t>(length);
   if (!ctx.resize(out, SizesRef(&size, 1))) return;
-  const Span bins(out, 0, 1);
   const auto add_up = [&](auto zero) {
     using C = decltype(zero);
-    C* sums = ctx.allocate_scratch_array<C>(static_cast<size_t>(size) + 1);
+    C* sums = scratch<C>(ctx, size);
     if (!sums) return;
     for (dim_t i = 0; i < size; ++i) sums[i] = zero;
     for (dim_t i = 0; i < count; ++i)
       sums[numbers[i]] += same_type<C, double> && shares ? static_cast<C>(shares[i]) : C(1);
-    bins.store(sums, out.mutable_data_ptr(), 0);
+    dense_store(sums, out);
   };
   is_floating(out.scalar_type()) ? add_up(0.0) : add_up(int64_t{0});
 }

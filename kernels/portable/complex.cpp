@@ -14,20 +14,13 @@ constexpr auto kAtan2 = PENLIGHT_OF_2(math::atan2(a, b));
 // Of two operands, so that the first one broadcasts to the second.
 constexpr auto kFirst = PENLIGHT_OF_2(a);
 
-struct Abs {
-  template <class T>
-  T operator()(T x) const {
-    return math::fabs(x);
-  }
-  int64_t operator()(int64_t x) const { return x < 0 ? math::negative(x) : x; }
+constexpr auto kAbs = [](auto x) {
+  if constexpr (same_type<decltype(x), int64_t>) return x < 0 ? math::negative(x) : x;
+  if constexpr (!same_type<decltype(x), int64_t>) return math::fabs(x);
 };
-
-struct Conj {
-  template <class T>
-  T operator()(T x) const {
-    return x;
-  }
-  Complex operator()(Complex x) const { return {x.re, -x.im}; }
+constexpr auto kConj = [](auto x) {
+  if constexpr (same_type<decltype(x), Complex>) x.im = -x.im;
+  return x;
 };
 
 bool resize_for_parts(KernelContext& ctx, const Tensor& a, const Tensor& b, Tensor& out) {
@@ -42,7 +35,7 @@ void abs_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
     ComplexPart re(self, 0), im(self, 1);
     return map<Domain::Floating>(ctx, kHypot, out, re.tensor(), im.tensor());
   }
-  map<Domain::Real>(ctx, Abs{}, out, self);
+  map<Domain::Real>(ctx, kAbs, out, self);
 }
 
 // The direction of a number: of a real one 0 or pi.
@@ -69,7 +62,7 @@ void complex_out(KernelContext& ctx, const Tensor& real, const Tensor& imag, Ten
   map<Domain::Floating>(ctx, kFirst, im.tensor(), imag, real);
 }
 
-PENLIGHT_MAP_1(conj_copy_out, Number, Conj{})
+PENLIGHT_MAP_1(conj_copy_out, Number, kConj)
 PENLIGHT_MAP_2(hypot_out, Floating, kHypot)
 PENLIGHT_MAP_2(atan2_out, Floating, kAtan2)
 

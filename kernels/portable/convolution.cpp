@@ -50,24 +50,20 @@ void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], co
     pass.output_first += remainder[d] * shape.to.steps[d];
   }
   dim_t count = 0;
-  for (dim_t i = 0; i < axes[0].kernel; ++i) {
-    for (dim_t j = 0; j < axes[1].kernel; ++j) {
-      for (dim_t k = 0; k < axes[2].kernel; ++k) {
-        ConvTap& tap = taps[count];
-        const dim_t at[3] = {i, j, k};
-        bool reaches = true;
-        tap.input = tap.weight = 0;
-        for (int d = 0; d < 3; ++d) {
-          const dim_t apart = at[d] * axes[d].dilation - axes[d].padding;
-          const dim_t shift = transposed ? remainder[d] - apart : apart;
-          reaches &= shift % axes[d].out_step == 0;
-          tap.delta[d] = shift / axes[d].out_step;
-          tap.input += tap.delta[d] * shape.from.steps[d];
-          tap.weight += at[d] * kernel.steps[d];
-        }
-        count += reaches;
-      }
+  for (dim_t place = 0; place < axes[0].kernel * axes[1].kernel * axes[2].kernel; ++place) {
+    ConvTap& tap = taps[count];
+    dim_t rest = place;
+    bool reaches = true;
+    tap.input = tap.weight = 0;
+    for (int d = 3; d-- > 0; rest /= axes[d].kernel) {
+      const dim_t at = rest % axes[d].kernel, apart = at * axes[d].dilation - axes[d].padding;
+      const dim_t shift = transposed ? remainder[d] - apart : apart;
+      reaches &= shift % axes[d].out_step == 0;
+      tap.delta[d] = shift / axes[d].out_step;
+      tap.input += tap.delta[d] * shape.from.steps[d];
+      tap.weight += at * kernel.steps[d];
     }
+    count += reaches;
   }
   pass.taps = taps;
   pass.tap_count = count;
@@ -165,13 +161,9 @@ void convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weig
     shape.most_positions *= axes[d].outputs_from(0);
     passes[d] = axes[d].out_step < axes[d].out ? axes[d].out_step : axes[d].out;
   }
-  for (dim_t i = 0; i < passes[0]; ++i) {
-    for (dim_t j = 0; j < passes[1]; ++j) {
-      for (dim_t k = 0; k < passes[2] && ctx.ok(); ++k) {
-        const dim_t remainder[3] = {i, j, k};
-        run_pass(ctx, shape, axes, kernel, transposed, remainder, storage, workspace);
-      }
-    }
+  for (dim_t i = 0; i < passes[0] * passes[1] * passes[2] && ctx.ok(); ++i) {
+    const dim_t remainder[3] = {i / passes[2] / passes[1], i / passes[2] % passes[1], i % passes[2]};
+    run_pass(ctx, shape, axes, kernel, transposed, remainder, storage, workspace);
   }
 }
 

@@ -14,28 +14,24 @@ namespace {
 
 struct ConvAxis {
   dim_t few = 1, many = 1, kernel = 1, stride = 1, padding = 0, dilation = 1;
+
+  // Of the many; -1 outside.
+  dim_t met(dim_t i, dim_t tap) const {
+    const dim_t at = i * stride - padding + tap * dilation;
+    return at < many ? at : -1;
+  }
 };
 
 // visit(offset of the few, of the many, of the kernel), within one channel.
 template <class Visit>
-void for_each_meeting(const ConvAxis axes[3], Visit&& visit) {
-  for (dim_t ki = 0; ki < axes[0].kernel; ++ki) {
-    for (dim_t kj = 0; kj < axes[1].kernel; ++kj) {
-      for (dim_t kk = 0; kk < axes[2].kernel; ++kk) {
-        const dim_t tap = (ki * axes[1].kernel + kj) * axes[2].kernel + kk;
-        for (dim_t i = 0; i < axes[0].few; ++i) {
-          const dim_t y = i * axes[0].stride - axes[0].padding + ki * axes[0].dilation;
-          if (y < 0 || y >= axes[0].many) continue;
-          for (dim_t j = 0; j < axes[1].few; ++j) {
-            const dim_t x = j * axes[1].stride - axes[1].padding + kj * axes[1].dilation;
-            if (x < 0 || x >= axes[1].many) continue;
-            for (dim_t k = 0; k < axes[2].few; ++k) {
-              const dim_t z = k * axes[2].stride - axes[2].padding + kk * axes[2].dilation;
-              if (z < 0 || z >= axes[2].many) continue;
-              visit((i * axes[1].few + j) * axes[2].few + k, (y * axes[1].many + x) * axes[2].many + z, tap);
-            }
-          }
-        }
+void for_each_meeting(const ConvAxis& d, const ConvAxis& h, const ConvAxis& w, Visit&& visit) {
+  for (dim_t tap = 0; tap < d.kernel * h.kernel * w.kernel; ++tap) {
+    for (dim_t row = 0; row < d.few * h.few; ++row) {
+      const dim_t z = d.met(row / h.few, tap / w.kernel / h.kernel);
+      const dim_t y = h.met(row % h.few, tap / w.kernel % h.kernel);
+      for (dim_t i = 0; z >= 0 && y >= 0 && i < w.few; ++i) {
+        const dim_t x = w.met(i, tap % w.kernel);
+        if (x >= 0) visit(row * w.few + i, (z * h.many + y) * w.many + x, tap);
       }
     }
   }
@@ -44,12 +40,10 @@ void for_each_meeting(const ConvAxis axes[3], Visit&& visit) {
 }  // namespace
 
 void convolution_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& input,
-                              const Tensor& weight, Optional<ArrayRef<int64_t>> bias_sizes,
-                              ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
-                              bool transposed, ArrayRef<int64_t> output_padding, int64_t groups,
-                              ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1, Tensor& out2) {
-  (void)bias_sizes;      // one number for each output channel
-  (void)output_padding;  // is in grad_output's sizes
+                              const Tensor& weight, Optional<ArrayRef<int64_t>>, ArrayRef<int64_t> stride,
+                              ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, bool transposed,
+                              ArrayRef<int64_t>, int64_t groups, ArrayRef<bool> output_mask, Tensor& out0,
+                              Tensor& out1, Tensor& out2) {
   const dim_t dims = input.dim() - 2;
   if (dims < 1 || dims > 3 || weight.dim() != input.dim() || grad_output.dim() != input.dim() ||
       output_mask.size() != 3)
@@ -90,7 +84,7 @@ void convolution_backward_out(KernelContext& ctx, const Tensor& grad_output, con
         const dim_t s_at = (n * few.size(1) + row) * few_plane;
         const dim_t b_at = (n * many.size(1) + row / group_rows * group_columns + column) * many_plane;
         const dim_t w_at = (row * group_columns + column) * taps;
-        for_each_meeting(axes, [&](dim_t i, dim_t j, dim_t tap) {
+        for_each_meeting(axes[0], axes[1], axes[2], [&](dim_t i, dim_t j, dim_t tap) {
           weight_grad[w_at + tap] += s[s_at + i] * b[b_at + j];
           if (transposed) {
             input_grad[s_at + i] += b[b_at + j] * w[w_at + tap];

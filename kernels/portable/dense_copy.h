@@ -7,19 +7,21 @@
 namespace penlight::portable {
 
 // The elements in row-major order; null, with the failure recorded, without scratch.
-inline double* dense_copy(KernelContext& ctx, const Tensor& tensor) {
-  double* row = ctx.allocate_scratch_array<double>(static_cast<size_t>(tensor.numel()) + 1);
+template <class T = double>
+T* dense_copy(KernelContext& ctx, const Tensor& tensor) {
+  T* row = scratch<T>(ctx, tensor.numel());
   if (row) Span(tensor, 0, tensor.dim()).load(row, tensor.const_data_ptr(), 0);
   return row;
 }
 
 inline double* dense_zeros(KernelContext& ctx, dim_t count) {
-  double* row = ctx.allocate_scratch_array<double>(static_cast<size_t>(count) + 1);
+  double* row = scratch(ctx, count);
   if (row) memset(row, 0, static_cast<size_t>(count) * sizeof(double));
   return row;
 }
 
-inline void dense_store(const double* row, Tensor& tensor) {
+template <class T>
+void dense_store(const T* row, Tensor& tensor) {
   Span(tensor, 0, tensor.dim()).store(row, tensor.mutable_data_ptr(), 0);
 }
 

@@ -3,25 +3,14 @@
 #include <string.h>
 
 #include "kernels/common/checks.h"
+#include "kernels/common/convert.h"
 #include "kernels/common/strided.h"
 
 namespace penlight::portable {
 
-namespace {
-
-int64_t index_at(const Tensor& indices, dim_t offset) {
-  return indices.dtype() == ScalarType::Long ? indices.const_data_ptr<int64_t>()[offset]
-                                             : indices.const_data_ptr<int32_t>()[offset];
-}
-
-}  // namespace
-
 // padding_idx, scale_grad_by_freq and sparse say something about gradients only.
-void embedding_out(KernelContext& ctx, const Tensor& weight, const Tensor& indices, int64_t padding_idx,
-                   bool scale_grad_by_freq, bool sparse, Tensor& out) {
-  (void)padding_idx;
-  (void)scale_grad_by_freq;
-  (void)sparse;
+void embedding_out(KernelContext& ctx, const Tensor& weight, const Tensor& indices, int64_t, bool, bool,
+                   Tensor& out) {
   if (!check_rank(ctx, weight, 2, "weight") || !check_same_dtype(ctx, weight, out)) return;
   const dim_t rank = indices.dim();
   if ((indices.dtype() != ScalarType::Long && indices.dtype() != ScalarType::Int) || rank >= kMaxDim)
@@ -41,7 +30,7 @@ void embedding_out(KernelContext& ctx, const Tensor& weight, const Tensor& indic
   const size_t part = static_cast<size_t>(dense ? width * item : item);
   loop.for_each_row([&](const dim_t* at, dim_t count) {
     for (dim_t i = 0; i < count && ctx.ok(); ++i) {
-      const int64_t row = index_at(indices, at[0] + i * loop.inner_stride(0));
+      const int64_t row = load_element<int64_t>(indices, at[0] + i * loop.inner_stride(0));
       if (row < 0 || row >= rows)
         return ctx.fail(Status::KernelFailed, "index {} is out of range for a table of {} rows", row, rows);
       const char* from = weight.const_data_ptr<char>() + static_cast<dim_t>(row) * weight.stride(0) * item;

@@ -21,24 +21,12 @@ struct Bags {
   bool last_given;
 };
 
-int64_t integer_at(const Tensor& tensor, dim_t i) {
-  const dim_t at = i * tensor.stride(0);
-  return tensor.dtype() == ScalarType::Long ? tensor.const_data_ptr<int64_t>()[at]
-                                            : tensor.const_data_ptr<int32_t>()[at];
-}
-
-void set_integer(const Tensor& tensor, dim_t at, int64_t value) {
-  store_element<int64_t>(tensor.dtype(),
-                         tensor.mutable_data_ptr<char>() + at * static_cast<dim_t>(tensor.element_size()),
-                         value);
-}
-
 // The first and the end of a bag's indices; false when offsets are not in order.
 bool bag_range(KernelContext& ctx, const Bags& bags, dim_t bag, dim_t& first, dim_t& end) {
-  const dim_t total = bags.indices.numel();
+  const dim_t total = bags.indices.numel(), step = bags.offsets.stride(0);
   const bool open = bag + 1 == bags.count && !bags.last_given;
-  first = static_cast<dim_t>(integer_at(bags.offsets, bag));
-  end = open ? total : static_cast<dim_t>(integer_at(bags.offsets, bag + 1));
+  first = static_cast<dim_t>(load_element<int64_t>(bags.offsets, bag * step));
+  end = open ? total : static_cast<dim_t>(load_element<int64_t>(bags.offsets, (bag + 1) * step));
   if (first >= 0 && first <= end && end <= total) return true;
   return ctx.refuse(Status::KernelFailed, "bag {} holds indices {} to {} of {}", bag, first, end, total);
 }
@@ -55,14 +43,14 @@ void reduce_bags(KernelContext& ctx, const Bags& bags, Tensor& out, Tensor& bag_
     if (!bag_range(ctx, bags, bag, first, end)) return;
     for (dim_t c = 0; c < width; ++c) {
       sums[c] = 0;
-      if (bags.mode == kMax) set_integer(maxima, bag * maxima.stride(0) + c * maxima.stride(1), 0);
+      if (bags.mode == kMax) store_element(maxima, bag * maxima.stride(0) + c * maxima.stride(1), int64_t{0});
     }
     for (dim_t i = first; i < end; ++i) {
-      const int64_t row = integer_at(bags.indices, i);
+      const int64_t row = load_element<int64_t>(bags.indices, i * bags.indices.stride(0));
       if (row < 0 || row >= bags.weight.size(0))
         return ctx.fail(Status::KernelFailed, "index {} is out of range for a table of {} rows", row,
                         bags.weight.size(0));
-      if (bag_of.numel()) set_integer(bag_of, i * bag_of.stride(0), bag);
+      if (bag_of.numel()) store_element<int64_t>(bag_of, i * bag_of.stride(0), bag);
       if (row == bags.padding) continue;
       const S* from = bags.weight.const_data_ptr<S>() + static_cast<dim_t>(row) * bags.weight.stride(0);
       const dim_t step = bags.weight.stride(1);
@@ -71,15 +59,11 @@ void reduce_bags(KernelContext& ctx, const Bags& bags, Tensor& out, Tensor& bag_
           const T value = static_cast<T>(from[c * step]);
           if (used == 0 || value > sums[c]) {
             sums[c] = value;
-            set_integer(maxima, bag * maxima.stride(0) + c * maxima.stride(1), row);
+            store_element(maxima, bag * maxima.stride(0) + c * maxima.stride(1), row);
           }
         }
       } else {
-        T factor = 1;
-        if (bags.factors.has_value()) {
-          const Tensor& factors = bags.factors.value();
-          factor = static_cast<T>(factors.const_data_ptr<S>()[i * factors.stride(0)]);
-        }
+        const T factor = bags.factors ? load_element<T>(*bags.factors, i * bags.factors->stride(0)) : T(1);
         if (step == 1) {
           add_scaled(from, factor, width, sums);
         } else {
@@ -92,8 +76,8 @@ void reduce_bags(KernelContext& ctx, const Bags& bags, Tensor& out, Tensor& bag_
     S* to = out.mutable_data_ptr<S>() + bag * out.stride(0);
     for (dim_t c = 0; c < width; ++c) to[c * out.stride(1)] = static_cast<S>(sums[c] / divisor);
     if (bags.mode != kSum) {
-      set_integer(sizes, bag * sizes.stride(0), used);
-      if (bags.mode == kMean) set_integer(maxima, bag * maxima.stride(0), used);
+      store_element<int64_t>(sizes, bag * sizes.stride(0), used);
+      if (bags.mode == kMean) store_element<int64_t>(maxima, bag * maxima.stride(0), used);
     }
   }
 }
@@ -107,11 +91,9 @@ bool is_index(const Tensor& tensor) {
 // out0 is the result. The others are what ATen keeps for gradients: the bag of each
 // index (empty when a plain sum needs none), the sizes of bags, the rows of maxima.
 void embedding_bag_out(KernelContext& ctx, const Tensor& weight, const Tensor& indices, const Tensor& offsets,
-                       bool scale_grad_by_freq, int64_t mode, bool sparse,
-                       const Optional<Tensor>& per_sample_weights, bool include_last_offset,
-                       int64_t padding_idx, Tensor& out0, Tensor& out1, Tensor& out2, Tensor& out3) {
-  (void)scale_grad_by_freq;
-  (void)sparse;
+                       bool, int64_t mode, bool, const Optional<Tensor>& per_sample_weights,
+                       bool include_last_offset, int64_t padding_idx, Tensor& out0, Tensor& out1,
+                       Tensor& out2, Tensor& out3) {
   if (!check_rank(ctx, weight, 2, "weight") || !check_same_dtype(ctx, weight, out0)) return;
   if (!is_index(indices) || !is_index(offsets) || mode < kSum || mode > kMax ||
       (include_last_offset && offsets.numel() < 1))
@@ -139,8 +121,8 @@ void embedding_bag_out(KernelContext& ctx, const Tensor& weight, const Tensor& i
   }
   if (mode == kSum) {
     for (dim_t i = 0; i < count; ++i) {
-      set_integer(out2, i * out2.stride(0), 0);
-      set_integer(out3, i * out3.stride(0), 0);
+      store_element(out2, i * out2.stride(0), int64_t{0});
+      store_element(out3, i * out3.stride(0), int64_t{0});
     }
   }
   dispatch<Floats>(ctx, weight.dtype(), [&](auto tag) {

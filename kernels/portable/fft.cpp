@@ -34,10 +34,6 @@ bool has_large_factor(dim_t n) {
   return false;
 }
 
-Complex* scratch(KernelContext& ctx, dim_t count) {
-  return ctx.allocate_scratch_array<Complex>(static_cast<size_t>(count) + 1);
-}
-
 Complex times_i(Complex x, double sign) { return {-sign * x.im, sign * x.re}; }
 
 // Transforms of one length. `sign` is -1 forward and 1 backward; nothing is scaled.
@@ -51,14 +47,14 @@ class Transform {
     if (chirped_) {
       for (length_ = 1; length_ < 2 * n - 1;) length_ *= 2;
     }
-    roots_ = scratch(ctx, length_);
+    roots_ = scratch<Complex>(ctx, length_);
     if (!roots_) return false;
     for (dim_t i = 0; i < length_; ++i) roots_[i] = root(i, length_, chirped_ ? -1 : sign);
     if (!chirped_) return true;
-    chirp_ = scratch(ctx, n);
-    filter_ = scratch(ctx, length_);
-    padded_ = scratch(ctx, length_);
-    Complex* spare = scratch(ctx, length_);
+    chirp_ = scratch<Complex>(ctx, n);
+    filter_ = scratch<Complex>(ctx, length_);
+    padded_ = scratch<Complex>(ctx, length_);
+    Complex* spare = scratch<Complex>(ctx, length_);
     if (!ctx.ok()) return false;
     spare_ = spare;
     for (dim_t i = 0; i < length_; ++i) spare[i] = 0;
@@ -148,18 +144,11 @@ struct Volume {
   }
 };
 
-bool load_volume(KernelContext& ctx, const Tensor& self, Volume& volume) {
-  volume.sizes = Shape(self.sizes());
-  volume.data = scratch(ctx, self.numel());
-  if (volume.data) Span(self, 0, self.dim()).load(volume.data, self.const_data_ptr(), 0);
-  return volume.data != nullptr;
-}
-
 bool transform(KernelContext& ctx, Volume& volume, int d, double sign) {
   const dim_t n = volume.sizes[d], inner = volume.inner(d), outer = volume.outer(d);
   if (!check(ctx, n > 0, "a transform needs at least one element")) return false;
   Transform line;
-  Complex* from = scratch(ctx, 2 * n);
+  Complex* from = scratch<Complex>(ctx, 2 * n);
   if (!from || !line.prepare(ctx, n, sign)) return false;
   Complex* const to = from + n;
   for (dim_t i = 0; i < outer; ++i) {
@@ -187,7 +176,7 @@ bool transform_all(KernelContext& ctx, Volume& volume, const int* dims, size_t c
 // n - k is the conjugate of element k.
 bool change_size(KernelContext& ctx, Volume& volume, int d, dim_t size) {
   const dim_t old = volume.sizes[d], inner = volume.inner(d), outer = volume.outer(d);
-  Complex* made = scratch(ctx, outer * size * inner);
+  Complex* made = scratch<Complex>(ctx, outer * size * inner);
   if (!made) return false;
   for (dim_t i = 0; i < outer; ++i) {
     for (dim_t k = 0; k < size; ++k) {
@@ -211,9 +200,7 @@ bool read_dims(KernelContext& ctx, ArrayRef<int64_t> list, const Tensor& self, i
   if (!check(ctx, list.size() <= static_cast<size_t>(self.dim()), "more dimensions than the tensor has"))
     return false;
   for (size_t i = 0; i < list.size(); ++i) {
-    int64_t d = list[i];
-    if (!normalize_dim(ctx, d, self.dim())) return false;
-    dims[i] = static_cast<int>(d);
+    if (!wrap_dim(ctx, list[i], self.dim(), dims[i])) return false;
   }
   return true;
 }
@@ -223,7 +210,7 @@ void store_scaled(Volume& volume, int64_t normalization, double count, Tensor& o
   const double scale = normalization == 0 ? 1 : normalization == 1 ? 1 / math::sqrt(count) : 1 / count;
   const dim_t numel = volume.sizes.numel();
   for (dim_t i = 0; i < numel; ++i) volume.data[i] = volume.data[i] * Complex(scale);
-  Span(out, 0, out.dim()).store(volume.data, out.mutable_data_ptr(), 0);
+  dense_store(volume.data, out);
 }
 
 }  // namespace
@@ -231,9 +218,8 @@ void store_scaled(Volume& volume, int64_t normalization, double count, Tensor& o
 void fft_c2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
                  bool forward, Tensor& out) {
   int dims[kMaxDim];
-  Volume volume;
-  if (!read_dims(ctx, dim, self, dims) || !ctx.resize(out, self.sizes()) || !load_volume(ctx, self, volume))
-    return;
+  Volume volume = {dense_copy<Complex>(ctx, self), Shape(self.sizes())};
+  if (!read_dims(ctx, dim, self, dims) || !ctx.resize(out, self.sizes()) || !ctx.ok()) return;
   double count = 1;
   if (!transform_all(ctx, volume, dims, dim.size(), forward ? -1 : 1, count)) return;
   store_scaled(volume, normalization, count, out);
@@ -242,9 +228,9 @@ void fft_c2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, 
 void fft_r2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
                  bool onesided, Tensor& out) {
   int dims[kMaxDim];
-  Volume volume;
+  Volume volume = {dense_copy<Complex>(ctx, self), Shape(self.sizes())};
   if (!check(ctx, !dim.empty(), "a transform needs a dimension") || !read_dims(ctx, dim, self, dims) ||
-      !load_volume(ctx, self, volume)) {
+      !ctx.ok()) {
     return;
   }
   const int last = dims[dim.size() - 1];
@@ -259,9 +245,9 @@ void fft_r2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, 
 void fft_c2r_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
                  int64_t last_dim_size, Tensor& out) {
   int dims[kMaxDim];
-  Volume volume;
+  Volume volume = {dense_copy<Complex>(ctx, self), Shape(self.sizes())};
   if (!check(ctx, !dim.empty() && last_dim_size > 0, "a transform needs a dimension with elements") ||
-      !read_dims(ctx, dim, self, dims) || !load_volume(ctx, self, volume)) {
+      !read_dims(ctx, dim, self, dims) || !ctx.ok()) {
     return;
   }
   const int last = dims[dim.size() - 1];

@@ -96,14 +96,15 @@ class Indexing {
   // to visit, but indices are checked all the same.
   template <class Body>
   bool for_each_block(KernelContext& ctx, const View& result, Body&& body) const {
-    if (shape_.numel() == 0) return true;
     const int last = shape_.dim - 1;
     const dim_t row = last < 0 ? 1 : shape_[last];
     const dim_t result_step = last < 0 ? 0 : result.strides[place_ + last];
-    dim_t at[kMaxDim] = {};
-    for (;;) {
-      dim_t result_start = 0;
-      for (int d = 0; d < last; ++d) result_start += at[d] * result.strides[place_ + d];
+    for (dim_t done = 0; done < shape_.numel(); done += row) {
+      dim_t at[kMaxDim], result_start = 0, rest = done / row;
+      for (int d = last; d-- > 0; rest /= shape_[d]) {
+        at[d] = rest % shape_[d];
+        result_start += at[d] * result.strides[place_ + d];
+      }
       for (dim_t start = 0; start < row; start += kIndexBlock) {
         const int count = static_cast<int>(row - start < kIndexBlock ? row - start : kIndexBlock);
         dim_t offsets[kIndexBlock] = {}, result_offsets[kIndexBlock];
@@ -117,10 +118,8 @@ class Indexing {
         for (int i = 0; i < count; ++i) result_offsets[i] = result_start + (start + i) * result_step;
         body(static_cast<const dim_t*>(offsets), static_cast<const dim_t*>(result_offsets), count);
       }
-      int d = last - 1;
-      while (d >= 0 && ++at[d] == shape_[d]) at[d--] = 0;
-      if (d < 0) return true;
     }
+    return true;
   }
 
  private:

@@ -16,12 +16,6 @@ inline bool check_square(KernelContext& ctx, const Tensor& a) {
   return check(ctx, a.dim() >= 2 && a.size(-1) == a.size(-2), "a batch of square matrices is wanted");
 }
 
-// Room for so many numbers; null, with the failure recorded.
-template <class T = double>
-T* scratch(KernelContext& ctx, dim_t rows, dim_t columns = 1) {
-  return ctx.allocate_scratch_array<T>(static_cast<size_t>(rows * columns) + 1);
-}
-
 // Items of tensors, in double or T, for each place of a batch: read before a step of for_each(), or written
 // after it. The dimensions before an item's are the batch's, or broadcast to them.
 class Batch {

@@ -27,11 +27,12 @@ void for_each_nonzero(const Tensor& self, Body&& body) {
   const dim_t rank = self.dim(), last = rank - 1;
   const dim_t row = rank == 0 ? 1 : self.size(last), step = rank == 0 ? 0 : self.stride(last);
   const bool floating = is_floating(self.scalar_type());
-  if (self.numel() == 0) return;
-  dim_t at[kMaxDim] = {};
-  for (;;) {
-    dim_t offset = 0;
-    for (dim_t d = 0; d < last; ++d) offset += at[d] * self.stride(d);
+  for (dim_t done = 0; done < self.numel(); done += row) {
+    dim_t at[kMaxDim], offset = 0, rest = done / row;
+    for (dim_t d = last; d-- > 0; rest /= self.size(d)) {
+      at[d] = rest % self.size(d);
+      offset += at[d] * self.stride(d);
+    }
     for (dim_t first = 0; first < row; first += kFoundBlock) {
       const dim_t count = row - first < kFoundBlock ? row - first : kFoundBlock;
       double reals[kFoundBlock];
@@ -50,9 +51,6 @@ void for_each_nonzero(const Tensor& self, Body&& body) {
       }
       body(Found{at, places, found});
     }
-    dim_t d = last - 1;
-    while (d >= 0 && ++at[d] == self.size(d)) at[d--] = 0;
-    if (d < 0) return;
   }
 }
 

@@ -16,12 +16,16 @@ struct NormRows {
 //   grad_input = rstd * (a - mean(a) - x_hat * mean(a * x_hat))
 void normalize_backward(KernelContext& ctx, const NormRows& norm, const Tensor& grad_out, const Tensor& input,
                         const Tensor& mean, const Tensor& rstd, const Optional<Tensor>& weight,
-                        ArrayRef<bool> mask, Tensor& out0, Tensor& out1, Tensor& out2) {
+                        SizesRef weight_sizes, ArrayRef<bool> mask, Tensor& out0, Tensor& out1,
+                        Tensor& out2) {
   const dim_t count = norm.channels * norm.plane;
   if (mask.size() != 3 || mean.numel() != norm.rows || rstd.numel() != norm.rows ||
       grad_out.numel() != input.numel() || (weight && weight->numel() != norm.groups * norm.channels))
     return ctx.fail(Status::InvalidArgument, "the gradient's arguments do not fit {} rows of {}", norm.rows,
                     count);
+  if (mask[0] && !ctx.resize(out0, input.sizes())) return;
+  if (mask[1] && !ctx.resize(out1, weight_sizes)) return;
+  if (mask[2] && !ctx.resize(out2, weight_sizes)) return;
   const double *grad = dense_copy(ctx, grad_out), *x = dense_copy(ctx, input);
   const double *means = dense_copy(ctx, mean), *rstds = dense_copy(ctx, rstd);
   const double* scale = weight ? dense_copy(ctx, *weight) : nullptr;
@@ -59,23 +63,15 @@ void normalize_backward(KernelContext& ctx, const NormRows& norm, const Tensor& 
 void native_layer_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, const Tensor& input,
                                     ArrayRef<int64_t> normalized_shape, const Tensor& mean,
                                     const Tensor& rstd, const Optional<Tensor>& weight,
-                                    const Optional<Tensor>& bias, ArrayRef<bool> output_mask, Tensor& out0,
+                                    const Optional<Tensor>&, ArrayRef<bool> output_mask, Tensor& out0,
                                     Tensor& out1, Tensor& out2) {
-  (void)bias;  // moves the output, not its gradient
   const dim_t axis = input.dim() - static_cast<dim_t>(normalized_shape.size());
-  if (!check(ctx, axis >= 0 && output_mask.size() == 3, "normalized_shape is longer than the input's shape"))
-    return;
+  if (!check(ctx, axis >= 0, "normalized_shape is longer than the input's shape")) return;
   NormRows norm = {1, 1, 1, 1};
-  dim_t sizes[kMaxDim];
-  for (dim_t d = 0; d < input.dim(); ++d) {
-    (d < axis ? norm.rows : norm.channels) *= input.size(d);
-    if (d >= axis) sizes[d - axis] = input.size(d);
-  }
-  const SizesRef shape(sizes, normalized_shape.size());
-  if (output_mask[0] && !ctx.resize(out0, input.sizes())) return;
-  if (output_mask[1] && !ctx.resize(out1, shape)) return;
-  if (output_mask[2] && !ctx.resize(out2, shape)) return;
-  normalize_backward(ctx, norm, grad_out, input, mean, rstd, weight, output_mask, out0, out1, out2);
+  for (dim_t d = 0; d < input.dim(); ++d) (d < axis ? norm.rows : norm.channels) *= input.size(d);
+  normalize_backward(ctx, norm, grad_out, input, mean, rstd, weight,
+                     input.sizes().slice(static_cast<size_t>(axis), normalized_shape.size()), output_mask,
+                     out0, out1, out2);
 }
 
 void native_group_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, const Tensor& input,
@@ -85,16 +81,12 @@ void native_group_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, 
   dim_t spatial = 1;
   for (dim_t d = 2; d < input.dim(); ++d) spatial *= input.size(d);
   if (input.dim() < 2 || input.size(0) != N || input.size(1) != C || spatial != HxW || group < 1 ||
-      C % group != 0 || output_mask.size() != 3)
+      C % group != 0)
     return ctx.fail(Status::InvalidArgument, "an input of {} elements is not [{}, {}, {}] in {} groups",
                     input.numel(), N, C, HxW, group);
-  const dim_t groups = static_cast<dim_t>(group), channels = input.size(1);
-  const NormRows norm = {input.size(0) * groups, groups, channels / groups, spatial};
-  const SizesRef shape(&channels, 1);
-  if (output_mask[0] && !ctx.resize(out0, input.sizes())) return;
-  if (output_mask[1] && !ctx.resize(out1, shape)) return;
-  if (output_mask[2] && !ctx.resize(out2, shape)) return;
-  normalize_backward(ctx, norm, grad_out, input, mean, rstd, weight, output_mask, out0, out1, out2);
+  const dim_t groups = static_cast<dim_t>(group);
+  normalize_backward(ctx, {input.size(0) * groups, groups, input.size(1) / groups, spatial}, grad_out, input,
+                     mean, rstd, weight, input.sizes().slice(1, 1), output_mask, out0, out1, out2);
 }
 
 void embedding_dense_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& indices,
@@ -109,10 +101,9 @@ void embedding_dense_backward_out(KernelContext& ctx, const Tensor& grad_output,
   if (!ctx.resize(out, sizes)) return;
   const double* from = dense_copy(ctx, grad_output);
   double* sums = dense_zeros(ctx, sizes[0] * width);
-  int64_t* rows = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(places) + 1);
-  dim_t* counts = ctx.allocate_scratch_array<dim_t>(static_cast<size_t>(sizes[0]) + 1);
+  const int64_t* rows = dense_copy<int64_t>(ctx, indices);
+  dim_t* counts = scratch<dim_t>(ctx, sizes[0]);
   if (!ctx.ok()) return;
-  Span(indices, 0, indices.dim()).load(rows, indices.const_data_ptr(), 0);
   memset(counts, 0, static_cast<size_t>(sizes[0]) * sizeof(dim_t));
   for (dim_t i = 0; i < places; ++i) {
     if (rows[i] == padding_idx) continue;

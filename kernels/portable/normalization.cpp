@@ -2,9 +2,9 @@
 #include <math.h>
 #include <penlight/kernel.h>
 
+#include "dense_copy.h"
 #include "kernels/common/checks.h"
 #include "moments.h"
-#include "span.h"
 
 namespace penlight::portable {
 
@@ -25,17 +25,7 @@ bool check_parameter(KernelContext& ctx, const char* name, const Optional<Tensor
 // The parameter as a row of T, or null.
 template <class T>
 T* load_parameter(KernelContext& ctx, const Optional<Tensor>& parameter) {
-  if (!parameter.has_value()) return nullptr;
-  const Tensor& tensor = parameter.value();
-  T* row = ctx.allocate_scratch_array<T>(static_cast<size_t>(tensor.numel() + 1));
-  if (row) Span(tensor, 0, tensor.dim()).load(row, tensor.const_data_ptr(), 0);
-  return row;
-}
-
-// As element i of `to`, in logical order.
-template <class T>
-void store_number(T value, Tensor& to, dim_t i) {
-  Span(to.dtype()).store(&value, to.mutable_data_ptr(), Span(to, 0, to.dim()).offset(i));
+  return parameter ? dense_copy<T>(ctx, *parameter) : nullptr;
 }
 
 template <class T>
@@ -114,7 +104,7 @@ void normalize_as(KernelContext& ctx, const Normalization& norm, Tensor& out) {
   const dim_t run = plane == 1 ? count : plane, step = plane == 1 ? 1 : 0;
   const T* scale = load_parameter<T>(ctx, norm.weight);
   const T* shift = load_parameter<T>(ctx, norm.bias);
-  T* x = ctx.allocate_scratch_array<T>(static_cast<size_t>(count + 1));
+  T* x = scratch<T>(ctx, count);
   if (!ctx.ok()) return;
   for (dim_t i = 0; i < norm.from.rows.count(); ++i) {
     norm.from.row.load(x, norm.input.const_data_ptr(), norm.from.rows.offset(i));
@@ -127,8 +117,8 @@ void normalize_as(KernelContext& ctx, const Normalization& norm, Tensor& out) {
     }
     norm.to.row.store(x, out.mutable_data_ptr(), norm.to.rows.offset(i));
     if (!norm.means) continue;
-    store_number(moments.mean, *norm.means, i);
-    store_number(moments.rstd, *norm.rstds, i);
+    store_element(*norm.means, Span(*norm.means, 0, norm.means->dim()).offset(i), moments.mean);
+    store_element(*norm.rstds, Span(*norm.rstds, 0, norm.rstds->dim()).offset(i), moments.rstd);
   }
 }
 
@@ -142,16 +132,10 @@ void normalize(KernelContext& ctx, const Normalization& norm, Tensor& out) {
 
 // The distance from 1 to the next number of the dtype: the default of eps.
 double epsilon_of(ScalarType dtype) {
-  switch (dtype) {
-    case ScalarType::Double:
-      return 2.220446049250313e-16;
-    case ScalarType::Half:
-      return 9.765625e-4;
-    case ScalarType::BFloat16:
-      return 7.8125e-3;
-    default:
-      return 1.1920928955078125e-7;
-  }
+  return dtype == ScalarType::Double     ? 2.220446049250313e-16
+         : dtype == ScalarType::Half     ? 9.765625e-4
+         : dtype == ScalarType::BFloat16 ? 7.8125e-3
+                                         : 1.1920928955078125e-7;
 }
 
 }  // namespace

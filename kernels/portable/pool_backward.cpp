@@ -93,9 +93,8 @@ void max_pool2d_with_indices_backward_grad_input(KernelContext& ctx, const Tenso
   }
   const double* from = dense_copy(ctx, grad_output);
   double* sums = dense_zeros(ctx, self.numel());
-  int64_t* where = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(indices.numel()) + 1);
+  const int64_t* where = dense_copy<int64_t>(ctx, indices);
   if (!ctx.ok()) return;
-  Span(indices, 0, indices.dim()).load(where, indices.const_data_ptr(), 0);
   const dim_t pixels = shape.axes[1].in * shape.axes[2].in, places = shape.axes[1].out * shape.axes[2].out;
   for (dim_t plane = 0; plane < shape.batch * shape.channels; ++plane) {
     for (dim_t i = 0; i < places; ++i) {

@@ -7,10 +7,10 @@
 #include <math.h>
 #include <penlight/kernel.h>
 
+#include "dense_copy.h"
 #include "kernels/common/checks.h"
 #include "kernels/common/convert.h"
 #include "product.h"
-#include "span.h"
 
 namespace penlight::portable {
 
@@ -56,9 +56,7 @@ template <class T>
 MatrixView weights_as(KernelContext& ctx, const Tensor& tensor) {
   if (tensor.dtype() == ScalarTypeOf<T>::value)
     return {tensor.const_data_ptr(), tensor.stride(0), tensor.stride(1)};
-  T* copy = ctx.allocate_scratch_array<T>(static_cast<size_t>(tensor.numel() + 1));
-  if (copy) Span(tensor, 0, 2).load(copy, tensor.const_data_ptr(), 0);
-  return {copy, tensor.size(1), 1};
+  return {dense_copy<T>(ctx, tensor), tensor.size(1), 1};
 }
 
 // A sequence [steps, batch, width], of a tensor or in scratch.
@@ -112,11 +110,11 @@ class Cell {
     if (chunk_ < 1) chunk_ = 1;
     if (chunk_ > shape.steps) chunk_ = shape.steps;
     const dim_t rows = chunk_ * shape.batch;
-    x_ = take(ctx, rows * width);
-    input_gates_ = take(ctx, rows * gates);
-    state_gates_ = take(ctx, shape.batch * gates);
-    hidden_ = take(ctx, shape.batch * shape.hidden);
-    biases_ = take(ctx, 2 * gates);
+    x_ = scratch<T>(ctx, rows * width);
+    input_gates_ = scratch<T>(ctx, rows * gates);
+    state_gates_ = scratch<T>(ctx, shape.batch * gates);
+    hidden_ = scratch<T>(ctx, shape.batch * shape.hidden);
+    biases_ = scratch<T>(ctx, 2 * gates);
     if (!ctx.ok()) return;
     for (dim_t i = 0; i < 2 * gates; ++i) biases_[i] = 0;
     if (shape.biases) {
@@ -159,9 +157,6 @@ class Cell {
   }
 
  private:
-  static T* take(KernelContext& ctx, dim_t count) {
-    return ctx.allocate_scratch_array<T>(static_cast<size_t>(count + 1));
-  }
   static MatrixView transposed(const MatrixView& view) { return {view.data, view.column, view.row}; }
   dim_t at_step(dim_t s, bool backward) const { return backward ? shape_.steps - 1 - s : s; }
 
@@ -200,13 +195,11 @@ void run_layers(KernelContext& ctx, const RecurrentShape& shape, const Tensor& i
   // Between layers: written by one, read by the next, so two of them.
   Sequence between[2];
   for (int i = 0; i < 2; ++i) {
-    T* data =
-        shape.layers > i + 1 ? ctx.allocate_scratch_array<T>(static_cast<size_t>(rows * width + 1)) : nullptr;
+    T* data = shape.layers > i + 1 ? scratch<T>(ctx, rows, width) : nullptr;
     between[i] = {
         reinterpret_cast<char*>(data), ScalarTypeOf<T>::value, width, shape.batch * width, width, 1};
   }
-  T* state =
-      ctx.allocate_scratch_array<T>(static_cast<size_t>(shape.batch * (shape.output + shape.hidden) + 1));
+  T* state = scratch<T>(ctx, shape.batch, shape.output + shape.hidden);
   if (!ctx.ok()) return;
   T* cell = state + shape.batch * shape.output;
   for (dim_t layer = 0; layer < shape.layers; ++layer) {
@@ -225,14 +218,14 @@ void run_layers(KernelContext& ctx, const RecurrentShape& shape, const Tensor& i
   }
 }
 
-bool check_matrix(KernelContext& ctx, const Tensor& tensor, dim_t rows, dim_t columns, size_t number) {
-  const bool fits = columns < 0 ? tensor.dim() == 1 && tensor.size(0) == rows
-                                : tensor.dim() == 2 && tensor.size(0) == rows && tensor.size(1) == columns;
-  if (!fits) {
-    ctx.fail(Status::InvalidArgument, "parameter {} has {} elements, [{}, {}] is wanted", number,
-             tensor.numel(), rows, columns < 0 ? 1 : columns);
-  }
-  return fits;
+// A bias has one column, and no second dimension.
+bool check_parameter(KernelContext& ctx, const Tensor& input, TensorList params, size_t number, dim_t rows,
+                     dim_t columns, bool bias = false) {
+  const Tensor& tensor = params[number];
+  if (tensor.dim() == (bias ? 1 : 2) && tensor.size(0) == rows && (bias || tensor.size(1) == columns))
+    return check_same_dtype(ctx, input, tensor);
+  return ctx.refuse(Status::InvalidArgument, "parameter {} has {} elements, [{}, {}] is wanted", number,
+                    tensor.numel(), rows, columns);
 }
 
 bool check_params(KernelContext& ctx, const RecurrentShape& shape, const Tensor& input, TensorList params) {
@@ -245,19 +238,12 @@ bool check_params(KernelContext& ctx, const RecurrentShape& shape, const Tensor&
   size_t at = 0;
   for (dim_t cell = 0; cell < cells; ++cell) {
     const dim_t width = cell < shape.directions ? shape.input : shape.directions * shape.output;
-    if (!check_matrix(ctx, params[at], gates, width, at) ||
-        !check_matrix(ctx, params[at + 1], gates, shape.output, at + 1)) {
-      return false;
-    }
-    at += 2;
-    for (int bias = 0; shape.biases && bias < 2; ++bias, ++at) {
-      if (!check_matrix(ctx, params[at], gates, -1, at)) return false;
-    }
-    if (shape.projected && !check_matrix(ctx, params[at], shape.output, shape.hidden, at)) return false;
-    at += shape.projected ? 1 : 0;
-  }
-  for (size_t i = 0; i < params.size(); ++i) {
-    if (!check_same_dtype(ctx, input, params[i])) return false;
+    bool fits = check_parameter(ctx, input, params, at++, gates, width) &&
+                check_parameter(ctx, input, params, at++, gates, shape.output);
+    for (int bias = 0; fits && shape.biases && bias < 2; ++bias)
+      fits = check_parameter(ctx, input, params, at++, gates, 1, true);
+    if (fits && shape.projected) fits = check_parameter(ctx, input, params, at++, shape.output, shape.hidden);
+    if (!fits) return false;
   }
   return true;
 }

@@ -42,28 +42,28 @@ static bool check_sorter(KernelContext& ctx, const Tensor& sequence, const Tenso
 }
 
 template <class C>
-static void search_as(KernelContext& ctx, const Tensor& sequence, const View& values, ScalarType value_type,
-                      const Tensor* sorter, bool right, const Tensor& out) {
+static void search_as(KernelContext& ctx, const Tensor& sequence, const Tensor& self, const Tensor* sorter,
+                      bool right, const Tensor& out) {
   int64_t (*search)(const char*, dim_t, dim_t, const char*, dim_t, C, bool) = nullptr;
   dispatch<RealBool>(ctx, sequence.scalar_type(),
                      [&](auto tag) { search = search_one<C, typename decltype(tag)::type>; });
-  if (!search || values.numel() == 0) return;
+  if (!search || self.numel() == 0) return;
   View rows = at_least_1d(sequence), sorter_rows = at_least_1d(sorter ? *sorter : sequence);
+  const View values = at_least_1d(self);
   const View to = at_least_1d(out);
   const int last = rows.dim - 1, inner = values.dim - 1;
   const dim_t length = rows.sizes[last], stride = rows.strides[last], count = values.sizes[inner];
   const dim_t sorter_stride = sorter_rows.strides[last];
   const dim_t value_step = values.strides[inner], to_step = to.strides[inner];
-  const dim_t item = static_cast<dim_t>(element_size(value_type)),
-              place = static_cast<dim_t>(out.element_size());
+  const dim_t item = static_cast<dim_t>(self.element_size()), place = static_cast<dim_t>(out.element_size());
   for (int d = last; d < inner; ++d) rows.strides[d] = sorter_rows.strides[d] = 0;
-  for_each_place({&values, &to, &rows, &sorter_rows}, inner, [=, &out](char* const* at) {
+  for_each_place({&values, &to, &rows, &sorter_rows}, inner, [=, &self, &out](char* const* at) {
     const char *const row = at[2], *const sorter_row = sorter ? at[3] : nullptr;
     for (dim_t first = 0; first < count; first += kBlock) {
       const dim_t some = count - first < kBlock ? count - first : kBlock;
       C x[kBlock];
       int64_t places[kBlock];
-      load_block(x, value_type, at[0] + first * value_step, value_step / item, some);
+      load_block(x, self.scalar_type(), at[0] + first * value_step, value_step / item, some);
       for (dim_t i = 0; i < some; ++i)
         places[i] = search(row, stride, length, sorter_row, sorter_stride, x[i], right);
       store_block(out.scalar_type(), at[1] + first * to_step, to_step / place, places, some);
@@ -71,78 +71,73 @@ static void search_as(KernelContext& ctx, const Tensor& sequence, const View& va
   });
 }
 
-// `values` and `out` have the same sizes. A sequence of one dimension serves all
-// values; one of more has a row for each row of values.
-static void search_all(KernelContext& ctx, const Tensor& sequence, const View& values, ScalarType value_type,
-                       const Tensor* sorter, bool right, Tensor& out) {
+// A sequence of one dimension serves all values; one of more has a row for each row of values.
+static void search_all(KernelContext& ctx, const Tensor& sequence, const Tensor& self, const Tensor* sorter,
+                       bool right, Tensor& out) {
   if (out.scalar_type() != ScalarType::Int && out.scalar_type() != ScalarType::Long)
     return ctx.fail(Status::InvalidArgument, "places are int32 or int64, not {}",
                     dtype_name(out.scalar_type()));
-  if (sorter && !check_sorter(ctx, sequence, *sorter)) return;
-  if (is_floating(value_type) || is_floating(sequence.scalar_type()))
-    return search_as<double>(ctx, sequence, values, value_type, sorter, right, out);
-  search_as<int64_t>(ctx, sequence, values, value_type, sorter, right, out);
+  if ((sorter && !check_sorter(ctx, sequence, *sorter)) || !ctx.resize(out, self.sizes())) return;
+  if (is_floating(self.scalar_type()) || is_floating(sequence.scalar_type()))
+    return search_as<double>(ctx, sequence, self, sorter, right, out);
+  search_as<int64_t>(ctx, sequence, self, sorter, right, out);
 }
 
-// A number as a tensor of one element, of the dtype that it and the sequence promote to.
-struct ScalarView {
-  int64_t element;
-  ScalarType type;
-  View view;
+namespace {
 
-  ScalarView(const Tensor& sequence, const Scalar& number) {
+// A number as a tensor without dimensions, of the dtype that it and the sequence promote to.
+class NumberTensor {
+ public:
+  NumberTensor(const Tensor& sequence, const Scalar& number)
+      : impl_(*sequence.unsafeGetTensorImpl()), tensor_(&impl_) {
     const Operand operands[] = {sequence, number};
-    type = promote(operands, 2);
-    store_scalar(type, &element, number);
-    view = {reinterpret_cast<char*>(&element), 1, {1}, {0}};
+    impl_.dtype = promote(operands, 2);
+    impl_.data = &element_;
+    impl_.dim = 0;
+    impl_.numel = 1;
+    store_scalar(impl_.dtype, &element_, number);
   }
+  const Tensor& tensor() const { return tensor_; }
+
+ private:
+  int64_t element_;
+  TensorImpl impl_;
+  Tensor tensor_;
 };
 
-static bool check_boundaries(KernelContext& ctx, const Tensor& boundaries) {
-  return check(ctx, boundaries.dim() == 1, "boundaries have one dimension");
-}
+}  // namespace
 
 void bucketize_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& boundaries, bool, bool right,
                           Tensor& out) {
-  if (!check_boundaries(ctx, boundaries) || !ctx.resize(out, self.sizes())) return;
-  search_all(ctx, boundaries, at_least_1d(self), self.scalar_type(), nullptr, right, out);
+  if (check(ctx, boundaries.dim() == 1, "boundaries have one dimension"))
+    search_all(ctx, boundaries, self, nullptr, right, out);
 }
 
 void bucketize_scalar_out(KernelContext& ctx, Scalar self, const Tensor& boundaries, bool, bool right,
                           Tensor& out) {
-  const ScalarView value(boundaries, self);
-  if (!check_boundaries(ctx, boundaries) || !ctx.resize(out, SizesRef())) return;
-  search_all(ctx, boundaries, value.view, value.type, nullptr, right, out);
+  const NumberTensor number(boundaries, self);
+  bucketize_tensor_out(ctx, number.tensor(), boundaries, false, right, out);
 }
 
 // `side`, where given, says the same as `right` in words.
-static bool search_right(KernelContext& ctx, bool& right, Optional<StringView> side) {
-  if (!side) return true;
-  const bool is_left = *side == "left", is_right = *side == "right";
-  if ((!is_left && !is_right) || (is_left && right))
-    return ctx.refuse(Status::InvalidArgument, "side is \"left\" or \"right\" and agrees with right");
-  right = is_right;
-  return true;
-}
-
 void searchsorted_tensor_out(KernelContext& ctx, const Tensor& sorted_sequence, const Tensor& self, bool,
                              bool right, Optional<StringView> side, Optional<Tensor> sorter, Tensor& out) {
   bool fits = sorted_sequence.dim() == 1 || (self.dim() == sorted_sequence.dim() && self.dim() > 0);
   for (int d = 0; fits && sorted_sequence.dim() > 1 && d + 1 < self.dim(); ++d) {
     fits = self.size(d) == sorted_sequence.size(d);
   }
-  if (!check(ctx, fits, "the sequence has one dimension, or those of the values but for the last")) return;
-  if (!search_right(ctx, right, side) || !ctx.resize(out, self.sizes())) return;
-  search_all(ctx, sorted_sequence, at_least_1d(self), self.scalar_type(), sorter ? &sorter.value() : nullptr,
-             right, out);
+  const bool to_right = side ? *side == "right" : right;
+  if (!check(ctx, fits, "the sequence has one dimension, or those of the values but for the last") ||
+      !check(ctx, !side || to_right || (*side == "left" && !right),
+             "side is \"left\" or \"right\" and agrees with right"))
+    return;
+  search_all(ctx, sorted_sequence, self, sorter ? &sorter.value() : nullptr, to_right, out);
 }
 
 void searchsorted_scalar_out(KernelContext& ctx, const Tensor& sorted_sequence, Scalar self, bool, bool right,
                              Optional<StringView> side, Optional<Tensor> sorter, Tensor& out) {
-  const ScalarView value(sorted_sequence, self);
-  if (!check(ctx, sorted_sequence.dim() == 1, "a sequence for one number has one dimension")) return;
-  if (!search_right(ctx, right, side) || !ctx.resize(out, SizesRef())) return;
-  search_all(ctx, sorted_sequence, value.view, value.type, sorter ? &sorter.value() : nullptr, right, out);
+  const NumberTensor number(sorted_sequence, self);
+  searchsorted_tensor_out(ctx, sorted_sequence, number.tensor(), false, right, side, sorter, out);
 }
 
 // Calls body(element) for each element as C.

@@ -27,52 +27,39 @@ bool check_factor(KernelContext& ctx, const Tensor& self, int64_t factor) {
   return ctx.refuse(Status::InvalidArgument, "factor {} for an input of {} dimensions", factor, self.dim());
 }
 
-// Splits both alike: [..., C r r, H, W] and [..., C, H r, W r].
-void match(View& channels, View& pixels, int c, dim_t r) {
-  split_dim(channels, c, r);       // [C r, r, H, W]
-  split_dim(channels, c, r);       // [C, r, r, H, W]
-  split_dim(pixels, c + 2, r);     // [C, H r, W, r]
-  split_dim(pixels, c + 1, r);     // [C, H, r, W, r]
-  move_dim(pixels, c + 2, c + 1);  // [C, r, H, W, r]
-  move_dim(pixels, c + 4, c + 2);  // [C, r, r, H, W]
+// [..., C r r, H, W] to [..., C, H r, W r], or back.
+void shuffle_pixels(KernelContext& ctx, const Tensor& self, int64_t factor, bool to_pixels, Tensor& out) {
+  if (!check_factor(ctx, self, factor) || !check_same_dtype(ctx, self, out)) return;
+  const dim_t r = static_cast<dim_t>(factor);
+  View from = view_of(self), sizes = from;
+  const int c = from.dim - 3;
+  dim_t &channels = sizes.sizes[c], &height = sizes.sizes[c + 1], &width = sizes.sizes[c + 2];
+  if (to_pixels ? channels % r != 0 || channels / r % r != 0 : height % r != 0 || width % r != 0)
+    return ctx.fail(Status::InvalidArgument, "{} channels of [{}, {}] do not divide by {}", channels, height,
+                    width, r);
+  channels = to_pixels ? channels / r / r : channels * r * r;
+  height = to_pixels ? height * r : height / r;
+  width = to_pixels ? width * r : width / r;
+  if (!resize_to(ctx, out, sizes)) return;
+  View to = view_of(out);
+  View &deep = to_pixels ? from : to, &wide = to_pixels ? to : from;
+  split_dim(deep, c, r);         // [C r, r, H, W]
+  split_dim(deep, c, r);         // [C, r, r, H, W]
+  split_dim(wide, c + 2, r);     // [C, H r, W, r]
+  split_dim(wide, c + 1, r);     // [C, H, r, W, r]
+  move_dim(wide, c + 2, c + 1);  // [C, r, H, W, r]
+  move_dim(wide, c + 4, c + 2);  // [C, r, r, H, W]
+  move_view(out.element_size(), from, to);
 }
 
 }  // namespace
 
-// [..., C r r, H, W] to [..., C, H r, W r].
 void pixel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t upscale_factor, Tensor& out) {
-  if (!check_factor(ctx, self, upscale_factor) || !check_same_dtype(ctx, self, out)) return;
-  const dim_t r = static_cast<dim_t>(upscale_factor);
-  if (self.size(-3) % r != 0 || self.size(-3) / r % r != 0)
-    return ctx.fail(Status::InvalidArgument, "{} channels are not a multiple of {} squared", self.size(-3),
-                    r);
-  View from = view_of(self), sizes = from;
-  const int c = from.dim - 3;
-  sizes.sizes[c] /= r * r;
-  sizes.sizes[c + 1] *= r;
-  sizes.sizes[c + 2] *= r;
-  if (!resize_to(ctx, out, sizes)) return;
-  View to = view_of(out);
-  match(from, to, c, r);
-  move_view(out.element_size(), from, to);
+  shuffle_pixels(ctx, self, upscale_factor, true, out);
 }
 
-// [..., C, H r, W r] to [..., C r r, H, W].
 void pixel_unshuffle_out(KernelContext& ctx, const Tensor& self, int64_t downscale_factor, Tensor& out) {
-  if (!check_factor(ctx, self, downscale_factor) || !check_same_dtype(ctx, self, out)) return;
-  const dim_t r = static_cast<dim_t>(downscale_factor);
-  if (self.size(-1) % r != 0 || self.size(-2) % r != 0)
-    return ctx.fail(Status::InvalidArgument, "an image of [{}, {}] does not divide by {}", self.size(-2),
-                    self.size(-1), r);
-  View from = view_of(self), sizes = from;
-  const int c = from.dim - 3;
-  sizes.sizes[c] *= r * r;
-  sizes.sizes[c + 1] /= r;
-  sizes.sizes[c + 2] /= r;
-  if (!resize_to(ctx, out, sizes)) return;
-  View to = view_of(out);
-  match(to, from, c, r);
-  move_view(out.element_size(), from, to);
+  shuffle_pixels(ctx, self, downscale_factor, false, out);
 }
 
 // [N, groups, C / groups, ...] with the two transposed.

@@ -86,4 +86,10 @@ class Span {
   dim_t sizes_[kMaxDim], strides_[kMaxDim];
 };
 
+// Room for so many numbers; null, with the failure recorded.
+template <class T = double>
+T* scratch(KernelContext& ctx, dim_t rows, dim_t columns = 1) {
+  return ctx.allocate_scratch_array<T>(static_cast<size_t>(rows * columns) + 1);
+}
+
 }  // namespace penlight::portable
