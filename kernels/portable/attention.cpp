@@ -255,9 +255,8 @@ void scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query, c
   sizes[rank - 1] = value.size(-1);
   const SizesRef shape(sizes, static_cast<size_t>(rank));
   if (!check_batch(ctx, "query", query, shape, false) || !check_batch(ctx, "key", key, shape, enable_gqa) ||
-      !check_batch(ctx, "value", value, shape, enable_gqa)) {
+      !check_batch(ctx, "value", value, shape, enable_gqa))
     return;
-  }
   if (attn_mask.has_value() && !check_mask(ctx, attn_mask.value(), query, shape, key.size(-2))) return;
   if (!ctx.resize(out, shape) || out.numel() == 0) return;
   const Attention attention = {

@@ -10,9 +10,8 @@ void bincount_out(KernelContext& ctx, const Tensor& self, const Optional<Tensor>
   if (!check(ctx, self.dim() == 1 || count == 0, "bincount takes a tensor of one dimension") ||
       !check(ctx, minlength >= 0, "bincount: the least length is below 0") ||
       !check(ctx, !weights || (weights.value().dim() == 1 && weights.value().numel() == count),
-             "bincount takes as many weights as numbers")) {
+             "bincount takes as many weights as numbers"))
     return;
-  }
   const int64_t* numbers = dense_copy<int64_t>(ctx, self);
   const double* shares = weights ? dense_copy(ctx, weights.value()) : nullptr;
   if (!ctx.ok()) return;

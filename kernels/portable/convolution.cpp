@@ -122,9 +122,8 @@ void convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weig
         !axis_argument(ctx, "dilation", dilation, dims, at, 1, axis.dilation) ||
         (transposed &&
          !axis_argument(ctx, "output_padding", output_padding, dims, at, 0, axis.output_padding)) ||
-        !output_size(ctx, transposed, axis)) {
+        !output_size(ctx, transposed, axis))
       return;
-    }
     out_sizes[2 + at] = axis.out;
     axis.in_step = transposed ? 1 : axis.stride;
     axis.out_step = transposed ? axis.stride : 1;

@@ -62,9 +62,8 @@ void convolution_backward_out(KernelContext& ctx, const Tensor& grad_output, con
     ConvAxis& axis = axes[3 - dims + d];
     if (!axis_argument(ctx, "stride", stride, dims, d, 1, axis.stride) ||
         !axis_argument(ctx, "padding", padding, dims, d, 0, axis.padding) ||
-        !axis_argument(ctx, "dilation", dilation, dims, d, 1, axis.dilation)) {
+        !axis_argument(ctx, "dilation", dilation, dims, d, 1, axis.dilation))
       return;
-    }
     few_plane *= axis.few = few.size(2 + d);
     many_plane *= axis.many = many.size(2 + d);
     taps *= axis.kernel = weight.size(2 + d);

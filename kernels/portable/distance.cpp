@@ -72,9 +72,8 @@ void cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2, d
   sizes.append(columns);
   View from1 = view_of(x1), from2 = view_of(x2);
   if (!ctx.resize(out, sizes) || !expand_view(ctx, from1, SizesRef(sizes1)) ||
-      !expand_view(ctx, from2, SizesRef(sizes2))) {
+      !expand_view(ctx, from2, SizesRef(sizes2)))
     return;
-  }
   const View results = view_of(out);
   dispatch<Floats>(ctx, out.dtype(), [&](auto tag) {
     using S = typename decltype(tag)::type;

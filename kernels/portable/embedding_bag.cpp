@@ -116,9 +116,8 @@ void embedding_bag_out(KernelContext& ctx, const Tensor& weight, const Tensor& i
                       (weight.dtype() == ScalarType::BFloat16 && out1.numel() == 0));
   const dim_t table[] = {count, weight.size(1)}, each[] = {plain ? 0 : indices.numel()};
   if (!ctx.resize(out0, table) || !ctx.resize(out1, each) || !ctx.resize(out2, SizesRef(table, 1)) ||
-      !ctx.resize(out3, SizesRef(table, mode == kMax ? 2 : 1))) {
+      !ctx.resize(out3, SizesRef(table, mode == kMax ? 2 : 1)))
     return;
-  }
   if (mode == kSum) {
     for (dim_t i = 0; i < count; ++i) {
       store_element(out2, i * out2.stride(0), int64_t{0});

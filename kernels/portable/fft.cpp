@@ -230,9 +230,8 @@ void fft_r2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, 
   int dims[kMaxDim];
   Volume volume = {dense_copy<Complex>(ctx, self), Shape(self.sizes())};
   if (!check(ctx, !dim.empty(), "a transform needs a dimension") || !read_dims(ctx, dim, self, dims) ||
-      !ctx.ok()) {
+      !ctx.ok())
     return;
-  }
   const int last = dims[dim.size() - 1];
   double count = static_cast<double>(self.size(last));
   if (!transform(ctx, volume, last, -1)) return;
@@ -247,9 +246,8 @@ void fft_c2r_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, 
   int dims[kMaxDim];
   Volume volume = {dense_copy<Complex>(ctx, self), Shape(self.sizes())};
   if (!check(ctx, !dim.empty() && last_dim_size > 0, "a transform needs a dimension with elements") ||
-      !read_dims(ctx, dim, self, dims) || !ctx.ok()) {
+      !read_dims(ctx, dim, self, dims) || !ctx.ok())
     return;
-  }
   const int last = dims[dim.size() - 1];
   const dim_t size = static_cast<dim_t>(last_dim_size);
   if (!check(ctx, self.size(last) >= size / 2 + 1, "the input has fewer elements than half the result"))

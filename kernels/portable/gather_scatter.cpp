@@ -125,9 +125,8 @@ struct Scatter {
 void gather_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index, bool, Tensor& out) {
   Scatter scatter;
   if (!check_same_dtype(ctx, self, out) || !ctx.resize(out, index.sizes()) ||
-      !scatter.prepare(ctx, self, dim, index, &out)) {
+      !scatter.prepare(ctx, self, dim, index, &out))
     return;
-  }
   scatter.for_each_block(ctx, [&](const char* named, const Places& places, char* beside, dim_t count) {
     return move_row(out.element_size(), beside, scatter.beside_step(), named, places, count);
   });
@@ -138,9 +137,8 @@ static void replace(KernelContext& ctx, const Tensor& self, int64_t dim, const T
                     const Tensor* src, const char* item, Tensor& out) {
   Scatter scatter;
   if ((src && !check_same_dtype(ctx, *src, out)) || !copy_whole(ctx, self, out) ||
-      !scatter.prepare(ctx, out, dim, index, src)) {
+      !scatter.prepare(ctx, out, dim, index, src))
     return;
-  }
   scatter.replace(ctx, out.element_size(), item);
 }
 
@@ -200,9 +198,8 @@ static void reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const Te
   const bool wide = rounds_once && (type == ScalarType::Half || type == ScalarType::BFloat16);
   const CombineRow row = combine_row_for(ctx, wide ? ScalarType::Float : type);
   if (!row || (src && !check_same_dtype(ctx, *src, out)) || !copy_whole(ctx, self, out) ||
-      !scatter.prepare(ctx, out, dim, index, src)) {
+      !scatter.prepare(ctx, out, dim, index, src))
     return;
-  }
   if (!include_self) {
     char identity[16];
     if (!identity_item(ctx, op, type, identity) || !scatter.replace(ctx, out.element_size(), identity))
@@ -230,9 +227,8 @@ static void reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const Te
     const int64_t one = 1;
     if (mean &&
         !detail::combine_row<int64_t>(Combine::Add, reinterpret_cast<char*>(counts + start),
-                                      scaled(sizeof one), reinterpret_cast<const char*>(&one), 0, count)) {
+                                      scaled(sizeof one), reinterpret_cast<const char*>(&one), 0, count))
       return false;
-    }
     const char* const from = src ? beside : item;
     if (!wide) return row(op, named, places, from, from_step, count);
     float values[kIndexBlock];
@@ -306,9 +302,8 @@ void put_out(KernelContext& ctx, const Tensor& self, const Tensor& index, const 
   const CombineRow row = accumulate ? combine_row_for(ctx, out.scalar_type()) : nullptr;
   if (!check_same_dtype(ctx, source, out) || !check_index_dtype(ctx, index) ||
       !check(ctx, index.numel() == source.numel(), "index and source have different numbers of elements") ||
-      !copy_whole(ctx, self, out)) {
+      !copy_whole(ctx, self, out))
     return;
-  }
   Elements indices(view_of(index)), sources(view_of(source));
   for (dim_t i = 0; i < index.numel(); ++i) {
     int64_t place = load_element<int64_t>(index.scalar_type(), indices.next());
@@ -338,9 +333,8 @@ void scatter_value_reduce_out(KernelContext& ctx, const Tensor& self, int64_t di
   bool mean;
   char item[16];
   if (!find_reduction(ctx, reduce_name, kSumAndProduct, op, mean) ||
-      !scalar_item(ctx, value, out.scalar_type(), item)) {
+      !scalar_item(ctx, value, out.scalar_type(), item))
     return;
-  }
   reduce(ctx, self, dim, index, nullptr, item, op, mean, true, true, out);
 }
 

@@ -138,9 +138,8 @@ void sample(const Tensor& input, const Tensor& grid, const Sampling& sampling, T
 void grid_sample(KernelContext& ctx, dim_t dims, const Tensor& input, const Tensor& grid,
                  const Sampling& sampling, Tensor& out) {
   if (!check_rank(ctx, input, dims + 2, "input") || !check_rank(ctx, grid, dims + 2, "grid") ||
-      !check_same_dtype(ctx, input, grid) || !check_same_dtype(ctx, input, out)) {
+      !check_same_dtype(ctx, input, grid) || !check_same_dtype(ctx, input, out))
     return;
-  }
   bool empty = false;
   for (dim_t d = 0; d < dims; ++d) empty |= input.size(2 + d) == 0;
   if (grid.size(0) != input.size(0) || grid.size(-1) != dims || empty)

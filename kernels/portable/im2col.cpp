@@ -40,9 +40,8 @@ bool make_grid(KernelContext& ctx, ArrayRef<int64_t> kernel, ArrayRef<int64_t> d
     if (!axis_argument(ctx, "kernel_size", kernel, 2, d, 1, grid.kernel[d]) ||
         !axis_argument(ctx, "dilation", dilation, 2, d, 1, grid.dilation[d]) ||
         !axis_argument(ctx, "padding", padding, 2, d, 0, grid.padding[d]) ||
-        !axis_argument(ctx, "stride", stride, 2, d, 1, grid.stride[d])) {
+        !axis_argument(ctx, "stride", stride, 2, d, 1, grid.stride[d]))
       return false;
-    }
     const dim_t room = grid.image[d] + 2 * grid.padding[d] - grid.dilation[d] * (grid.kernel[d] - 1) - 1;
     if (room < 0)
       return ctx.refuse(Status::InvalidArgument,
@@ -63,9 +62,8 @@ void im2col_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel
   if (!batched && !check_rank(ctx, self, 3, "self")) return;
   PatchGrid grid;
   if (!check_same_dtype(ctx, self, out) ||
-      !make_grid(ctx, kernel_size, dilation, padding, stride, self.size(-2), self.size(-1), grid)) {
+      !make_grid(ctx, kernel_size, dilation, padding, stride, self.size(-2), self.size(-1), grid))
     return;
-  }
   const dim_t images = batched ? self.size(0) : 1, channels = self.size(-3);
   const dim_t sizes[] = {images, channels * grid.taps(), grid.positions()};
   if (!ctx.resize(out, batched ? SizesRef(sizes, 3) : SizesRef(sizes + 1, 2)) || out.numel() == 0) return;
@@ -109,9 +107,8 @@ void col2im_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output
                     output_size.size());
   PatchGrid grid;
   if (!make_grid(ctx, kernel_size, dilation, padding, stride, static_cast<dim_t>(output_size[0]),
-                 static_cast<dim_t>(output_size[1]), grid)) {
+                 static_cast<dim_t>(output_size[1]), grid))
     return;
-  }
   if (self.size(-2) % grid.taps() != 0 || self.size(-1) != grid.positions())
     return ctx.fail(Status::InvalidArgument, "columns of [{}, {}] do not come from {} taps at {} positions",
                     self.size(-2), self.size(-1), grid.taps(), grid.positions());

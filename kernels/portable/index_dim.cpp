@@ -52,9 +52,8 @@ void index_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, const T
                     const Tensor& source, Tensor& out) {
   Slices slices;
   if (!check_same_dtype(ctx, source, out) || !copy_whole(ctx, self, out) ||
-      !slices.prepare(ctx, out, dim, index, &source)) {
+      !slices.prepare(ctx, out, dim, index, &source))
     return;
-  }
   const IndexedMover mover(out.element_size(), slices.other_slice(), slices.whole_slice());
   slices.for_each_block(ctx, [&](const dim_t* offsets, const dim_t* source_offsets, int count) {
     mover.run(slices.other.data, source_offsets, slices.whole.data, offsets, count);
@@ -89,9 +88,8 @@ void index_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Te
   const ScalarType type = out.scalar_type();
   const CombineRow row = combine_row_for(ctx, type);
   if (!row || !check_same_dtype(ctx, source, out) || !copy_whole(ctx, self, out) ||
-      !slices.prepare(ctx, out, dim, index, &source)) {
+      !slices.prepare(ctx, out, dim, index, &source))
     return;
-  }
   const bool scaled = alpha.isFloatingPoint() ? alpha.to<double>() != 1 : alpha.to<int64_t>() != 1;
   View to = slices.whole_slice(), from = slices.other_slice();
   join_views(to, from);

@@ -101,9 +101,8 @@ void multiply_matrices(KernelContext& ctx, dim_t rank, const Tensor* self, const
   const bool batched = rank == 3;
   if (!check_rank(ctx, a, rank, batched ? "the first batch" : "the first matrix") ||
       !check_rank(ctx, b, rank, batched ? "the second batch" : "the second matrix") ||
-      !check_same_dtype(ctx, a, b) || !check_same_dtype(ctx, a, out)) {
+      !check_same_dtype(ctx, a, b) || !check_same_dtype(ctx, a, out))
     return;
-  }
   const dim_t count = batched ? a.size(0) : 1, m = a.size(-2), k = a.size(-1), n = b.size(-1);
   if (b.size(-2) != k)
     return ctx.fail(Status::InvalidArgument, "[{}, {}] times [{}, {}]: inner sizes differ", m, k, b.size(-2),

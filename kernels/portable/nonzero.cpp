@@ -75,9 +75,8 @@ void masked_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& ma
                         Tensor& out) {
   View from, chosen;
   if (!check_same_dtype(ctx, source, out) || !check_same_dtype(ctx, self, out) ||
-      !spread_mask(ctx, self, mask, from, chosen) || !resize_to(ctx, out, from)) {
+      !spread_mask(ctx, self, mask, from, chosen) || !resize_to(ctx, out, from))
     return;
-  }
   const View to = view_of(out);
   move_view(out.element_size(), from, to);
   Elements targets(to), flags(chosen), values(view_of(source));

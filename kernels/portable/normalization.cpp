@@ -170,9 +170,8 @@ void native_group_norm_out(KernelContext& ctx, const Tensor& input, const Option
                     input.numel(), N, C, HxW, group);
   const dim_t sizes[] = {static_cast<dim_t>(N), static_cast<dim_t>(group)};
   if (!check_parameter(ctx, "weight", weight, sizes[1] * (input.size(1) / sizes[1])) ||
-      !check_parameter(ctx, "bias", bias, input.size(1))) {
+      !check_parameter(ctx, "bias", bias, input.size(1)))
     return;
-  }
   if (!ctx.resize(out0, input.sizes()) || !ctx.resize(out1, sizes) || !ctx.resize(out2, sizes)) return;
   const dim_t channels = input.size(1) / sizes[1];
   const auto rows_of = [&](const Tensor& tensor) {

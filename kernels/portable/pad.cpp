@@ -45,9 +45,8 @@ void constant_pad_nd_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_
   View from = view_of(self), sizes;
   PaddedDim dims[kMaxDim];
   if (!check_same_dtype(ctx, self, out) || !pad_sizes(ctx, from, pad, sizes, dims) ||
-      !resize_to(ctx, out, sizes)) {
+      !resize_to(ctx, out, sizes))
     return;
-  }
   char item[16];
   if (!scalar_item(ctx, value, out.scalar_type(), item)) return;
   dim_t before[kMaxDim];

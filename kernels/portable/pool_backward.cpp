@@ -62,9 +62,8 @@ void avg_pool2d_backward_grad_input(KernelContext& ctx, const Tensor& grad_outpu
   FixedOutput output(grad_output);
   if (!check(ctx, divisor_override.value_or(1) != 0, "divisor_override is 0") ||
       !prepare_pool(ctx, 2, self, kernel_size, stride, padding, kNoDilation, ceil_mode, output.tensor(),
-                    nullptr, shape)) {
+                    nullptr, shape))
     return;
-  }
   spread(ctx, grad_output, self, shape, {count_include_pad, divisor_override.value_or(0)}, grad_input);
 }
 
@@ -88,9 +87,8 @@ void max_pool2d_with_indices_backward_grad_input(KernelContext& ctx, const Tenso
   FixedOutput output(grad_output);
   if (!prepare_pool(ctx, 2, self, kernel_size, stride, padding, dilation, ceil_mode, output.tensor(), nullptr,
                     shape) ||
-      !check_same_sizes(ctx, indices, grad_output) || !ctx.resize(grad_input, self.sizes())) {
+      !check_same_sizes(ctx, indices, grad_output) || !ctx.resize(grad_input, self.sizes()))
     return;
-  }
   const double* from = dense_copy(ctx, grad_output);
   double* sums = dense_zeros(ctx, self.numel());
   const int64_t* where = dense_copy<int64_t>(ctx, indices);

@@ -62,9 +62,8 @@ bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int
     if (!axis_argument(ctx, "kernel_size", kernel, dims, d, 1, axis.kernel) ||
         !axis_argument(ctx, "stride", stride.empty() ? kernel : stride, dims, d, 1, axis.stride) ||
         !axis_argument(ctx, "padding", padding, dims, d, 0, axis.padding) ||
-        !axis_argument(ctx, "dilation", dilation, dims, d, 1, axis.dilation)) {
+        !axis_argument(ctx, "dilation", dilation, dims, d, 1, axis.dilation))
       return false;
-    }
     const dim_t reach = axis.dilation * (axis.kernel - 1) + 1;
     const dim_t room = axis.in + 2 * axis.padding - reach;
     // Rounded up, a window may be larger than the padded input, by less than a stride.

@@ -284,9 +284,8 @@ void recurrent(KernelContext& ctx, const Tensor& input, const Tensor& h0, const 
   if (!check_state(ctx, "h0", shape, input, h0, shape.output) ||
       (lstm && !check_state(ctx, "c0", shape, input, *c0, shape.hidden)) ||
       !check_params(ctx, shape, input, params) || !check_same_dtype(ctx, input, out) ||
-      !check_same_dtype(ctx, input, h_n)) {
+      !check_same_dtype(ctx, input, h_n))
     return;
-  }
   const dim_t width = shape.directions * shape.output;
   const dim_t sizes[] = {input.size(0), input.size(1), width};
   if (!ctx.resize(out, sizes) || !ctx.resize(h_n, h0.sizes()) || (lstm && !ctx.resize(*c_n, c0->sizes())))

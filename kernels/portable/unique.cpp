@@ -28,9 +28,8 @@ static void write_groups(KernelContext& ctx, Ranked* ranked, dim_t count, View s
   const dim_t none = 0, counted = to.counted ? groups : 0;
   sizes.sizes[d] = groups;
   if (!resize_to(ctx, to.values, sizes) || !ctx.resize(to.counts, SizesRef(&counted, 1)) ||
-      !ctx.resize(to.inverse, to.places ? inverse_sizes : SizesRef(&none, 1))) {
+      !ctx.resize(to.inverse, to.places ? inverse_sizes : SizesRef(&none, 1)))
     return;
-  }
   int64_t run = 0;
   for (dim_t i = 0; i < count; ++i) {
     const int64_t group = ranked[i].key;
