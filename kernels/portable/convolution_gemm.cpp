@@ -255,33 +255,18 @@ void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pas
   Weights<S> weights = {nullptr, shape.weight_out, shape.weight_in, pass.taps, order};
   ConvResult<S> result = {&pass,   nullptr,           shape.to.channel,
                           nullptr, shape.bias_stride, evenly_spaced(pass.q, pass.output_step)};
-  Gemm<T> gemm;
-  gemm.k = k;
-  gemm.result = &result;
   const PackFn<T> pack_input = pointwise ? pack_strided<S, T> : pack_patches<S, T>;
   const void* input = pointwise ? static_cast<const void*>(&plain) : &patches;
-  if (channels_last) {
-    gemm.m = positions;
-    gemm.n = shape.out_channels;
-    gemm.pack_a = pack_input;
-    gemm.a = input;
-    gemm.pack_b = pack_weights<S, T>;
-    gemm.b = &weights;
-    gemm.store = store_positions<S, T>;
-  } else {
-    gemm.m = shape.out_channels;
-    gemm.n = positions;
-    gemm.pack_a = pack_weights<S, T>;
-    gemm.a = &weights;
-    gemm.pack_b = pack_input;
-    gemm.b = input;
-    gemm.store = store_channels<S, T>;
-  }
+  const Gemm<T> gemm =
+      channels_last
+          ? Gemm<T>{positions, shape.out_channels,    k,      pack_input, input, pack_weights<S, T>,
+                    &weights,  store_positions<S, T>, &result}
+          : Gemm<T>{shape.out_channels,   positions, k, pack_weights<S, T>, &weights, pack_input, input,
+                    store_channels<S, T>, &result};
   if (!workspace.gemm.tile) {
-    const dim_t most_k = shape.in_channels * shape.most_taps;
-    workspace.gemm = channels_last
-                         ? make_gemm_buffer<T>(ctx, shape.most_positions, shape.out_channels, most_k)
-                         : make_gemm_buffer<T>(ctx, shape.out_channels, shape.most_positions, most_k);
+    const dim_t most_k = shape.in_channels * shape.most_taps, m = shape.out_channels,
+                n = shape.most_positions;
+    workspace.gemm = make_gemm_buffer<T>(ctx, channels_last ? n : m, channels_last ? m : n, most_k);
     if (!ctx.ok()) return;
   }
   for (dim_t image = 0; image < shape.batch; ++image) {

@@ -80,8 +80,9 @@ static void scan_lanes(const Tensor& self, int dim, Scan& scan, const Tensor& ou
 // result = function(result, x), from the first element on.
 template <class C, class Function>
 struct Running {
-  bool begun;
-  C result[kLanes];
+  Function function;
+  bool begun = false;
+  C result[kLanes] = {};
 
   void start() { begun = false; }
 
@@ -90,66 +91,47 @@ struct Running {
     C last = begun ? result[0] : x[0];  // a lane alone stays in a register
     for (int k = 0; !begun && k < lanes; ++k) result[k] = x[k];
     begun = true;
-    for (; lanes == 1 && i < count; ++i) x[i] = last = Function::apply(last, x[i]);
+    for (; lanes == 1 && i < count; ++i) x[i] = last = function(last, x[i]);
     if (lanes == 1) result[0] = last;
     for (x += i * lanes; i < count; ++i) {
-      for (int k = 0; k < lanes; ++k, ++x) *x = result[k] = Function::apply(result[k], *x);
+      for (int k = 0; k < lanes; ++k, ++x) *x = result[k] = function(result[k], *x);
     }
   }
 };
 
-struct Add {
-  template <class C>
-  static C apply(C a, C b) {
-    return math::plus(a, b);
-  }
+constexpr auto kLogAddExp = [](double a, double b) {
+  const double low = a < b ? a : b, high = a < b ? b : a;
+  if (a != a || b != b) return a + b;
+  if (low == high && low - low != 0) return low;  // the same infinity
+  return high + log1p(exp(low - high));
 };
 
-struct Multiply {
-  template <class C>
-  static C apply(C a, C b) {
-    return math::times(a, b);
-  }
-};
+// Elements become C first.
+template <class C, class Function>
+static void run_as(const Tensor& self, int64_t dim, Function function, Tensor& out) {
+  Running<C, Function> scan{function};
+  scan_lanes<C>(self, static_cast<int>(dim), scan, out, nullptr);
+}
 
-struct LogAddExp {
-  static double apply(double a, double b) {
-    const double low = a < b ? a : b, high = a < b ? b : a;
-    if (a != a || b != b) return a + b;
-    if (low == high && low - low != 0) return low;  // the same infinity
-    return high + log1p(exp(low - high));
-  }
-};
-
-// Elements become out's dtype first. As in ATen, floats are summed in double,
-// 16-bit floats in float.
+// As in ATen, floats are summed in double, 16-bit floats in float.
 template <class Function>
-static void running(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
+static void running(KernelContext& ctx, const Tensor& self, int64_t dim, Function function, Tensor& out) {
   if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return;
   const ScalarType type = out.scalar_type();
-  const auto run = [&](auto c) {
-    Running<decltype(c), Function> scan;
-    scan_lanes<decltype(c)>(self, static_cast<int>(dim), scan, out, nullptr);
-  };
-  if (type == ScalarType::Half || type == ScalarType::BFloat16) {
-    run(float{});
-  } else if (is_floating(type)) {
-    run(double{});
-  } else if (type == ScalarType::Bool || is_integral(type)) {
-    run(int64_t{});
-  } else if (kComplexSelected && is_complex(type)) {
-    run(Complex{});
-  } else {
-    ctx.fail(Status::NotSupported, "element type {} is not supported here", dtype_name(type));
-  }
+  if (type == ScalarType::Half || type == ScalarType::BFloat16)
+    return run_as<float>(self, dim, function, out);
+  if (is_floating(type)) return run_as<double>(self, dim, function, out);
+  if (type == ScalarType::Bool || is_integral(type)) return run_as<int64_t>(self, dim, function, out);
+  if (kComplexSelected && is_complex(type)) return run_as<Complex>(self, dim, function, out);
+  ctx.fail(Status::NotSupported, "element type {} is not supported here", dtype_name(type));
 }
 
 void cumsum_out(KernelContext& ctx, const Tensor& self, int64_t dim, Optional<ScalarType>, Tensor& out) {
-  running<Add>(ctx, self, dim, out);
+  running(ctx, self, dim, [](auto a, auto b) { return math::plus(a, b); }, out);
 }
 
 void cumprod_out(KernelContext& ctx, const Tensor& self, int64_t dim, Optional<ScalarType>, Tensor& out) {
-  running<Multiply>(ctx, self, dim, out);
+  running(ctx, self, dim, [](auto a, auto b) { return math::times(a, b); }, out);
 }
 
 void logcumsumexp_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
@@ -157,8 +139,7 @@ void logcumsumexp_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tenso
   if (!is_floating(out.scalar_type()))
     return ctx.fail(Status::InvalidArgument, "logcumsumexp is floating point, out has dtype {}",
                     dtype_name(out.scalar_type()));
-  Running<double, LogAddExp> scan;
-  scan_lanes<double>(self, static_cast<int>(dim), scan, out, nullptr);
+  run_as<double>(self, dim, kLogAddExp, out);
 }
 
 // The best element so far and its place: the last among equals; NaN stays.

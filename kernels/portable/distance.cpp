@@ -44,17 +44,15 @@ Compute<S> distance(Row<S> a, Row<S> b, dim_t count, double p) {
 }
 
 bool check_power(KernelContext& ctx, double p) {
-  if (p >= 0) return true;
-  return ctx.refuse(Status::InvalidArgument, "the power of a distance cannot be negative");
+  return check(ctx, p >= 0, "the power of a distance cannot be negative");
 }
 
 }  // namespace
 
 // x1 [..., P, M] and x2 [..., R, M] to [..., P, R]; batches broadcast. compute_mode
 // chooses between algorithms of different accuracy elsewhere; there is one here.
-void cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2, double p,
-                       Optional<int64_t> compute_mode, Tensor& out) {
-  (void)compute_mode;
+void cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2, double p, Optional<int64_t>,
+                       Tensor& out) {
   if (x1.dim() < 2 || x2.dim() < 2 || x1.size(-1) != x2.size(-1))
     return ctx.fail(Status::InvalidArgument, "rows of x1 ({} dimensions) and x2 ({} dimensions) do not match",
                     x1.dim(), x2.dim());
@@ -62,17 +60,17 @@ void cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2, d
   const size_t batch1 = static_cast<size_t>(x1.dim() - 2), batch2 = static_cast<size_t>(x2.dim() - 2);
   Shape shape(x1.sizes().slice(0, batch1));
   if (!broadcast_into(ctx, shape, x2.sizes().slice(0, batch2))) return;
-  Shape sizes1 = shape, sizes2 = shape, sizes = shape;
   const dim_t rows = x1.size(-2), columns = x2.size(-2), length = x1.size(-1);
-  sizes1.append(rows);
-  sizes1.append(length);
-  sizes2.append(columns);
-  sizes2.append(length);
-  sizes.append(rows);
-  sizes.append(columns);
+  const auto batch_of = [&](dim_t height, dim_t width) {
+    Shape sizes = shape;
+    sizes.append(height);
+    sizes.append(width);
+    return sizes;
+  };
   View from1 = view_of(x1), from2 = view_of(x2);
-  if (!ctx.resize(out, sizes) || !expand_view(ctx, from1, SizesRef(sizes1)) ||
-      !expand_view(ctx, from2, SizesRef(sizes2)))
+  if (!ctx.resize(out, batch_of(rows, columns)) ||
+      !expand_view(ctx, from1, SizesRef(batch_of(rows, length))) ||
+      !expand_view(ctx, from2, SizesRef(batch_of(columns, length))))
     return;
   const View results = view_of(out);
   dispatch<Floats>(ctx, out.dtype(), [&](auto tag) {

@@ -139,15 +139,10 @@ void linalg_eig_out(KernelContext& ctx, const Tensor& self, Tensor& eigenvalues,
   Complex *a = batch.read<Complex>(self), *q = scratch<Complex>(ctx, n, n);
   Complex *x = batch.write<Complex>(eigenvalues, {n}), *v = batch.write<Complex>(eigenvectors, {n, n});
   Rotation* rotations = scratch<Rotation>(ctx, n);
+  const double rounding = kEpsilon * static_cast<double>(n);
   batch.for_each([&] {
-    double largest = 0;
-    for (dim_t k = 0; k < n * n; ++k) {
-      const double size = math::abs(a[k]);
-      if (!check(ctx, size - size == 0, "the matrix has elements that are not finite")) return;
-      if (size > largest) largest = size;
-    }
-    const double scale = largest > 0 ? largest : 1, rounding = kEpsilon * static_cast<double>(n);
-    for (dim_t k = 0; k < n * n; ++k) a[k] = a[k] / Complex(scale);
+    double scale;
+    if (!normalise(ctx, a, n * n, scale)) return;
     reduce_to_hessenberg(a, n, q);
     if (!reduce_to_triangle(a, n, q, rotations))
       return ctx.fail(Status::KernelFailed, "eigenvalues do not converge");

@@ -36,11 +36,8 @@ static bool move_row(char* dst, Places to, const char* src, Places from, dim_t c
 }
 
 static bool move_row(size_t item, char* dst, Places to, const char* src, Places from, dim_t count) {
-  if (item == 1) return move_row<uint8_t>(dst, to, src, from, count);
-  if (item == 2) return move_row<uint16_t>(dst, to, src, from, count);
-  if (item == 4) return move_row<uint32_t>(dst, to, src, from, count);
-  if (item == 8) return move_row<uint64_t>(dst, to, src, from, count);
-  return move_row<detail::Bytes16>(dst, to, src, from, count);
+  return detail::with_item(
+      item, [&](auto tag) { return move_row<typename decltype(tag)::type>(dst, to, src, from, count); });
 }
 
 // Visits the elements of `index`, those it names in `whole` and those at its own position in `other`.
@@ -187,12 +184,33 @@ static void divide(ScalarType type, char* sums, const int64_t* counts, dim_t cou
   }
 }
 
-// Combines src (or `item`) with what is at the named places. With `mean` the sums
-// are divided by how many went in. With `rounds_once` 16-bit floats are combined in
+// A reduction by its name; the place among those of its operator is the Combine. A mean is a sum, divided.
+struct Reduction {
+  StringView name;
+  ArrayRef<const char*> names;
+
+  bool mean() const { return name == "mean"; }
+  bool find(KernelContext& ctx, Combine& op) const {
+    for (size_t i = 0; i < names.size(); ++i) {
+      op = mean() ? Combine::Add : static_cast<Combine>(i);
+      if (name == names[i]) return true;
+    }
+    return ctx.refuse(Status::InvalidArgument, "unknown reduction; known are {}, {} and the like", names[0],
+                      names[1]);
+  }
+};
+static const char* const kFolds[] = {"sum", "prod", "amin", "amax", "mean"};
+static const char* const kFoldsOfSlices[] = {"mean", "prod", "amin", "amax"};
+static const char* const kSumAndProduct[] = {"add", "multiply"};
+
+// Combines src (or `item`) with what is at the named places. With `rounds_once` 16-bit floats are combined in
 // float, and rounded at the end.
 static void reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                   const Tensor* src, const char* item, Combine op, bool mean, bool include_self,
+                   const Tensor* src, const char* item, const Reduction& reduction, bool include_self,
                    bool rounds_once, Tensor& out) {
+  Combine op;
+  if (!reduction.find(ctx, op)) return;
+  const bool mean = reduction.mean();
   Scatter scatter;
   const ScalarType type = out.scalar_type();
   const bool wide = rounds_once && (type == ScalarType::Half || type == ScalarType::BFloat16);
@@ -243,41 +261,22 @@ static void reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const Te
       ctx, type, [&](auto tag) { divide<Compute<typename decltype(tag)::type>>(type, to, counts, span); });
 }
 
-// One of `names`, the position of which is the Combine; but a mean is a sum, divided.
-static bool find_reduction(KernelContext& ctx, StringView reduce, ArrayRef<const char*> names, Combine& op,
-                           bool& mean) {
-  for (size_t i = 0; i < names.size(); ++i) {
-    mean = reduce == "mean";
-    op = mean ? Combine::Add : static_cast<Combine>(i);
-    if (reduce == names[i]) return true;
-  }
-  return ctx.refuse(Status::InvalidArgument, "unknown reduction; known are {}, {} and the like", names[0],
-                    names[1]);
-}
-
 void scatter_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                      const Tensor& src, Tensor& out) {
-  reduce(ctx, self, dim, index, &src, nullptr, Combine::Add, false, true, true, out);
+  reduce(ctx, self, dim, index, &src, nullptr, {StringView("sum", 3), kFolds}, true, true, out);
 }
 
 void scatter_reduce_two_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                             const Tensor& src, StringView reduce_name, bool include_self, Tensor& out) {
-  static const char* const kNames[] = {"sum", "prod", "amin", "amax", "mean"};
-  Combine op;
-  bool mean;
-  if (!find_reduction(ctx, reduce_name, kNames, op, mean)) return;
-  reduce(ctx, self, dim, index, &src, nullptr, op, mean, include_self, true, out);
+  reduce(ctx, self, dim, index, &src, nullptr, {reduce_name, kFolds}, include_self, true, out);
 }
 
 // The same with one index for each slice of source: an index for each element that
 // does not change along the other dimensions.
 void index_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                       const Tensor& source, StringView reduce_name, bool include_self, Tensor& out) {
-  static const char* const kNames[] = {"mean", "prod", "amin", "amax"};
-  Combine op;
-  bool mean;
   int d;
-  if (!find_reduction(ctx, reduce_name, kNames, op, mean) || !wrap_dim(ctx, dim, self.dim(), d)) return;
+  if (!wrap_dim(ctx, dim, self.dim(), d)) return;
   const bool fits = index.dim() <= 1 && source.dim() == self.dim() &&
                     (source.dim() == 0 ? 1 : source.size(d)) == index.numel();
   if (!check(ctx, fits, "index has not one element for each slice of the source")) return;
@@ -293,7 +292,8 @@ void index_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const
   impl.strides = strides;
   impl.dim = static_cast<uint8_t>(source.dim());
   impl.numel = source.numel();
-  reduce(ctx, self, dim, Tensor(&impl), &source, nullptr, op, mean, include_self, false, out);
+  reduce(ctx, self, dim, Tensor(&impl), &source, nullptr, {reduce_name, kFoldsOfSlices}, include_self, false,
+         out);
 }
 
 // Places counted in row-major order.
@@ -317,25 +317,16 @@ void put_out(KernelContext& ctx, const Tensor& self, const Tensor& index, const 
   }
 }
 
-static const char* const kSumAndProduct[] = {"add", "multiply"};
-
 void scatter_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                         const Tensor& src, StringView reduce_name, Tensor& out) {
-  Combine op;
-  bool mean;
-  if (!find_reduction(ctx, reduce_name, kSumAndProduct, op, mean)) return;
-  reduce(ctx, self, dim, index, &src, nullptr, op, mean, true, true, out);
+  reduce(ctx, self, dim, index, &src, nullptr, {reduce_name, kSumAndProduct}, true, true, out);
 }
 
 void scatter_value_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                               Scalar value, StringView reduce_name, Tensor& out) {
-  Combine op;
-  bool mean;
   char item[16];
-  if (!find_reduction(ctx, reduce_name, kSumAndProduct, op, mean) ||
-      !scalar_item(ctx, value, out.scalar_type(), item))
-    return;
-  reduce(ctx, self, dim, index, nullptr, item, op, mean, true, true, out);
+  if (scalar_item(ctx, value, out.scalar_type(), item))
+    reduce(ctx, self, dim, index, nullptr, item, {reduce_name, kSumAndProduct}, true, true, out);
 }
 
 }  // namespace penlight::portable

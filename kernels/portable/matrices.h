@@ -5,6 +5,7 @@
 #include "dense_copy.h"
 #include "kernels/common/broadcast.h"
 #include "kernels/common/checks.h"
+#include "kernels/common/complex.h"
 
 namespace penlight::portable {
 
@@ -129,6 +130,19 @@ inline void set_identity(double* a, dim_t rows, dim_t columns) {
   for (dim_t i = 0; i < rows; ++i) {
     for (dim_t j = 0; j < columns; ++j) a[i * columns + j] = i == j ? 1 : 0;
   }
+}
+
+// Divides by the largest element, which is `scale`, so that squares neither overflow nor vanish.
+template <class T>
+bool normalise(KernelContext& ctx, T* a, dim_t count, double& scale) {
+  scale = 0;
+  for (dim_t i = 0; i < count; ++i) {
+    const double size = math::abs(Complex(a[i]));
+    if (!check(ctx, size - size == 0, "the matrix has elements that are not finite")) return false;
+    if (size > scale) scale = size;
+  }
+  for (dim_t i = 0; i < count && scale > 0; ++i) a[i] = a[i] / T(scale);
+  return true;
 }
 
 }  // namespace penlight::portable

@@ -5,20 +5,6 @@
 
 namespace penlight::portable {
 
-void nonzero_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  if (out.scalar_type() != ScalarType::Long)
-    return ctx.fail(Status::InvalidArgument, "places are int64, out has dtype {}",
-                    dtype_name(out.scalar_type()));
-  dim_t sizes[] = {0, self.dim()};
-  for_each_nonzero(self, [&](const Found& found) { sizes[0] += found.count; });
-  if (!ctx.resize(out, sizes)) return;
-  int64_t* to = out.data_ptr<int64_t>();
-  for_each_nonzero(self, [&](const Found& found) {
-    found.write(self.dim(), to, out.stride(0), out.stride(1));
-    to += found.count * out.stride(0);
-  });
-}
-
 void nonzero_static_out(KernelContext& ctx, const Tensor& self, int64_t size, int64_t fill_value,
                         Tensor& out) {
   if (out.scalar_type() != ScalarType::Long || size < 0)
@@ -38,6 +24,12 @@ void nonzero_static_out(KernelContext& ctx, const Tensor& self, int64_t size, in
   for (; left > 0; --left, to += out.stride(0)) {
     for (dim_t d = 0; d < rank; ++d) to[d * out.stride(1)] = fill_value;
   }
+}
+
+void nonzero_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
+  dim_t count = 0;
+  for_each_nonzero(self, [&](const Found& found) { count += found.count; });
+  nonzero_static_out(ctx, self, count, 0, out);
 }
 
 // Both broadcast to each other.

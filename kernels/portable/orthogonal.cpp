@@ -15,14 +15,6 @@ namespace {
 constexpr int kMaxSweeps = 60;  // a handful is usual
 constexpr double kEpsilon = 2.2e-16;
 
-bool check_finite(KernelContext& ctx, const double* a, dim_t count) {
-  for (dim_t i = 0; i < count; ++i) {
-    if (!(a[i] - a[i] == 0))
-      return ctx.refuse(Status::KernelFailed, "the matrix has elements that are not finite");
-  }
-  return true;
-}
-
 // a = (I - tau v v^T) a for columns [first, columns) of `a`, with v = (1, rest...)
 // in rows from `row` on; `rest` is strided.
 void reflect(double* a, dim_t columns, dim_t first, dim_t row, dim_t rows, const double* rest, dim_t stride,
@@ -177,16 +169,6 @@ void diagonalise(double* a, dim_t n, double* v, double* values) {
   });
 }
 
-// Divides by the largest element, so that squares neither overflow nor vanish.
-double normalise(double* a, dim_t count) {
-  double largest = 0;
-  for (dim_t i = 0; i < count; ++i) {
-    if (math::fabs(a[i]) > largest) largest = math::fabs(a[i]);
-  }
-  for (dim_t i = 0; i < count && largest > 0; ++i) a[i] /= largest;
-  return largest;
-}
-
 }  // namespace
 
 void linalg_qr_out(KernelContext& ctx, const Tensor& A, StringView mode, Tensor& Q, Tensor& R) {
@@ -240,8 +222,8 @@ void linalg_svd_u(KernelContext& ctx, const Tensor& A, bool full_matrices, bool 
   double* vh = batch.write(Vh, {right, n}, compute_uv);
   double *longer = m < n ? vh : scratch(ctx, kept, length), *shorter = m < n ? scratch(ctx, k, k) : vh;
   batch.for_each([&] {
-    if (!check_finite(ctx, a, m * n)) return;
-    const double scale = normalise(a, m * n);
+    double scale;
+    if (!normalise(ctx, a, m * n, scale)) return;
     if (m < n) {
       memcpy(longer, a, static_cast<size_t>(m * n) * sizeof(double));
     } else {
@@ -271,8 +253,8 @@ void linalg_eigh_eigenvalues(KernelContext& ctx, const Tensor& A, StringView UPL
       for (dim_t c = 0; c < r; ++c)
         (upper ? a[r * n + c] : a[c * n + r]) = upper ? a[c * n + r] : a[r * n + c];
     }
-    if (!check_finite(ctx, a, n * n)) return;
-    const double scale = normalise(a, n * n);
+    double scale;
+    if (!normalise(ctx, a, n * n, scale)) return;
     diagonalise(a, n, v, values);
     for (dim_t j = 0; j < n; ++j) values[j] *= scale;
     transpose(v, n, n, vectors);

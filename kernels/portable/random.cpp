@@ -108,13 +108,11 @@ int64_t integer_limit(ScalarType type) {
 template <class Size>
 void bernoulli(KernelContext& ctx, const Size& size, const Operand& p, Tensor& out) {
   if (!resize_to(ctx, out, size)) return;
-  bool valid = true;
   const auto one = [&](uint64_t bits, double chance, double) {
-    valid &= chance >= 0 && chance <= 1;
+    if (!(chance >= 0 && chance <= 1)) ctx.fail(Status::KernelFailed, "a probability is not in [0, 1]");
     return static_cast<int64_t>(random::uniform(bits) < chance);
   };
   draw<int64_t>(ctx, out, one, p);
-  if (!valid) ctx.fail(Status::KernelFailed, "a probability is not in [0, 1]");
 }
 
 // What is dropped is multiplied by 0, as in ATen: NaN stays.
@@ -237,29 +235,24 @@ void bernoulli_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& 
 
 void poisson_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
   if (!ctx.resize(out, self.sizes())) return;
-  bool valid = true;
   const auto events = [&](uint64_t bits, double rate, double) {
-    const bool here = rate >= 0 && rate < HUGE_VAL;
-    valid &= here;
-    return here ? random::poisson(bits, rate) : 0;
+    if (rate >= 0 && rate < HUGE_VAL) return random::poisson(bits, rate);
+    ctx.fail(Status::KernelFailed, "poisson: a rate is negative or not finite");
+    return 0.0;
   };
   draw<double>(ctx, out, events, self);
-  if (!valid) ctx.fail(Status::KernelFailed, "poisson: a rate is negative or not finite");
 }
 
 void binomial_out(KernelContext& ctx, const Tensor& count, const Tensor& prob, Optional<Generator>,
                   Tensor& out) {
   if (!resize_to_both(ctx, out, count, prob)) return;
-  bool valid = true;
   const auto successes = [&](uint64_t bits, double n, double p) {
-    const bool here = n >= 0 && n < HUGE_VAL && p >= 0 && p <= 1;
-    valid &= here;
-    return here ? random::binomial(bits, ::floor(n), p) : 0;
-  };
-  draw<double>(ctx, out, successes, count, prob);
-  if (!valid)
+    if (n >= 0 && n < HUGE_VAL && p >= 0 && p <= 1) return random::binomial(bits, ::floor(n), p);
     ctx.fail(Status::KernelFailed,
              "binomial: a count is negative or not finite, or a probability not in [0, 1]");
+    return 0.0;
+  };
+  draw<double>(ctx, out, successes, count, prob);
 }
 
 void native_dropout_out(KernelContext& ctx, const Tensor& input, double p, Optional<bool> train, Tensor& out,
