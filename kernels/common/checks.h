@@ -30,11 +30,12 @@ inline bool take_dim(KernelContext& ctx, int64_t d, dim_t rank, uint32_t& seen, 
   return true;
 }
 
-// An index into `size` elements, negative from the end: data, so a kernel failure.
-inline bool normalize_index(KernelContext& ctx, int64_t& index, dim_t size) {
-  if (index < -size || index >= size)
-    return ctx.refuse(Status::KernelFailed, "index {} is out of range for size {}", index, size);
-  if (index < 0) index += size;
+// An index into `size` elements, negative from the end: data, so a kernel failure. `d` is for the message.
+inline bool wrap_index(KernelContext& ctx, int64_t index, int d, dim_t size, dim_t& wrapped) {
+  if (index < -static_cast<int64_t>(size) || index >= static_cast<int64_t>(size))
+    return ctx.refuse(Status::KernelFailed, "index {} is out of range for dimension {} with size {}", index,
+                      d, size);
+  wrapped = static_cast<dim_t>(index < 0 ? index + size : index);
   return true;
 }
 

@@ -229,12 +229,6 @@ PENLIGHT_BY_DTYPES_END
     map<Domain::domain>(ctx, PENLIGHT_OF_2(__VA_ARGS__), out, self, other);               \
   }
 
-// What it is given: map(ctx, Convert{}, out, x) converts.
-struct Convert {
-  template <class T>
-  T operator()(T x) const {
-    return x;
-  }
-};
+constexpr auto kConvert = PENLIGHT_OF_1(x);  // map(ctx, kConvert, out, x) converts
 
 }  // namespace penlight

@@ -19,6 +19,10 @@ inline bool ranks_before(const Ranked& a, const Ranked& b) {
   return a.key < b.key || (a.key == b.key && a.place < b.place);
 }
 
+inline bool has_order(ScalarType type) {
+  return is_floating(type) || type == ScalarType::Bool || is_integral(type);
+}
+
 constexpr int64_t kNanKey = INT64_MAX;
 
 // From so many on, counting their digits is quicker than comparing them.

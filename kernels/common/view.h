@@ -163,15 +163,6 @@ inline bool copy_whole(KernelContext& ctx, const Tensor& self, Tensor& out) {
   return ctx.ok();
 }
 
-// `index` into a dimension of `size`, counted from the front.
-inline bool wrap_index(KernelContext& ctx, int64_t index, int d, dim_t size, dim_t& wrapped) {
-  if (index < -static_cast<int64_t>(size) || index >= static_cast<int64_t>(size))
-    return ctx.refuse(Status::KernelFailed, "index {} is out of range for dimension {} with size {}", index,
-                      d, size);
-  wrapped = static_cast<dim_t>(index < 0 ? index + size : index);
-  return true;
-}
-
 // Views of views. Each changes `view` and returns true, or fails.
 
 inline bool select_view(KernelContext& ctx, View& view, int64_t dim, int64_t index) {

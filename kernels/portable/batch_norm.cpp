@@ -94,16 +94,16 @@ template <class T>
 ChannelMoments<T> batch_moments(const Tensor& input, dim_t channel, T* row) {
   const Span plane(input, 2, input.dim());
   const double count = static_cast<double>(plane.count() * input.size(0));
-  double sum = 0, squares = 0;
-  for (dim_t n = 0; n < input.size(0); ++n) {
-    plane.load(row, input.const_data_ptr(), n * input.stride(0) + channel * input.stride(1));
-    sum += row_sum(row, plane.count());
-  }
-  const T mean = static_cast<T>(sum / count);
-  for (dim_t n = 0; n < input.size(0); ++n) {
-    plane.load(row, input.const_data_ptr(), n * input.stride(0) + channel * input.stride(1));
-    squares += row_square_sum(row, plane.count(), mean);
-  }
+  const auto total_of = [&](auto sum) {
+    double total = 0;
+    for (dim_t n = 0; n < input.size(0); ++n) {
+      plane.load(row, input.const_data_ptr(), n * input.stride(0) + channel * input.stride(1));
+      total += sum(row, plane.count());
+    }
+    return total;
+  };
+  const T mean = static_cast<T>(total_of(row_sum<T>) / count);
+  const double squares = total_of([mean](const T* x, dim_t n) { return row_square_sum(x, n, mean); });
   return {mean, static_cast<T>(squares / count)};
 }
 

@@ -14,7 +14,7 @@ static void convert_part(KernelContext& ctx, const Tensor& from, const Tensor& o
   part.sizes = from.unsafeGetTensorImpl()->sizes;
   part.numel = from.numel();
   Tensor to(&part);
-  map<Domain::Number>(ctx, Convert{}, to, from);
+  map<Domain::Number>(ctx, kConvert, to, from);
 }
 
 void cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {

@@ -32,7 +32,7 @@ void copy_to(KernelContext& ctx, const Tensor& from, Tensor& out) {
   if (from.scalar_type() == ScalarType::UInt64 && is_floating(out.scalar_type()))
     return out.scalar_type() == ScalarType::Double ? float_of_uint64<double>(ctx, from, out)
                                                    : float_of_uint64<float>(ctx, from, out);
-  map<Domain::Number>(ctx, Convert{}, out, from);
+  map<Domain::Number>(ctx, kConvert, out, from);
 }
 
 }  // namespace

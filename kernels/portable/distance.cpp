@@ -11,21 +11,15 @@ namespace penlight::portable {
 
 namespace {
 
-// One row of a matrix: `data` with `step` from one column to the next.
+// Of two rows, whose columns are a step apart.
 template <class S>
-struct Row {
-  const S* data;
-  dim_t step;
-};
-
-template <class S>
-Compute<S> distance(Row<S> a, Row<S> b, dim_t count, double p) {
+Compute<S> distance(const S* a, dim_t a_step, const S* b, dim_t b_step, dim_t count, double p) {
   using T = Compute<S>;
   // add(total, difference) for each column.
   const auto total_of = [&](auto add) {
     T total = 0;
     for (dim_t i = 0; i < count; ++i)
-      total = add(total, math::fabs(static_cast<T>(a.data[i * a.step]) - static_cast<T>(b.data[i * b.step])));
+      total = add(total, math::fabs(static_cast<T>(a[i * a_step]) - static_cast<T>(b[i * b_step])));
     return total;
   };
   if (p == 0) return total_of([](T total, T d) { return total + (d != 0 ? T(1) : T(0)); });
@@ -80,8 +74,8 @@ void cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2, d
       const S *a = reinterpret_cast<const S*>(at[1]), *b = reinterpret_cast<const S*>(at[2]);
       for (dim_t i = 0; i < rows; ++i) {
         for (dim_t j = 0; j < columns; ++j) {
-          to[i * out.stride(-2) + j * out.stride(-1)] = static_cast<S>(distance<S>(
-              {a + i * x1.stride(-2), x1.stride(-1)}, {b + j * x2.stride(-2), x2.stride(-1)}, length, p));
+          to[i * out.stride(-2) + j * out.stride(-1)] = static_cast<S>(distance(
+              a + i * x1.stride(-2), x1.stride(-1), b + j * x2.stride(-2), x2.stride(-1), length, p));
         }
       }
     });
@@ -101,8 +95,8 @@ void pdist_forward_out(KernelContext& ctx, const Tensor& self, double p, Tensor&
     for (dim_t i = 0; i < rows; ++i) {
       for (dim_t j = i + 1; j < rows; ++j) {
         out.mutable_data_ptr<S>()[at++ * out.stride(0)] =
-            static_cast<S>(distance<S>({data + i * self.stride(0), self.stride(1)},
-                                       {data + j * self.stride(0), self.stride(1)}, self.size(1), p));
+            static_cast<S>(distance(data + i * self.stride(0), self.stride(1), data + j * self.stride(0),
+                                    self.stride(1), self.size(1), p));
       }
     }
   });

@@ -75,10 +75,9 @@ void reduce_bags(KernelContext& ctx, const Bags& bags, Tensor& out, Tensor& bag_
     const T divisor = bags.mode == kMean && used ? static_cast<T>(used) : T(1);
     S* to = out.mutable_data_ptr<S>() + bag * out.stride(0);
     for (dim_t c = 0; c < width; ++c) to[c * out.stride(1)] = static_cast<S>(sums[c] / divisor);
-    if (bags.mode != kSum) {
-      store_element<int64_t>(sizes, bag * sizes.stride(0), used);
-      if (bags.mode == kMean) store_element<int64_t>(maxima, bag * maxima.stride(0), used);
-    }
+    store_element<int64_t>(sizes, bag * sizes.stride(0), bags.mode == kSum ? 0 : used);
+    if (bags.mode != kMax)
+      store_element<int64_t>(maxima, bag * maxima.stride(0), bags.mode == kMean ? used : 0);
   }
 }
 
@@ -118,12 +117,6 @@ void embedding_bag_out(KernelContext& ctx, const Tensor& weight, const Tensor& i
   if (!ctx.resize(out0, table) || !ctx.resize(out1, each) || !ctx.resize(out2, SizesRef(table, 1)) ||
       !ctx.resize(out3, SizesRef(table, mode == kMax ? 2 : 1)))
     return;
-  if (mode == kSum) {
-    for (dim_t i = 0; i < count; ++i) {
-      store_element(out2, i * out2.stride(0), int64_t{0});
-      store_element(out3, i * out3.stride(0), int64_t{0});
-    }
-  }
   dispatch<Floats>(ctx, weight.dtype(), [&](auto tag) {
     reduce_bags<typename decltype(tag)::type>(ctx, bags, out0, out1, out2, out3);
   });

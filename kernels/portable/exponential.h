@@ -18,14 +18,9 @@ inline Vector<float> exp_nonpositive(Vector<float> x) {
   const Vector<float> n = (x * splat(1.44269504f) + magic) - magic;
   Vector<float> r = x - n * splat(0.693145751953125f);  // ln 2 in two parts
   r = r - n * splat(1.42860677e-6f);
-  Vector<float> p = splat(1.0f / 5040);
-  p = p * r + splat(1.0f / 720);
-  p = p * r + splat(1.0f / 120);
-  p = p * r + splat(1.0f / 24);
-  p = p * r + splat(1.0f / 6);
-  p = p * r + splat(0.5f);
-  p = p * r + splat(1.0f);
-  p = p * r + splat(1.0f);
+  constexpr float kTaylor[] = {1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1, 1};
+  Vector<float> p = splat(kTaylor[0]);
+  repeat<7>([&](auto i) { p = p * r + splat(kTaylor[i + 1]); });
   const Lanes in_range = x >= splat(-87.3f);
   const Lanes is_nan = x != x;
   // Out of range n is anything: it is masked before its bits are used.

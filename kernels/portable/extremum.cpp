@@ -109,44 +109,30 @@ void place(KernelContext& ctx, const Tensor& self, const Optional<int64_t>& dim,
 
 }  // namespace
 
-void amax_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
-  extremum<kGreatest>(ctx, self, dim, keepdim, out);
-}
-
-void amin_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
-  extremum<kLeast>(ctx, self, dim, keepdim, out);
-}
-
-void max_unary_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  extremum<kGreatest>(ctx, self, nullopt, false, out);
-}
-
-void min_unary_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  extremum<kLeast>(ctx, self, nullopt, false, out);
-}
+// Kernels of one order: along dimensions, of all elements, the place along a dimension, both.
+#define PENLIGHT_EXTREMUM(along_dims, of_all, place_along_dim, along_dim, order)                    \
+  void along_dims(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim,      \
+                  Tensor& out) {                                                                    \
+    extremum<order>(ctx, self, dim, keepdim, out);                                                  \
+  }                                                                                                 \
+  void of_all(KernelContext& ctx, const Tensor& self, Tensor& out) {                                \
+    extremum<order>(ctx, self, nullopt, false, out);                                                \
+  }                                                                                                 \
+  void place_along_dim(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, \
+                       Tensor& out) {                                                               \
+    place<order>(ctx, self, dim, keepdim, nullptr, out);                                            \
+  }                                                                                                 \
+  void along_dim(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values, \
+                 Tensor& indices) {                                                                 \
+    place<order>(ctx, self, dim, keepdim, &values, indices);                                        \
+  }
+PENLIGHT_EXTREMUM(amax_out, max_unary_out, argmax_out, max_dim_max, kGreatest)
+PENLIGHT_EXTREMUM(amin_out, min_unary_out, argmin_out, min_dim_min, kLeast)
 
 void aminmax_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, Tensor& min,
                  Tensor& max) {
   extremum<kLeast>(ctx, self, dims_of(dim), keepdim, min);
   if (ctx.ok()) extremum<kGreatest>(ctx, self, dims_of(dim), keepdim, max);
-}
-
-void argmax_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, Tensor& out) {
-  place<kGreatest>(ctx, self, dim, keepdim, nullptr, out);
-}
-
-void argmin_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, Tensor& out) {
-  place<kLeast>(ctx, self, dim, keepdim, nullptr, out);
-}
-
-void max_dim_max(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& max,
-                 Tensor& max_values) {
-  place<kGreatest>(ctx, self, dim, keepdim, &max, max_values);
-}
-
-void min_dim_min(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& min,
-                 Tensor& min_indices) {
-  place<kLeast>(ctx, self, dim, keepdim, &min, min_indices);
 }
 
 }  // namespace penlight::portable

@@ -172,20 +172,19 @@ bool transform_all(KernelContext& ctx, Volume& volume, const int* dims, size_t c
   return true;
 }
 
-// Gives dimension `d` another size. A longer one is filled by symmetry: element
-// n - k is the conjugate of element k.
-bool change_size(KernelContext& ctx, Volume& volume, int d, dim_t size) {
+// Gives dimension `d` another size. With `symmetric` the first half decides: element n - k is the conjugate
+// of element k, and what is symmetric to itself is real.
+bool change_size(KernelContext& ctx, Volume& volume, int d, dim_t size, bool symmetric) {
   const dim_t old = volume.sizes[d], inner = volume.inner(d), outer = volume.outer(d);
   Complex* made = scratch<Complex>(ctx, outer * size * inner);
   if (!made) return false;
   for (dim_t i = 0; i < outer; ++i) {
     for (dim_t k = 0; k < size; ++k) {
-      // Of two elements with one conjugate pair between them, the first half counts.
-      const bool mirrored = size > old ? 2 * k > size : false;
-      const dim_t source = mirrored ? size - k : k;
+      const bool mirrored = symmetric && 2 * k > size, real = symmetric && (k == 0 || 2 * k == size);
       for (dim_t j = 0; j < inner; ++j) {
-        Complex value = source < old ? volume.data[(i * old + source) * inner + j] : Complex(0);
+        Complex value = volume.data[(i * old + (mirrored ? size - k : k)) * inner + j];
         if (mirrored) value.im = -value.im;
+        if (real) value.im = 0;
         made[(i * size + k) * inner + j] = value;
       }
     }
@@ -235,7 +234,7 @@ void fft_r2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, 
   const int last = dims[dim.size() - 1];
   double count = static_cast<double>(self.size(last));
   if (!transform(ctx, volume, last, -1)) return;
-  if (onesided && !change_size(ctx, volume, last, self.size(last) / 2 + 1)) return;
+  if (onesided && !change_size(ctx, volume, last, self.size(last) / 2 + 1, false)) return;
   if (!transform_all(ctx, volume, dims, dim.size() - 1, -1, count)) return;
   if (!ctx.resize(out, volume.sizes)) return;
   store_scaled(volume, normalization, count, out);
@@ -254,17 +253,7 @@ void fft_c2r_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, 
     return;
   double count = static_cast<double>(size);
   if (!transform_all(ctx, volume, dims, dim.size() - 1, 1, count)) return;
-  // What is symmetric to itself is real, whatever the input says.
-  if (!change_size(ctx, volume, last, size / 2 + 1)) return;
-  const dim_t inner = volume.inner(last);
-  for (dim_t i = 0; i < volume.outer(last); ++i) {
-    for (dim_t j = 0; j < inner; ++j) {
-      Complex* const line = volume.data + i * (size / 2 + 1) * inner + j;
-      line[0].im = 0;
-      if (size % 2 == 0) line[size / 2 * inner].im = 0;
-    }
-  }
-  if (!change_size(ctx, volume, last, size) || !transform(ctx, volume, last, 1)) return;
+  if (!change_size(ctx, volume, last, size, true) || !transform(ctx, volume, last, 1)) return;
   if (!ctx.resize(out, volume.sizes)) return;
   store_scaled(volume, normalization, count, out);
 }

@@ -306,9 +306,10 @@ void put_out(KernelContext& ctx, const Tensor& self, const Tensor& index, const 
     return;
   Elements indices(view_of(index)), sources(view_of(source));
   for (dim_t i = 0; i < index.numel(); ++i) {
-    int64_t place = load_element<int64_t>(index.scalar_type(), indices.next());
-    if (!normalize_index(ctx, place, out.numel())) return;
-    char* const to = element_at(out, static_cast<dim_t>(place));
+    dim_t place;
+    if (!wrap_index(ctx, load_element<int64_t>(index.scalar_type(), indices.next()), 0, out.numel(), place))
+      return;
+    char* const to = element_at(out, place);
     if (accumulate) {
       row(Combine::Add, to, dim_t{0}, sources.next(), 0, 1);
     } else {

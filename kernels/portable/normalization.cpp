@@ -3,6 +3,7 @@
 #include <penlight/kernel.h>
 
 #include "dense_copy.h"
+#include "kernels/common/broadcast.h"
 #include "kernels/common/checks.h"
 #include "moments.h"
 
@@ -65,12 +66,17 @@ void scale_shift(T* x, dim_t count, Moments<T> moments, const T* weight, const T
   }
 }
 
-// The dimensions that normalized_shape covers have to be the input's last ones.
-bool check_normalized_shape(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> shape, dim_t& axis) {
+// The dimensions that normalized_shape covers have to be the input's last ones: from `axis` on, `count`
+// elements.
+bool check_normalized_shape(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> shape, dim_t& axis,
+                            dim_t& count) {
   axis = input.dim() - static_cast<dim_t>(shape.size());
+  count = 1;
   bool fits = axis >= 0 && !shape.empty();
-  for (size_t d = 0; fits && d < shape.size(); ++d)
-    fits = input.size(axis + static_cast<dim_t>(d)) == shape[d];
+  for (dim_t d = axis; fits && d < input.dim(); ++d) {
+    fits = input.size(d) == shape[static_cast<size_t>(d - axis)];
+    count *= input.size(d);
+  }
   if (fits) return true;
   return ctx.refuse(Status::InvalidArgument,
                     "normalized_shape of {} dimensions does not end the input's shape of {}", shape.size(),
@@ -143,15 +149,11 @@ double epsilon_of(ScalarType dtype) {
 void native_layer_norm_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> normalized_shape,
                            const Optional<Tensor>& weight, const Optional<Tensor>& bias, double eps,
                            Tensor& out0, Tensor& out1, Tensor& out2) {
-  dim_t axis;
-  if (!check_floating(ctx, input, out0) || !check_normalized_shape(ctx, input, normalized_shape, axis))
+  dim_t axis, count;
+  if (!check_floating(ctx, input, out0) || !check_normalized_shape(ctx, input, normalized_shape, axis, count))
     return;
-  dim_t sizes[kMaxDim], count = 1;
-  for (dim_t d = 0; d < input.dim(); ++d) {
-    sizes[d] = d < axis ? input.size(d) : 1;
-    if (d >= axis) count *= input.size(d);
-  }
-  const SizesRef rows(sizes, static_cast<size_t>(input.dim()));
+  Shape rows(input.sizes());
+  for (dim_t d = axis; d < input.dim(); ++d) rows[static_cast<int>(d)] = 1;
   if (!check_parameter(ctx, "weight", weight, count) || !check_parameter(ctx, "bias", bias, count)) return;
   if (!ctx.resize(out0, input.sizes()) || !ctx.resize(out1, rows) || !ctx.resize(out2, rows)) return;
   normalize(ctx, {input, weight, bias, eps, {input, axis}, {out0, axis}, 1, 1, &out1, &out2}, out0);
@@ -188,10 +190,9 @@ void native_group_norm_out(KernelContext& ctx, const Tensor& input, const Option
 
 void rms_norm_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> normalized_shape,
                   const Optional<Tensor>& weight, Optional<double> eps, Tensor& out) {
-  dim_t axis;
-  if (!check_floating(ctx, input, out) || !check_normalized_shape(ctx, input, normalized_shape, axis)) return;
-  dim_t count = 1;
-  for (dim_t d = axis; d < input.dim(); ++d) count *= input.size(d);
+  dim_t axis, count;
+  if (!check_floating(ctx, input, out) || !check_normalized_shape(ctx, input, normalized_shape, axis, count))
+    return;
   if (!check_parameter(ctx, "weight", weight, count) || !ctx.resize(out, input.sizes())) return;
   const double epsilon = eps.has_value() ? eps.value() : epsilon_of(input.dtype());
   normalize(ctx, {input, weight, nullopt, epsilon, {input, axis}, {out, axis}, 1, 1, nullptr, nullptr}, out);

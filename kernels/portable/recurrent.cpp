@@ -86,16 +86,6 @@ Sequence sequence_of(const Tensor& tensor, bool batch_first) {
       tensor.stride(batch_first ? 0 : 1), tensor.stride(2)};
 }
 
-// State [layers * directions, batch, width] of one cell, row by row.
-template <class T>
-void load_state(const Tensor& state, dim_t cell, T* to) {
-  Span(state, 1, 3).load(to, state.const_data_ptr(), cell * state.stride(0));
-}
-template <class T>
-void store_state(const T* from, const Tensor& state, dim_t cell) {
-  Span(state, 1, 3).store(from, state.mutable_data_ptr(), cell * state.stride(0));
-}
-
 // One layer in one direction.
 template <class T, bool lstm>
 class Cell {
@@ -209,11 +199,12 @@ void run_layers(KernelContext& ctx, const RecurrentShape& shape, const Tensor& i
       const dim_t index = layer * shape.directions + direction;
       Cell<T, lstm> runner(ctx, shape, params.data() + index * shape.params_per_cell(), from.width);
       if (!ctx.ok()) return;
-      load_state(h0, index, state);
-      if (lstm) load_state(*c0, index, cell);
+      // States are [layers * directions, batch, width].
+      Span(h0, 1, 3).load(state, h0.const_data_ptr(), index * h0.stride(0));
+      if (lstm) Span(*c0, 1, 3).load(cell, c0->const_data_ptr(), index * c0->stride(0));
       runner.run(from, to, direction == 1, direction * shape.output, state, cell);
-      store_state(state, h_n, index);
-      if (lstm) store_state(cell, *c_n, index);
+      Span(h_n, 1, 3).store(state, h_n.mutable_data_ptr(), index * h_n.stride(0));
+      if (lstm) Span(*c_n, 1, 3).store(cell, c_n->mutable_data_ptr(), index * c_n->stride(0));
     }
   }
 }

@@ -65,9 +65,9 @@ static dim_t lane_length(const Tensor& self, int64_t dim) {
 }
 
 static bool check_order(KernelContext& ctx, const Tensor& self) {
-  const ScalarType type = self.scalar_type();
-  if (is_floating(type) || type == ScalarType::Bool || is_integral(type)) return true;
-  return ctx.refuse(Status::NotSupported, "elements of type {} have no order here", dtype_name(type));
+  if (has_order(self.scalar_type())) return true;
+  return ctx.refuse(Status::NotSupported, "elements of type {} have no order here",
+                    dtype_name(self.scalar_type()));
 }
 
 static bool check_outs(KernelContext& ctx, const Tensor& self, const Tensor* values, const Tensor& indices) {

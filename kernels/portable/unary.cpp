@@ -52,7 +52,7 @@ void round_decimals_out(KernelContext& ctx, const Tensor& self, int64_t decimals
 void nan_to_num_out(KernelContext& ctx, const Tensor& self, Optional<double> nan, Optional<double> posinf,
                     Optional<double> neginf, Tensor& out) {
   const ScalarType type = self.scalar_type();
-  if (!is_floating(type)) return map<Domain::Integral>(ctx, Convert{}, out, self);
+  if (!is_floating(type)) return map<Domain::Integral>(ctx, kConvert, out, self);
   const double largest = type == ScalarType::Half     ? 65504.0
                          : type == ScalarType::Double ? 1.7976931348623157e308
                          : type == ScalarType::Float  ? 3.4028234663852886e38

@@ -42,12 +42,10 @@ static void write_groups(KernelContext& ctx, Ranked* ranked, dim_t count, View s
 }
 
 static bool check_unique(KernelContext& ctx, const Tensor& self, const Results& to) {
-  const ScalarType type = self.scalar_type();
-  const bool ordered = is_floating(type) || type == ScalarType::Bool || is_integral(type);
   const bool places =
       to.inverse.scalar_type() == ScalarType::Long && to.counts.scalar_type() == ScalarType::Long;
   return check_same_dtype(ctx, self, to.values) &&
-         check(ctx, ordered && places, "unique takes real numbers, gives int64");
+         check(ctx, has_order(self.scalar_type()) && places, "unique takes real numbers, gives int64");
 }
 
 static void unique(KernelContext& ctx, const Tensor& self, bool sorts, const Results& to) {

@@ -79,34 +79,25 @@ static void variance(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<i
     loop.run<double>(VarianceOf(out, mean, correction, root));
 }
 
-void var_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
-                        Optional<Scalar> correction, bool keepdim, Tensor& out) {
-  variance(ctx, self, dim, correction.value_or(Scalar(1)).to<double>(), keepdim, false, out, nullptr);
+static double number_of(const Optional<Scalar>& correction) {
+  return correction ? correction->to<double>() : 1;
 }
 
-void var_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool unbiased,
-             bool keepdim, Tensor& out) {
-  variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, false, out, nullptr);
-}
-
-void std_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
-                        Optional<Scalar> correction, bool keepdim, Tensor& out) {
-  variance(ctx, self, dim, correction.value_or(Scalar(1)).to<double>(), keepdim, true, out, nullptr);
-}
-
-void std_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool unbiased,
-             bool keepdim, Tensor& out) {
-  variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, true, out, nullptr);
-}
-
-void var_mean_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
-                             Optional<Scalar> correction, bool keepdim, Tensor& out0, Tensor& out1) {
-  variance(ctx, self, dim, correction.value_or(Scalar(1)).to<double>(), keepdim, false, out0, &out1);
-}
-
-void std_mean_correction_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
-                             Optional<Scalar> correction, bool keepdim, Tensor& out0, Tensor& out1) {
-  variance(ctx, self, dim, correction.value_or(Scalar(1)).to<double>(), keepdim, true, out0, &out1);
-}
+// Kernels of the variance, or of its root: by a correction, by yes or no, with the mean.
+#define PENLIGHT_VARIANCE(by_correction, by_choice, with_mean, root)                                     \
+  void by_correction(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,            \
+                     Optional<Scalar> correction, bool keepdim, Tensor& out) {                           \
+    variance(ctx, self, dim, number_of(correction), keepdim, root, out, nullptr);                        \
+  }                                                                                                      \
+  void by_choice(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool unbiased, \
+                 bool keepdim, Tensor& out) {                                                            \
+    variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, root, out, nullptr);                             \
+  }                                                                                                      \
+  void with_mean(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,                \
+                 Optional<Scalar> correction, bool keepdim, Tensor& out0, Tensor& out1) {                \
+    variance(ctx, self, dim, number_of(correction), keepdim, root, out0, &out1);                         \
+  }
+PENLIGHT_VARIANCE(var_correction_out, var_out, var_mean_correction_out, false)
+PENLIGHT_VARIANCE(std_correction_out, std_out, std_mean_correction_out, true)
 
 }  // namespace penlight::portable
