@@ -105,56 +105,32 @@ void argsort_stable_out(KernelContext& ctx, const Tensor& self, bool, int64_t di
   sort(ctx, self, dim, descending, nullptr, out);
 }
 
-// A heap of the `k` best, the worst of them on top.
-static void sift_down(Ranked* heap, dim_t k, dim_t at) {
-  const Ranked item = heap[at];
-  for (;;) {
-    dim_t child = 2 * at + 1;
-    if (child >= k) break;
-    if (child + 1 < k && ranks_before(heap[child], heap[child + 1])) ++child;
-    if (!ranks_before(item, heap[child])) break;
-    heap[at] = heap[child];
-    at = child;
-  }
-  heap[at] = item;
-}
+// How many are looked at together to find the first `k` of a lane.
+static dim_t room_for(dim_t k) { return k + (k < 64 ? 64 : k); }
 
-constexpr dim_t kTopBlock = 128;
-
-// Of many, and not of too many for each of them, all are looked at together.
-static bool selects(dim_t length, dim_t k) { return k > 32 && k >= length / 64; }
-
-// The first `k` of a lane in sorted order, at the start of `ranked`, which has
-// room for k and a block, or for two lanes.
+// The first `k` of a lane in sorted order, at the start of `ranked`, which has twice as much room. What comes
+// is ranked behind the best so far; of those that may be among them no more are kept than there is room for.
 static void best_of_lane(const Lanes& lanes, const char* lane, dim_t k, bool descending, Ranked* ranked) {
-  if (k == 0) return;
-  Ranked* const block = ranked + k;
-  const auto rank = [&](dim_t first, dim_t count, Ranked* to) {
-    lanes.rank(lane, first, count, descending, to);
-  };
-  if (selects(lanes.length, k)) {
-    rank(0, lanes.length, ranked);
-    select_first(ranked, ranked + lanes.length, lanes.length, k);
-    return sort_ranked(ranked, ranked + lanes.length, k);
-  }
-  rank(0, k, ranked);
-  for (dim_t at = k / 2; at-- > 0;) sift_down(ranked, k, at);
-  for (dim_t first = k; first < lanes.length; first += kTopBlock) {
-    const dim_t count = lanes.length - first < kTopBlock ? lanes.length - first : kTopBlock;
-    rank(first, count, block);
-    for (dim_t i = 0; i < count; ++i) {
-      if (block[i].key >= ranked[0].key) continue;  // a later equal is not better
-      ranked[0] = block[i];
-      sift_down(ranked, k, 0);
+  const dim_t room = room_for(k);
+  Ranked* const spare = ranked + room;
+  dim_t kept = 0;
+  int64_t limit = 0;
+  bool limited = false;
+  for (dim_t first = 0, count = 0; k > 0 && first < lanes.length; first += count) {
+    count = lanes.length - first < room - kept ? lanes.length - first : room - kept;
+    lanes.rank(lane, first, count, descending, ranked + kept);
+    for (dim_t i = kept, end = kept + count; i < end; ++i) {
+      const Ranked item = ranked[i];
+      ranked[kept] = item;
+      kept += !limited || item.key < limit;  // a later equal is not better
     }
+    if (2 * (room - kept) > room - k) continue;
+    select_first(ranked, spare, kept, k);
+    kept = k;
+    limit = ranked[k - 1].key;
+    limited = true;
   }
-  // Heap sort, by place among equals.
-  for (dim_t left = k; left > 1; --left) {
-    const Ranked worst = ranked[0];
-    ranked[0] = ranked[left - 1];
-    sift_down(ranked, left - 1, 0);
-    ranked[left - 1] = worst;
-  }
+  sort_ranked(ranked, spare, kept);
 }
 
 void topk_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t dim, bool largest, bool,
@@ -167,8 +143,7 @@ void topk_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t dim,
     best_of_lane(lanes, lane, count, largest, ranked);
     return ranked;
   };
-  for_each_lane(ctx, self, dim, count, true, selects(length, count) ? 2 * length : count + kTopBlock, &values,
-                indices, best);
+  for_each_lane(ctx, self, dim, count, true, 2 * room_for(count), &values, indices, best);
 }
 
 // The element that `choose(ranked, spare, length)` finds in each lane, whose elements it may reorder.
