@@ -259,13 +259,10 @@ void scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query, c
     return;
   if (attn_mask.has_value() && !check_mask(ctx, attn_mask.value(), query, shape, key.size(-2))) return;
   if (!ctx.resize(out, shape) || out.numel() == 0) return;
-  const Attention attention = {
-      query,          key,
-      value,          attn_mask,
-      is_causal,      scale.has_value() ? scale.value() : 1 / sqrt(static_cast<double>(query.size(-1))),
-      safe_softmax,   hidden_score,
-      query.size(-2), key.size(-2),
-      query.size(-1), value.size(-1)};
+  const double factor = scale ? *scale : 1 / sqrt(static_cast<double>(query.size(-1)));
+  const Attention attention = {query,          key,          value,          attn_mask,
+                               is_causal,      factor,       safe_softmax,   hidden_score,
+                               query.size(-2), key.size(-2), query.size(-1), value.size(-1)};
   if (query.dtype() == ScalarType::Double) {
     attend<double>(ctx, attention, enable_gqa, out);
   } else {

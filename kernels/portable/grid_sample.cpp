@@ -64,36 +64,19 @@ struct Taps {
 
 template <class T>
 Taps<T> taps_of(T coordinate, dim_t size, const Sampling& sampling) {
-  Taps<T> taps;
-  T x = position_of(coordinate, size, sampling.align_corners);
-  if (sampling.mode != kCubic) x = pad_position(x, size, sampling.padding, sampling.align_corners);
+  const auto padded = [&](T x) { return pad_position(x, size, sampling.padding, sampling.align_corners); };
   const auto inside = [&](T position) {
     const dim_t i = index_of(position, size);
     return i >= 0 && i < size && position >= 0 ? i : dim_t{-1};
   };
-  if (sampling.mode == kNearest) {
-    taps.count = 1;
-    taps.at[0] = inside(static_cast<T>(nearbyint(x)));
-    taps.weights[0] = 1;
-    taps.none = 0;
-    return taps;
-  }
-  taps.none = x - x;
+  T x = position_of(coordinate, size, sampling.align_corners);
+  if (sampling.mode != kCubic) x = padded(x);
+  if (sampling.mode == kNearest) return {1, {inside(static_cast<T>(nearbyint(x)))}, {T(1)}, T(0)};
   const T below = static_cast<T>(floor(x)), rest = x - below;
-  if (sampling.mode == kLinear) {
-    taps.count = 2;
-    taps.weights[0] = 1 - rest;
-    taps.weights[1] = rest;
-    taps.at[0] = inside(below);
-    taps.at[1] = inside(below + 1);
-    return taps;
-  }
-  taps.count = 4;
+  if (sampling.mode == kLinear) return {2, {inside(below), inside(below + 1)}, {1 - rest, rest}, x - x};
+  Taps<T> taps = {4, {}, {}, x - x};
   cubic_weights(rest, T(-0.75), taps.weights);
-  for (int i = 0; i < 4; ++i) {
-    taps.at[i] =
-        inside(pad_position(below + static_cast<T>(i - 1), size, sampling.padding, sampling.align_corners));
-  }
+  for (int i = 0; i < 4; ++i) taps.at[i] = inside(padded(below + static_cast<T>(i - 1)));
   return taps;
 }
 

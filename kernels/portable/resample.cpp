@@ -96,12 +96,12 @@ void fill_smoothed(const ResampleAxis& axis, const Smoothing<T>& smoothing, cons
 
 template <class T>
 AxisTaps<T> make_axis_taps(KernelContext& ctx, const ResampleAxis& axis, Interpolation kind) {
-  dim_t taps = 1;
   const bool smoothed = kind == Interpolation::LinearSmoothed || kind == Interpolation::CubicSmoothed;
   const Smoothing<T> smoothing(axis, kind == Interpolation::CubicSmoothed);
-  if (kind == Interpolation::Linear) taps = 2;
-  if (kind == Interpolation::Cubic) taps = 4;
-  if (smoothed) taps = smoothing.taps(axis.in);
+  const dim_t taps = smoothed                        ? smoothing.taps(axis.in)
+                     : kind == Interpolation::Linear ? 2
+                     : kind == Interpolation::Cubic  ? 4
+                                                     : 1;
   const size_t count = static_cast<size_t>(axis.out * taps + 1);
   const AxisTaps<T> tables = {taps, ctx.allocate_scratch_array<dim_t>(count),
                               ctx.allocate_scratch_array<T>(count)};

@@ -63,13 +63,11 @@ void softmax(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
 
 }  // namespace
 
-void softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float, Tensor& out) {
-  (void)half_to_float;
+void softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool, Tensor& out) {
   softmax<false>(ctx, self, dim, out);
 }
 
-void log_softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool half_to_float, Tensor& out) {
-  (void)half_to_float;
+void log_softmax_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool, Tensor& out) {
   softmax<true>(ctx, self, dim, out);
 }
 

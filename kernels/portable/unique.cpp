@@ -68,48 +68,44 @@ static void unique(KernelContext& ctx, const Tensor& self, bool sorts, const Res
 namespace {
 
 // Slices along one dimension. Each is known by where it begins in that dimension.
-class Slices {
- public:
-  Slices(const Tensor& self, int dim) : rest_(view_of(self)), type_(self.scalar_type()) {
-    count_ = self.size(dim);
-    stride_ = self.stride(dim) * static_cast<dim_t>(self.element_size());
-    rest_.remove_dim(dim);
-    length_ = rest_.numel();
+struct Slices {
+  View rest;
+  ScalarType type;
+  dim_t count, stride, length;  // the stride in bytes; a length is that of each, in elements
+
+  Slices(const Tensor& self, int dim) : rest(view_of(self)), type(self.scalar_type()) {
+    count = self.size(dim);
+    stride = self.stride(dim) * static_cast<dim_t>(self.element_size());
+    rest.remove_dim(dim);
+    length = rest.numel();
   }
-  dim_t count() const { return count_; }
-  dim_t length() const { return length_; }  // elements in each
 
   View at(dim_t slice) const {
-    View view = rest_;
-    view.data += slice * stride_;
+    View view = rest;
+    view.data += slice * stride;
     return view;
   }
 
   // The key of one element, by its place in row-major order.
   int64_t key(dim_t slice, dim_t place) const {
-    const char* data = rest_.data + slice * stride_;
-    for (int d = rest_.dim; d-- > 0;) {
-      data += place % rest_.sizes[d] * rest_.strides[d];
-      place /= rest_.sizes[d];
+    const char* data = rest.data + slice * stride;
+    for (int d = rest.dim; d-- > 0;) {
+      data += place % rest.sizes[d] * rest.strides[d];
+      place /= rest.sizes[d];
     }
     Ranked ranked;
-    rank_elements(type_, data, 1, 0, 1, false, &ranked);
+    rank_elements(type, data, 1, 0, 1, false, &ranked);
     return ranked.key;
   }
 
   bool equal(dim_t a, dim_t b) const {
-    const bool floating = is_floating(type_);
-    for (dim_t i = 0; i < length_; ++i) {
+    const bool floating = is_floating(type);
+    for (dim_t i = 0; i < length; ++i) {
       const int64_t first = key(a, i);
       if (first != key(b, i) || (floating && first == kNanKey)) return false;
     }
     return true;
   }
-
- private:
-  View rest_;
-  ScalarType type_;
-  dim_t count_, stride_, length_;
 };
 
 }  // namespace
@@ -119,13 +115,13 @@ static void unique_slices(KernelContext& ctx, const Tensor& self, int64_t dim, b
   if (!check_unique(ctx, self, to) || !wrap_dim(ctx, dim, self.dim(), d)) return;
   if (!check(ctx, self.dim() > 0, "unique takes slices of a tensor with dimensions")) return;
   const Slices slices(self, d);
-  const dim_t count = slices.count();
-  if (!check(ctx, count == 0 || slices.length() != 0, "slices without elements cannot be told apart")) return;
+  const dim_t count = slices.count;
+  if (!check(ctx, count == 0 || slices.length != 0, "slices without elements cannot be told apart")) return;
   Ranked* ranked = ctx.allocate_scratch_array<Ranked>(2 * static_cast<size_t>(count) + 1);
   if (!ranked) return;
   for (dim_t i = 0; i < count; ++i) ranked[i].place = i;
   // By the last element first: sorting keeps the order of equals.
-  for (dim_t place = sorts ? slices.length() : 0; place-- > 0;) {
+  for (dim_t place = sorts ? slices.length : 0; place-- > 0;) {
     for (dim_t i = 0; i < count; ++i) ranked[i].key = slices.key(ranked[i].place, place);
     sort_ranked(ranked, ranked + count, count);
   }
