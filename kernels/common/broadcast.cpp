@@ -41,9 +41,8 @@ bool resize_to_both(KernelContext& ctx, Tensor& out, const Tensor& a, const Tens
 
 void broadcast_strides(SizesRef shape, SizesRef sizes, SizesRef strides, dim_t* result) {
   const size_t added = shape.size() - sizes.size();
-  for (size_t d = 0; d < shape.size(); ++d) {
+  for (size_t d = 0; d < shape.size(); ++d)
     result[d] = d < added || sizes[d - added] == 1 ? 0 : strides[d - added];
-  }
 }
 
 }  // namespace penlight

@@ -59,9 +59,8 @@ dim_t combine_neighbours(char* __restrict to, const char* __restrict from, dim_t
   constexpr dim_t kSize = sizeof(T), kAtOnce = 16;
   dim_t done = 0;
   for (; done + kAtOnce <= count; done += kAtOnce) {
-    for (dim_t i = 0; i < kAtOnce; ++i) {
+    for (dim_t i = 0; i < kAtOnce; ++i)
       combine_one<T>(to + (done + i) * kSize, from + (done + i) * kSize, function);
-    }
   }
   return done;
 }
@@ -80,9 +79,8 @@ bool combine_each(char* to, Places places, const char* from, dim_t from_stride, 
     return true;
   }
   const bool dense = places.step == kSize && from_stride == kSize;
-  for (dim_t i = dense ? combine_neighbours<T>(to, from, count, function) : 0; i < count; ++i) {
+  for (dim_t i = dense ? combine_neighbours<T>(to, from, count, function) : 0; i < count; ++i)
     combine_one<T>(to + i * places.step, from + i * from_stride, function);
-  }
   return true;
 }
 

@@ -68,9 +68,8 @@ class IndexedMover {
     const dim_t item = static_cast<dim_t>(element_size);
     const int last = src_.dim - 1;
     runs_ = false;
-    for (int d = 0; d <= last; ++d) {
+    for (int d = 0; d <= last; ++d)
       runs_ |= src_.sizes[d] > 1 && src_.strides[d] == item && dst_.strides[d] == item;
-    }
     single_ = src_.numel() == 1;
     empty_ = src_.numel() == 0;
   }

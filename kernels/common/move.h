@@ -115,9 +115,8 @@ void interleave(dim_t columns, const char* __restrict src, dim_t src_row, char* 
                 dim_t dst_column) {
   constexpr dim_t kSize = sizeof(Item);
   for (dim_t c = 0; c < columns; ++c) {
-    for (int i = 0; i < rows; ++i) {
+    for (int i = 0; i < rows; ++i)
       store_item(dst + c * dst_column + i * kSize, load_item<Item>(src + i * src_row + c * kSize));
-    }
   }
 }
 

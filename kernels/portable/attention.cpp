@@ -105,9 +105,8 @@ class Pass {
         total_[i] = 0;
       }
       const dim_t end = attention_.causal ? smaller(attention_.keys, first + count) : attention_.keys;
-      for (dim_t key = 0; key < end; key += tile_) {
+      for (dim_t key = 0; key < end; key += tile_)
         add_tile(query, first, count, key, smaller(end - key, tile_), key_at, value_at, mask_at);
-      }
       finish(first, count, out, out_at);
     }
   }
@@ -133,9 +132,8 @@ class Pass {
     for (dim_t j = 0; j < key_count; ++j) row[j] *= scale;
     if (attention_.mask) add_mask(row, query, key_first, key_count, mask_at);
     if (attention_.causal) {
-      for (dim_t j = query + 1 > key_first ? query + 1 - key_first : 0; j < key_count; ++j) {
+      for (dim_t j = query + 1 > key_first ? query + 1 - key_first : 0; j < key_count; ++j)
         row[j] = kNothing<T>;
-      }
     }
     const T seen = largest_[i], here = max_row(row, key_count);
     const T largest = here > seen || here != here ? here : seen;

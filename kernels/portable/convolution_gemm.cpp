@@ -277,9 +277,8 @@ void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pas
       weights.data = static_cast<const S*>(shape.weight) + group * shape.weight_group;
       result.out =
           static_cast<S*>(shape.out) + image * shape.to.batch + group * shape.out_channels * shape.to.channel;
-      if (shape.bias) {
+      if (shape.bias)
         result.bias = static_cast<const S*>(shape.bias) + group * shape.out_channels * shape.bias_stride;
-      }
       run_gemm(gemm, workspace.gemm);
     }
   }

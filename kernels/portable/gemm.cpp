@@ -122,9 +122,8 @@ void pack_rows(const S* from, dim_t stride, dim_t stride_k, dim_t count, dim_t k
       for (dim_t k = 0; k < kc; ++k) {
         const S* row = from + k * stride_k;
         T* panel = to + k * width;
-        for (dim_t p = 0; p < width; p += GemmShape<T>::lanes) {
+        for (dim_t p = 0; p < width; p += GemmShape<T>::lanes)
           store_vector<T>(panel + p, load_vector_as<S, T>(row + p));
-        }
       }
       continue;
     }

@@ -56,9 +56,8 @@ void multiply_complex(dim_t m, dim_t n, dim_t k, const MatrixView& a, const Matr
       }
       sum = alpha * sum;
       const MatrixView& addend = epilogue.addend;
-      if (addend.data && beta != Complex(0)) {
+      if (addend.data && beta != Complex(0))
         sum = sum + beta * load_element<Complex>(dtype, at(addend.data, i * addend.row + j * addend.column));
-      }
       store_element(dtype, out + (i * row + j * column) * item, sum);
     }
   }

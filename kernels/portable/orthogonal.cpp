@@ -49,9 +49,7 @@ void reduce_to_triangle(double* a, dim_t rows, dim_t columns, double* tau) {
 void expand_reflections(const double* a, dim_t rows, dim_t columns, const double* tau, dim_t steps, double* q,
                         dim_t wanted) {
   set_identity(q, rows, wanted);
-  for (dim_t k = steps; k-- > 0;) {
-    reflect(q, wanted, 0, k, rows, a + (k + 1) * columns + k, columns, tau[k]);
-  }
+  for (dim_t k = steps; k-- > 0;) reflect(q, wanted, 0, k, rows, a + (k + 1) * columns + k, columns, tau[k]);
 }
 
 double dot(const double* a, const double* b, dim_t count) {

@@ -136,9 +136,8 @@ inline void for_each_tap(const PoolShape& shape, const PoolWindow& window, Tap&&
     for (dim_t h = window.h.first; h < window.h.end; h += window.h.step) {
       const dim_t row = window.from + shape.in.place(d, h, 0);
       const dim_t row_index = (d * axes[1].in + h) * axes[2].in;
-      for (dim_t w = window.w.first; w < window.w.end; w += window.w.step) {
+      for (dim_t w = window.w.first; w < window.w.end; w += window.w.step)
         tap(row + w * shape.in.steps[2], row_index + w);
-      }
     }
   }
 }

@@ -129,9 +129,8 @@ class Cell {
     for (dim_t done = 0; done < shape_.steps; done += chunk_) {
       const dim_t count = shape_.steps - done < chunk_ ? shape_.steps - done : chunk_;
       for (dim_t s = 0; s < count; ++s) {
-        for (dim_t n = 0; n < shape_.batch; ++n) {
+        for (dim_t n = 0; n < shape_.batch; ++n)
           from.load(x_ + (s * shape_.batch + n) * width_, at_step(done + s, backward), n);
-        }
       }
       from_input_.shrink(count * shape_.batch, gates, width_);
       Epilogue epilogue;
@@ -139,9 +138,8 @@ class Cell {
       from_input_.run({x_, width_, 1}, transposed(input_weights_), epilogue, input_gates_, gates, 1);
       for (dim_t s = 0; s < count; ++s) {
         step(input_gates_ + s * shape_.batch * gates, state, cell);
-        for (dim_t n = 0; n < shape_.batch; ++n) {
+        for (dim_t n = 0; n < shape_.batch; ++n)
           to.store(state + n * shape_.output, at_step(done + s, backward), n, first_column, shape_.output);
-        }
       }
     }
   }

@@ -123,9 +123,8 @@ void bucketize_scalar_out(KernelContext& ctx, Scalar self, const Tensor& boundar
 void searchsorted_tensor_out(KernelContext& ctx, const Tensor& sorted_sequence, const Tensor& self, bool,
                              bool right, Optional<StringView> side, Optional<Tensor> sorter, Tensor& out) {
   bool fits = sorted_sequence.dim() == 1 || (self.dim() == sorted_sequence.dim() && self.dim() > 0);
-  for (int d = 0; fits && sorted_sequence.dim() > 1 && d + 1 < self.dim(); ++d) {
+  for (int d = 0; fits && sorted_sequence.dim() > 1 && d + 1 < self.dim(); ++d)
     fits = self.size(d) == sorted_sequence.size(d);
-  }
   const bool to_right = side ? *side == "right" : right;
   if (!check(ctx, fits, "the sequence has one dimension, or those of the values but for the last") ||
       !check(ctx, !side || to_right || (*side == "left" && !right),

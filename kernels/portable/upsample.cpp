@@ -32,9 +32,8 @@ void move_nearest(const Resample& job, const AxisTaps<float> tables[3]) {
         const Unit* from = job.input.const_data_ptr<Unit>() + job.from.plane(n, c) +
                            job.from.place(tables[0].positions[d], tables[1].positions[h], 0);
         Unit* to = job.out.mutable_data_ptr<Unit>() + job.to.plane(n, c) + job.to.place(d, h, 0);
-        for (dim_t w = 0; w < job.axes[2].out; ++w) {
+        for (dim_t w = 0; w < job.axes[2].out; ++w)
           to[w * job.to.steps[2]] = from[tables[2].positions[w] * job.from.steps[2]];
-        }
       }
     }
   }

@@ -95,9 +95,8 @@ inline void add_scaled(const S* from, T factor, ptrdiff_t count, T* sums) {
   constexpr int lanes = VectorOf<T>::lanes;
   const Vector<T> factors = splat(factor);
   ptrdiff_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
+  for (; i + lanes <= count; i += lanes)
     store_vector(sums + i, load_vector(sums + i) + factors * load_vector_as<S, T>(from + i));
-  }
   for (; i < count; ++i) sums[i] += factor * static_cast<T>(from[i]);
 }
 
