@@ -2,7 +2,7 @@
 
 namespace penlight {
 
-bool resize_to(KernelContext& ctx, Tensor& out, ArrayRef<int64_t> size) {
+bool resize_to(KernelContext& ctx, Tensor& out, IntArrayRef size) {
   Shape shape;
   if (size.size() > static_cast<size_t>(kMaxDim))
     return ctx.refuse(Status::InvalidArgument, "{} dimensions, the limit is {}", size.size(), kMaxDim);

@@ -26,7 +26,7 @@ struct Shape {
 };
 
 // Gives `out` these sizes, as a program lists them.
-bool resize_to(KernelContext& ctx, Tensor& out, ArrayRef<int64_t> size);
+bool resize_to(KernelContext& ctx, Tensor& out, IntArrayRef size);
 
 // Widens `shape` so that `other` broadcasts into it. False, with the failure
 // recorded, when two sizes differ and neither is 1.

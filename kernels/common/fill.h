@@ -9,10 +9,8 @@ namespace penlight {
 // The value of a tensor with one element.
 inline Scalar item_of(const Tensor& tensor) {
   if (tensor.scalar_type() == ScalarType::Bool) return Scalar(*tensor.const_data_ptr<bool>());
-  if (is_floating(tensor.scalar_type())) {
-    return Scalar(load_element<double>(tensor.scalar_type(), tensor.const_data_ptr()));
-  }
-  return Scalar(load_element<int64_t>(tensor.scalar_type(), tensor.const_data_ptr()));
+  if (is_floating(tensor.scalar_type())) return Scalar(load_element<double>(tensor, 0));
+  return Scalar(load_element<int64_t>(tensor, 0));
 }
 
 // The bytes of `value` as an element of `dtype`, converted as convert.h does.

@@ -28,8 +28,8 @@ constexpr dim_t kFewElements = 32;
 
 // Bit d for each reduced dimension. No list, and with `empty_is_all` an empty
 // one, stand for all of them.
-inline bool reduced_dims(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
-                         uint32_t& mask, bool empty_is_all = true) {
+inline bool reduced_dims(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dims, uint32_t& mask,
+                         bool empty_is_all = true) {
   if (!dims || (dims->empty() && empty_is_all)) {
     mask = (1u << self.dim()) - 1;
     return true;
@@ -44,9 +44,9 @@ inline bool reduced_dims(KernelContext& ctx, const Tensor& self, Optional<ArrayR
 }
 
 // One dimension as a list, or none.
-inline Optional<ArrayRef<int64_t>> dims_of(const Optional<int64_t>& dim) {
+inline Optional<IntArrayRef> dims_of(const Optional<int64_t>& dim) {
   if (!dim) return nullopt;
-  return ArrayRef<int64_t>(&dim.value(), 1);
+  return IntArrayRef(&dim.value(), 1);
 }
 
 class ReduceLoop {
@@ -55,8 +55,8 @@ class ReduceLoop {
 
   // Gives `out`, and `second` where there is one, its sizes. `ordered`: elements of a
   // result are met in row-major order, for operations that count them.
-  bool prepare(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
-               Tensor& out, Tensor* second = nullptr, bool ordered = false, bool empty_is_all = true) {
+  bool prepare(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dims, bool keepdim, Tensor& out,
+               Tensor* second = nullptr, bool ordered = false, bool empty_is_all = true) {
     uint32_t mask;
     if (!reduced_dims(ctx, self, dims, mask, empty_is_all)) return false;
     Tensor* const outs[] = {&out, second};

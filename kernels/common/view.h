@@ -239,8 +239,8 @@ inline bool diagonal_view(KernelContext& ctx, View& view, int64_t offset, int64_
 }
 
 // Refuses what would reach outside the tensor's own elements.
-inline bool as_strided_view(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size,
-                            ArrayRef<int64_t> stride, Optional<int64_t> storage_offset, View& view) {
+inline bool as_strided_view(KernelContext& ctx, const Tensor& self, IntArrayRef size, IntArrayRef stride,
+                            Optional<int64_t> storage_offset, View& view) {
   const dim_t item = static_cast<dim_t>(self.element_size());
   const int64_t offset = storage_offset.value_or(0);
   if (size.size() != stride.size() || size.size() > static_cast<size_t>(kMaxDim) || offset < 0)

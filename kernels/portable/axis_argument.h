@@ -10,7 +10,7 @@ constexpr int64_t kLargestArgument = sizeof(dim_t) == 8 ? 1 << 30 : 1 << 14;
 
 // The value of dimension d of `dims`; false, with the failure recorded, where there is none or it is below
 // `lowest`.
-inline bool axis_argument(KernelContext& ctx, const char* name, ArrayRef<int64_t> list, dim_t dims, dim_t d,
+inline bool axis_argument(KernelContext& ctx, const char* name, IntArrayRef list, dim_t dims, dim_t d,
                           int64_t lowest, dim_t& value) {
   if (list.size() != 1 && list.size() != static_cast<size_t>(dims))
     return ctx.refuse(Status::InvalidArgument, "{} has {} values for {} dimensions", name, list.size(), dims);

@@ -79,17 +79,12 @@ void stack_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out)
   }
 }
 
-// Fills out[i] with the part of `self` that has length(i) in dimension `d`.
-template <class Length>
-static void split(KernelContext& ctx, const Tensor& self, int d, Length length, TensorList out) {
-  const View whole = view_of(self);
-  dim_t start = 0;
-  for (size_t i = 0; i < out.size(); ++i) {
-    Tensor part = out[i];
-    if (!check_same_dtype(ctx, self, part)) return;
-    move_to_out(ctx, part_of(whole, d, start, length(i)), part);
-    if (!ctx.ok()) return;
-    start += length(i);
+// Fills out[i] with part(i), a view of self.
+template <class Part>
+static void split(KernelContext& ctx, const Tensor& self, TensorList out, Part&& part) {
+  for (size_t i = 0; i < out.size() && ctx.ok(); ++i) {
+    Tensor to = out[i];
+    if (check_same_dtype(ctx, self, to)) move_to_out(ctx, part(i), to);
   }
 }
 
@@ -109,14 +104,14 @@ void split_copy_tensor_out(KernelContext& ctx, const Tensor& self, int64_t split
     return ctx.fail(Status::InvalidArgument, "split size {} for a dimension of size {}", split_size, size);
   const int64_t parts = size == 0 ? 1 : (size - 1) / split_size + 1;
   if (!check_parts(ctx, self, static_cast<size_t>(parts), out)) return;
-  const auto length = [&](size_t i) {
-    const int64_t rest = size - static_cast<int64_t>(i) * split_size;
-    return static_cast<dim_t>(rest < split_size ? rest : split_size);
-  };
-  split(ctx, self, d, length, out);
+  split(ctx, self, out, [&](size_t i) {
+    const int64_t start = static_cast<int64_t>(i) * split_size, rest = size - start;
+    return part_of(view_of(self), d, static_cast<dim_t>(start),
+                   static_cast<dim_t>(rest < split_size ? rest : split_size));
+  });
 }
 
-void split_with_sizes_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> sizes, int64_t dim,
+void split_with_sizes_copy_out(KernelContext& ctx, const Tensor& self, IntArrayRef sizes, int64_t dim,
                                TensorList out) {
   int d;
   if (!wrap_dim(ctx, dim, self.dim(), d) || !check_parts(ctx, self, sizes.size(), out)) return;
@@ -125,25 +120,23 @@ void split_with_sizes_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<
   if (rest != 0)
     return ctx.fail(Status::InvalidArgument, "split sizes do not add up to {}, the size of dimension {}",
                     self.size(d), d);
-  split(ctx, self, d, [&](size_t i) { return static_cast<dim_t>(sizes[i]); }, out);
+  dim_t start = 0;
+  split(ctx, self, out, [&](size_t i) {
+    const dim_t length = static_cast<dim_t>(sizes[i]);
+    start += length;
+    return part_of(view_of(self), d, start - length, length);
+  });
 }
 
 void unbind_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, TensorList out) {
   int d;
   if (!wrap_dim(ctx, dim, self.dim(), d)) return;
   if (!check_parts(ctx, self, self.dim() == 0 ? 0 : static_cast<size_t>(self.size(d)), out)) return;
-  View slot = view_of(self);
-  const dim_t stride = slot.strides[d];
-  slot.remove_dim(d);
-  for (const Tensor& tensor : out) {
-    Tensor part = tensor;
-    if (!check_same_dtype(ctx, self, part)) return;
-    move_to_out(ctx, slot, part);
-    slot.data += stride;
-  }
+  split(ctx, self, out,
+        [&](size_t i) { return without_dim(part_of(view_of(self), d, static_cast<dim_t>(i), 1), d); });
 }
 
-void repeat_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> repeats, Tensor& out) {
+void repeat_out(KernelContext& ctx, const Tensor& self, IntArrayRef repeats, Tensor& out) {
   View from = view_of(self);
   const int rank = static_cast<int>(repeats.size());
   if (!check_same_dtype(ctx, self, out)) return;
@@ -169,7 +162,7 @@ void repeat_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> repeat
   move_view(out.element_size(), from, to);
 }
 
-void flip_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
+void flip_out(KernelContext& ctx, const Tensor& self, IntArrayRef dims, Tensor& out) {
   return copy_view(ctx, self, out, [&](View& view) {
     uint32_t seen = 0;
     for (int64_t dim : dims) {
@@ -193,8 +186,7 @@ static void roll_from(size_t element_size, const dim_t* shifts, int d, const Vie
   roll_from(element_size, shifts, d + 1, part_of(from, d, size - shift, shift), part_of(to, d, 0, shift));
 }
 
-void roll_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> shifts, ArrayRef<int64_t> dims,
-              Tensor& out) {
+void roll_out(KernelContext& ctx, const Tensor& self, IntArrayRef shifts, IntArrayRef dims, Tensor& out) {
   if (!check_same_dtype(ctx, self, out)) return;
   const bool flat = dims.empty() && shifts.size() == 1;
   if (!flat && shifts.size() != dims.size())

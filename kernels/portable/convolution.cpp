@@ -77,9 +77,9 @@ void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], co
 }  // namespace
 
 void convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
-                     const Optional<Tensor>& bias, ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
-                     ArrayRef<int64_t> dilation, bool transposed, ArrayRef<int64_t> output_padding,
-                     int64_t groups, Tensor& out) {
+                     const Optional<Tensor>& bias, IntArrayRef stride, IntArrayRef padding,
+                     IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups,
+                     Tensor& out) {
   const dim_t dims = input.dim() - 2;
   if (dims < 1 || dims > 3 || weight.dim() != input.dim())
     return ctx.fail(Status::InvalidArgument, "input has {} dimensions and weight {}: both need 3, 4 or 5",

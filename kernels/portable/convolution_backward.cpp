@@ -40,10 +40,10 @@ void for_each_meeting(const ConvAxis& d, const ConvAxis& h, const ConvAxis& w, V
 }  // namespace
 
 void convolution_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& input,
-                              const Tensor& weight, Optional<ArrayRef<int64_t>>, ArrayRef<int64_t> stride,
-                              ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, bool transposed,
-                              ArrayRef<int64_t>, int64_t groups, ArrayRef<bool> output_mask, Tensor& out0,
-                              Tensor& out1, Tensor& out2) {
+                              const Tensor& weight, Optional<IntArrayRef>, IntArrayRef stride,
+                              IntArrayRef padding, IntArrayRef dilation, bool transposed, IntArrayRef,
+                              int64_t groups, ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1,
+                              Tensor& out2) {
   const dim_t dims = input.dim() - 2;
   if (dims < 1 || dims > 3 || weight.dim() != input.dim() || grad_output.dim() != input.dim() ||
       output_mask.size() != 3)

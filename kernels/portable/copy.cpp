@@ -46,8 +46,7 @@ void clone_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, T
 }
 
 // The program says which memory order `out` has, so dim_order is not needed here.
-void to_dim_order_copy_out(KernelContext& ctx, const Tensor& self, bool, Optional<ArrayRef<int64_t>>,
-                           Tensor& out) {
+void to_dim_order_copy_out(KernelContext& ctx, const Tensor& self, bool, Optional<IntArrayRef>, Tensor& out) {
   copy_to(ctx, self, out);
 }
 

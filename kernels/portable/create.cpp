@@ -15,7 +15,7 @@ void fill(KernelContext& ctx, Tensor& out, Scalar value) {
   if (scalar_item(ctx, value, out.scalar_type(), item)) fill_view(out.element_size(), item, view_of(out));
 }
 
-void fill_size(KernelContext& ctx, ArrayRef<int64_t> size, Scalar value, Tensor& out) {
+void fill_size(KernelContext& ctx, IntArrayRef size, Scalar value, Tensor& out) {
   if (resize_to(ctx, out, size)) fill(ctx, out, value);
 }
 
@@ -63,7 +63,7 @@ void fill_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& value
   fill_like(ctx, self, item_of(value), out);
 }
 
-void full_out(KernelContext& ctx, ArrayRef<int64_t> size, const Scalar& fill_value, Tensor& out) {
+void full_out(KernelContext& ctx, IntArrayRef size, const Scalar& fill_value, Tensor& out) {
   fill_size(ctx, size, fill_value, out);
 }
 
@@ -72,21 +72,19 @@ void full_like_out(KernelContext& ctx, const Tensor& self, const Scalar& fill_va
   fill_like(ctx, self, fill_value, out);
 }
 
-void new_full_out(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, const Scalar& fill_value,
+void new_full_out(KernelContext& ctx, const Tensor&, IntArrayRef size, const Scalar& fill_value,
                   Tensor& out) {
   fill_size(ctx, size, fill_value, out);
 }
 
 // Kernels of one number: of a size, as large as another tensor, of a size beside another.
-#define PENLIGHT_FILLED(of_size, like, beside, number)                                     \
-  void of_size(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {                  \
-    fill_size(ctx, size, number, out);                                                     \
-  }                                                                                        \
-  void like(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) { \
-    fill_like(ctx, self, number, out);                                                     \
-  }                                                                                        \
-  void beside(KernelContext& ctx, const Tensor&, ArrayRef<int64_t> size, Tensor& out) {    \
-    fill_size(ctx, size, number, out);                                                     \
+#define PENLIGHT_FILLED(of_size, like, beside, number)                                                   \
+  void of_size(KernelContext& ctx, IntArrayRef size, Tensor& out) { fill_size(ctx, size, number, out); } \
+  void like(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {               \
+    fill_like(ctx, self, number, out);                                                                   \
+  }                                                                                                      \
+  void beside(KernelContext& ctx, const Tensor&, IntArrayRef size, Tensor& out) {                        \
+    fill_size(ctx, size, number, out);                                                                   \
   }
 PENLIGHT_FILLED(zeros_out, zeros_like_out, new_zeros_out, 0)
 PENLIGHT_FILLED(ones_out, ones_like_out, new_ones_out, 1)
@@ -94,16 +92,15 @@ PENLIGHT_FILLED(ones_out, ones_like_out, new_ones_out, 1)
 // An "empty" tensor is filled as well: what it holds must not depend on what the
 // memory was used for before.
 // Where elements lie is said by the program's dim order: strides are not looked at.
-void empty_strided_out(KernelContext& ctx, ArrayRef<int64_t> size, ArrayRef<int64_t>, Tensor& out) {
+void empty_strided_out(KernelContext& ctx, IntArrayRef size, IntArrayRef, Tensor& out) {
   resize_to(ctx, out, size);
 }
 
-void empty_out(KernelContext& ctx, ArrayRef<int64_t> size, Optional<MemoryFormat>, Tensor& out) {
+void empty_out(KernelContext& ctx, IntArrayRef size, Optional<MemoryFormat>, Tensor& out) {
   fill_size(ctx, size, 0, out);
 }
 
-void empty_dim_order_out(KernelContext& ctx, ArrayRef<int64_t> size, Optional<ArrayRef<int64_t>>,
-                         Tensor& out) {
+void empty_dim_order_out(KernelContext& ctx, IntArrayRef size, Optional<IntArrayRef>, Tensor& out) {
   fill_size(ctx, size, 0, out);
 }
 

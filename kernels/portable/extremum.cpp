@@ -72,15 +72,14 @@ struct PlaceOf {
 };
 
 // There is no greatest element of nothing: refused as a whole, even where the result would be empty.
-bool prepare(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
-             Tensor& out, Tensor* second, bool ordered, ReduceLoop& loop) {
+bool prepare(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dims, bool keepdim, Tensor& out,
+             Tensor* second, bool ordered, ReduceLoop& loop) {
   if (!loop.prepare(ctx, self, dims, keepdim, out, second, ordered)) return false;
   return check(ctx, loop.elements() > 0, "there is no greatest or smallest of 0 elements");
 }
 
 template <Order order>
-void extremum(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims, bool keepdim,
-              Tensor& out) {
+void extremum(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dims, bool keepdim, Tensor& out) {
   ReduceLoop loop;
   if (!check_same_dtype(ctx, self, out) || !prepare(ctx, self, dims, keepdim, out, nullptr, false, loop))
     return;
@@ -110,21 +109,20 @@ void place(KernelContext& ctx, const Tensor& self, const Optional<int64_t>& dim,
 }  // namespace
 
 // Kernels of one order: along dimensions, of all elements, the place along a dimension, both.
-#define PENLIGHT_EXTREMUM(along_dims, of_all, place_along_dim, along_dim, order)                    \
-  void along_dims(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim,      \
-                  Tensor& out) {                                                                    \
-    extremum<order>(ctx, self, dim, keepdim, out);                                                  \
-  }                                                                                                 \
-  void of_all(KernelContext& ctx, const Tensor& self, Tensor& out) {                                \
-    extremum<order>(ctx, self, nullopt, false, out);                                                \
-  }                                                                                                 \
-  void place_along_dim(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim, \
-                       Tensor& out) {                                                               \
-    place<order>(ctx, self, dim, keepdim, nullptr, out);                                            \
-  }                                                                                                 \
-  void along_dim(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values, \
-                 Tensor& indices) {                                                                 \
-    place<order>(ctx, self, dim, keepdim, &values, indices);                                        \
+#define PENLIGHT_EXTREMUM(along_dims, of_all, place_along_dim, along_dim, order)                        \
+  void along_dims(KernelContext& ctx, const Tensor& self, IntArrayRef dim, bool keepdim, Tensor& out) { \
+    extremum<order>(ctx, self, dim, keepdim, out);                                                      \
+  }                                                                                                     \
+  void of_all(KernelContext& ctx, const Tensor& self, Tensor& out) {                                    \
+    extremum<order>(ctx, self, nullopt, false, out);                                                    \
+  }                                                                                                     \
+  void place_along_dim(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, bool keepdim,     \
+                       Tensor& out) {                                                                   \
+    place<order>(ctx, self, dim, keepdim, nullptr, out);                                                \
+  }                                                                                                     \
+  void along_dim(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,     \
+                 Tensor& indices) {                                                                     \
+    place<order>(ctx, self, dim, keepdim, &values, indices);                                            \
   }
 PENLIGHT_EXTREMUM(amax_out, max_unary_out, argmax_out, max_dim_max, kGreatest)
 PENLIGHT_EXTREMUM(amin_out, min_unary_out, argmin_out, min_dim_min, kLeast)

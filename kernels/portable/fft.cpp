@@ -195,7 +195,7 @@ bool change_size(KernelContext& ctx, Volume& volume, int d, dim_t size, bool sym
 }
 
 // The transformed dimensions, counted from the start.
-bool read_dims(KernelContext& ctx, ArrayRef<int64_t> list, const Tensor& self, int (&dims)[kMaxDim]) {
+bool read_dims(KernelContext& ctx, IntArrayRef list, const Tensor& self, int (&dims)[kMaxDim]) {
   if (!check(ctx, list.size() <= static_cast<size_t>(self.dim()), "more dimensions than the tensor has"))
     return false;
   for (size_t i = 0; i < list.size(); ++i) {
@@ -214,8 +214,8 @@ void store_scaled(Volume& volume, int64_t normalization, double count, Tensor& o
 
 }  // namespace
 
-void fft_c2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
-                 bool forward, Tensor& out) {
+void fft_c2c_out(KernelContext& ctx, const Tensor& self, IntArrayRef dim, int64_t normalization, bool forward,
+                 Tensor& out) {
   int dims[kMaxDim];
   Volume volume = {dense_copy<Complex>(ctx, self), Shape(self.sizes())};
   if (!read_dims(ctx, dim, self, dims) || !ctx.resize(out, self.sizes()) || !ctx.ok()) return;
@@ -224,7 +224,7 @@ void fft_c2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, 
   store_scaled(volume, normalization, count, out);
 }
 
-void fft_r2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
+void fft_r2c_out(KernelContext& ctx, const Tensor& self, IntArrayRef dim, int64_t normalization,
                  bool onesided, Tensor& out) {
   int dims[kMaxDim];
   Volume volume = {dense_copy<Complex>(ctx, self), Shape(self.sizes())};
@@ -240,7 +240,7 @@ void fft_r2c_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, 
   store_scaled(volume, normalization, count, out);
 }
 
-void fft_c2r_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, int64_t normalization,
+void fft_c2r_out(KernelContext& ctx, const Tensor& self, IntArrayRef dim, int64_t normalization,
                  int64_t last_dim_size, Tensor& out) {
   int dims[kMaxDim];
   Volume volume = {dense_copy<Complex>(ctx, self), Shape(self.sizes())};

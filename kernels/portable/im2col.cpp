@@ -31,9 +31,8 @@ struct PatchGrid {
   }
 };
 
-bool make_grid(KernelContext& ctx, ArrayRef<int64_t> kernel, ArrayRef<int64_t> dilation,
-               ArrayRef<int64_t> padding, ArrayRef<int64_t> stride, dim_t height, dim_t width,
-               PatchGrid& grid) {
+bool make_grid(KernelContext& ctx, IntArrayRef kernel, IntArrayRef dilation, IntArrayRef padding,
+               IntArrayRef stride, dim_t height, dim_t width, PatchGrid& grid) {
   grid.image[0] = height;
   grid.image[1] = width;
   for (dim_t d = 0; d < 2; ++d) {
@@ -55,9 +54,8 @@ bool make_grid(KernelContext& ctx, ArrayRef<int64_t> kernel, ArrayRef<int64_t> d
 }  // namespace
 
 // [N, C, H, W] (or without N) to [N, C kh kw, positions].
-void im2col_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
-                ArrayRef<int64_t> dilation, ArrayRef<int64_t> padding, ArrayRef<int64_t> stride,
-                Tensor& out) {
+void im2col_out(KernelContext& ctx, const Tensor& self, IntArrayRef kernel_size, IntArrayRef dilation,
+                IntArrayRef padding, IntArrayRef stride, Tensor& out) {
   const bool batched = self.dim() == 4;
   if (!batched && !check_rank(ctx, self, 3, "self")) return;
   PatchGrid grid;
@@ -96,9 +94,8 @@ void im2col_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel
 }
 
 // [N, C kh kw, positions] (or without N) to [N, C, H, W].
-void col2im_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                ArrayRef<int64_t> kernel_size, ArrayRef<int64_t> dilation, ArrayRef<int64_t> padding,
-                ArrayRef<int64_t> stride, Tensor& out) {
+void col2im_out(KernelContext& ctx, const Tensor& self, IntArrayRef output_size, IntArrayRef kernel_size,
+                IntArrayRef dilation, IntArrayRef padding, IntArrayRef stride, Tensor& out) {
   const bool batched = self.dim() == 3;
   if ((!batched && !check_rank(ctx, self, 2, "self")) || !check_same_dtype(ctx, self, out)) return;
   if (output_size.size() != 2 || output_size[0] < 0 || output_size[0] > kLargestArgument ||

@@ -6,8 +6,8 @@
 namespace penlight::portable {
 
 // Elements become out's dtype first, which is floating.
-static void norm(KernelContext& ctx, const Tensor& self, double p, Optional<ArrayRef<int64_t>> dims,
-                 bool keepdim, Tensor& out) {
+static void norm(KernelContext& ctx, const Tensor& self, double p, Optional<IntArrayRef> dims, bool keepdim,
+                 Tensor& out) {
   ReduceLoop loop;
   if (!is_floating(out.scalar_type()))
     return ctx.fail(Status::InvalidArgument, "a norm is floating point, out has dtype {}",
@@ -46,19 +46,18 @@ static void norm(KernelContext& ctx, const Tensor& self, double p, Optional<Arra
   });
 }
 
-void linalg_vector_norm_out(KernelContext& ctx, const Tensor& self, Scalar ord,
-                            Optional<ArrayRef<int64_t>> dim, bool keepdim, Optional<ScalarType>,
-                            Tensor& out) {
+void linalg_vector_norm_out(KernelContext& ctx, const Tensor& self, Scalar ord, Optional<IntArrayRef> dim,
+                            bool keepdim, Optional<ScalarType>, Tensor& out) {
   norm(ctx, self, ord.to<double>(), dim, keepdim, out);
 }
 
-void norm_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, ArrayRef<int64_t> dim, bool keepdim,
+void norm_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, IntArrayRef dim, bool keepdim,
               Tensor& out) {
   norm(ctx, self, p.value_or(Scalar(2)).to<double>(), dim, keepdim, out);
 }
 
-void norm_dtype_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, ArrayRef<int64_t> dim,
-                    bool keepdim, ScalarType, Tensor& out) {
+void norm_dtype_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, IntArrayRef dim, bool keepdim,
+                    ScalarType, Tensor& out) {
   norm(ctx, self, p.value_or(Scalar(2)).to<double>(), dim, keepdim, out);
 }
 
@@ -109,7 +108,7 @@ struct LogSumExpOf {
   }
 };
 
-void logsumexp_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {
+void logsumexp_out(KernelContext& ctx, const Tensor& self, IntArrayRef dim, bool keepdim, Tensor& out) {
   ReduceLoop loop;
   if (loop.prepare(ctx, self, dim, keepdim, out)) loop.run<double>(LogSumExpOf(out));
 }

@@ -61,10 +61,9 @@ void normalize_backward(KernelContext& ctx, const NormRows& norm, const Tensor& 
 }  // namespace
 
 void native_layer_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, const Tensor& input,
-                                    ArrayRef<int64_t> normalized_shape, const Tensor& mean,
-                                    const Tensor& rstd, const Optional<Tensor>& weight,
-                                    const Optional<Tensor>&, ArrayRef<bool> output_mask, Tensor& out0,
-                                    Tensor& out1, Tensor& out2) {
+                                    IntArrayRef normalized_shape, const Tensor& mean, const Tensor& rstd,
+                                    const Optional<Tensor>& weight, const Optional<Tensor>&,
+                                    ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1, Tensor& out2) {
   const dim_t axis = input.dim() - static_cast<dim_t>(normalized_shape.size());
   if (!check(ctx, axis >= 0, "normalized_shape is longer than the input's shape")) return;
   NormRows norm = {1, 1, 1, 1};

@@ -68,7 +68,7 @@ void scale_shift(T* x, dim_t count, Moments<T> moments, const T* weight, const T
 
 // The dimensions that normalized_shape covers have to be the input's last ones: from `axis` on, `count`
 // elements.
-bool check_normalized_shape(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> shape, dim_t& axis,
+bool check_normalized_shape(KernelContext& ctx, const Tensor& input, IntArrayRef shape, dim_t& axis,
                             dim_t& count) {
   axis = input.dim() - static_cast<dim_t>(shape.size());
   count = 1;
@@ -146,7 +146,7 @@ double epsilon_of(ScalarType dtype) {
 
 }  // namespace
 
-void native_layer_norm_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> normalized_shape,
+void native_layer_norm_out(KernelContext& ctx, const Tensor& input, IntArrayRef normalized_shape,
                            const Optional<Tensor>& weight, const Optional<Tensor>& bias, double eps,
                            Tensor& out0, Tensor& out1, Tensor& out2) {
   dim_t axis, count;
@@ -188,7 +188,7 @@ void native_group_norm_out(KernelContext& ctx, const Tensor& input, const Option
             out0);
 }
 
-void rms_norm_out(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> normalized_shape,
+void rms_norm_out(KernelContext& ctx, const Tensor& input, IntArrayRef normalized_shape,
                   const Optional<Tensor>& weight, Optional<double> eps, Tensor& out) {
   dim_t axis, count;
   if (!check_floating(ctx, input, out) || !check_normalized_shape(ctx, input, normalized_shape, axis, count))

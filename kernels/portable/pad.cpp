@@ -13,8 +13,7 @@ struct PaddedDim {
 };
 
 // The sizes that `pad` gives, and where in them the input lies.
-static bool pad_sizes(KernelContext& ctx, const View& from, ArrayRef<int64_t> pad, View& sizes,
-                      PaddedDim* dims) {
+static bool pad_sizes(KernelContext& ctx, const View& from, IntArrayRef pad, View& sizes, PaddedDim* dims) {
   if (pad.size() % 2 != 0 || pad.size() / 2 > static_cast<size_t>(from.dim))
     return ctx.refuse(Status::InvalidArgument, "{} pads given for a tensor with {} dimensions", pad.size(),
                       from.dim);
@@ -40,8 +39,7 @@ static bool pad_sizes(KernelContext& ctx, const View& from, ArrayRef<int64_t> pa
   return true;
 }
 
-void constant_pad_nd_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> pad, Scalar value,
-                         Tensor& out) {
+void constant_pad_nd_out(KernelContext& ctx, const Tensor& self, IntArrayRef pad, Scalar value, Tensor& out) {
   View from = view_of(self), sizes;
   PaddedDim dims[kMaxDim];
   if (!check_same_dtype(ctx, self, out) || !pad_sizes(ctx, from, pad, sizes, dims) ||
@@ -63,8 +61,8 @@ enum class Border { Reflect, Replicate };
 // A padded dimension has three parts: what is before the input, the input, and what is after it. Each is
 // a view of the input, of a dimension walked backwards (Reflect) or not at all (Replicate), so pads need
 // no intermediate.
-static void pad_border(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> pad, int spatial,
-                       Border border, Tensor& out) {
+static void pad_border(KernelContext& ctx, const Tensor& self, IntArrayRef pad, int spatial, Border border,
+                       Tensor& out) {
   View from = view_of(self), sizes;
   PaddedDim dims[kMaxDim];
   if (!check_same_dtype(ctx, self, out)) return;
@@ -73,16 +71,15 @@ static void pad_border(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t>
                     "{} pads given for a tensor with {} dimensions, of which the last {} are padded",
                     pad.size(), from.dim, spatial);
   if (!pad_sizes(ctx, from, pad, sizes, dims)) return;
+  bool vanished = true;  // as ATen: all padded dimensions may not do so at once
   for (int d = from.dim - spatial; d < from.dim; ++d) {
+    vanished &= sizes.sizes[d] == 0;
     const size_t pair = 2 * static_cast<size_t>(from.dim - 1 - d);
     const int64_t size = from.sizes[d], widest = pad[pair] > pad[pair + 1] ? pad[pair] : pad[pair + 1];
     if (size == 0 || (border == Border::Reflect && widest >= size))
       return ctx.fail(Status::InvalidArgument, "pads {} and {} do not fit dimension {} with size {}",
                       pad[pair], pad[pair + 1], d, size);
   }
-  // As ATen: all padded dimensions may not vanish at once.
-  bool vanished = true;
-  for (int d = from.dim - spatial; d < from.dim; ++d) vanished = vanished && sizes.sizes[d] == 0;
   if (vanished) return ctx.fail(Status::InvalidArgument, "the pads leave nothing of the input");
   if (!resize_to(ctx, out, sizes)) return;
   if (out.numel() == 0) return;
@@ -114,9 +111,9 @@ static void pad_border(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t>
 }
 
 // Kernels that pad the last dimensions: so many, each by two values.
-#define PENLIGHT_PAD(kernel, dims, border)                                                      \
-  void kernel(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> padding, Tensor& out) { \
-    pad_border(ctx, self, padding, dims, Border::border, out);                                  \
+#define PENLIGHT_PAD(kernel, dims, border)                                                \
+  void kernel(KernelContext& ctx, const Tensor& self, IntArrayRef padding, Tensor& out) { \
+    pad_border(ctx, self, padding, dims, Border::border, out);                            \
   }
 PENLIGHT_PAD(reflection_pad1d_out, 1, Reflect)
 PENLIGHT_PAD(reflection_pad2d_out, 2, Reflect)

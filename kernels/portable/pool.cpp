@@ -7,11 +7,9 @@ namespace penlight::portable {
 
 namespace {
 
-constexpr int64_t kNoDilation[] = {1};
-
-void average(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
-             ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode, bool count_include_pad,
-             Optional<int64_t> divisor, Tensor& out) {
+void average(KernelContext& ctx, int dims, const Tensor& self, IntArrayRef kernel, IntArrayRef stride,
+             IntArrayRef padding, bool ceil_mode, bool count_include_pad, Optional<int64_t> divisor,
+             Tensor& out) {
   PoolShape shape;
   if (divisor.has_value() && divisor.value() == 0)
     return ctx.fail(Status::InvalidArgument, "divisor_override is 0");
@@ -19,9 +17,8 @@ void average(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t>
     average_pool(ctx, shape, {count_include_pad, divisor.value_or(0)}, self, out);
 }
 
-void maximum(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
-             ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation, bool ceil_mode,
-             Tensor& out, Tensor& indices) {
+void maximum(KernelContext& ctx, int dims, const Tensor& self, IntArrayRef kernel, IntArrayRef stride,
+             IntArrayRef padding, IntArrayRef dilation, bool ceil_mode, Tensor& out, Tensor& indices) {
   PoolShape shape;
   if (prepare_pool(ctx, dims, self, kernel, stride, padding, dilation, ceil_mode, out, &indices, shape))
     maximum_pool(ctx, shape, self, out, indices);
@@ -29,45 +26,43 @@ void maximum(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t>
 
 }  // namespace
 
-void avg_pool1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
-                    ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
-                    bool count_include_pad, Tensor& out) {
+void avg_pool1d_out(KernelContext& ctx, const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride,
+                    IntArrayRef padding, bool ceil_mode, bool count_include_pad, Tensor& out) {
   average(ctx, 1, self, kernel_size, stride, padding, ceil_mode, count_include_pad, nullopt, out);
 }
 
-void avg_pool2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
-                    ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
-                    bool count_include_pad, Optional<int64_t> divisor_override, Tensor& out) {
+void avg_pool2d_out(KernelContext& ctx, const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride,
+                    IntArrayRef padding, bool ceil_mode, bool count_include_pad,
+                    Optional<int64_t> divisor_override, Tensor& out) {
   average(ctx, 2, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out);
 }
 
-void avg_pool3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
-                    ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, bool ceil_mode,
-                    bool count_include_pad, Optional<int64_t> divisor_override, Tensor& out) {
+void avg_pool3d_out(KernelContext& ctx, const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride,
+                    IntArrayRef padding, bool ceil_mode, bool count_include_pad,
+                    Optional<int64_t> divisor_override, Tensor& out) {
   average(ctx, 3, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out);
 }
 
-void max_pool2d_with_indices_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
-                                 ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
-                                 ArrayRef<int64_t> dilation, bool ceil_mode, Tensor& out, Tensor& indices) {
+void max_pool2d_with_indices_out(KernelContext& ctx, const Tensor& self, IntArrayRef kernel_size,
+                                 IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                                 bool ceil_mode, Tensor& out, Tensor& indices) {
   maximum(ctx, 2, self, kernel_size, stride, padding, dilation, ceil_mode, out, indices);
 }
 
-void max_pool3d_with_indices_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> kernel_size,
-                                 ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
-                                 ArrayRef<int64_t> dilation, bool ceil_mode, Tensor& out, Tensor& indices) {
+void max_pool3d_with_indices_out(KernelContext& ctx, const Tensor& self, IntArrayRef kernel_size,
+                                 IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                                 bool ceil_mode, Tensor& out, Tensor& indices) {
   maximum(ctx, 3, self, kernel_size, stride, padding, dilation, ceil_mode, out, indices);
 }
 
 // Of one, two and three dimensions: as many as output_size has values.
-void adaptive_avg_pool_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                           Tensor& out) {
+void adaptive_avg_pool_out(KernelContext& ctx, const Tensor& self, IntArrayRef output_size, Tensor& out) {
   PoolShape shape;
   if (prepare_adaptive_pool(ctx, self, output_size, out, nullptr, shape))
     average_pool(ctx, shape, {false, 0}, self, out);
 }
 
-void adaptive_max_pool_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, Tensor& out,
+void adaptive_max_pool_out(KernelContext& ctx, const Tensor& self, IntArrayRef output_size, Tensor& out,
                            Tensor& indices) {
   PoolShape shape;
   if (prepare_adaptive_pool(ctx, self, output_size, out, &indices, shape))

@@ -32,12 +32,14 @@ struct PoolShape {
   PoolAxis axes[3];
 };
 
+constexpr int64_t kNoDilation[] = {1};
+
 // Fill `shape` from the arguments and give `out` (and `indices`, may be null) its
 // sizes. False with the failure recorded. Empty `stride` means the kernel's size.
-bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
-                  ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
-                  bool ceil_mode, Tensor& out, Tensor* indices, PoolShape& shape);
-bool prepare_adaptive_pool(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, Tensor& out,
+bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, IntArrayRef kernel, IntArrayRef stride,
+                  IntArrayRef padding, IntArrayRef dilation, bool ceil_mode, Tensor& out, Tensor* indices,
+                  PoolShape& shape);
+bool prepare_adaptive_pool(KernelContext& ctx, const Tensor& self, IntArrayRef output_size, Tensor& out,
                            Tensor* indices, PoolShape& shape);
 
 struct PoolAverage {

@@ -7,8 +7,6 @@ namespace penlight::portable {
 
 namespace {
 
-constexpr int64_t kNoDilation[] = {1};
-
 // The output of the forward operator, which must have exactly its sizes.
 class FixedOutput {
  public:
@@ -55,8 +53,8 @@ void spread(KernelContext& ctx, const Tensor& grad_output, const Tensor& self, c
 }  // namespace
 
 void avg_pool2d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const Tensor& self,
-                                    ArrayRef<int64_t> kernel_size, ArrayRef<int64_t> stride,
-                                    ArrayRef<int64_t> padding, bool ceil_mode, bool count_include_pad,
+                                    IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
+                                    bool ceil_mode, bool count_include_pad,
                                     Optional<int64_t> divisor_override, Tensor& grad_input) {
   PoolShape shape;
   FixedOutput output(grad_output);
@@ -79,10 +77,10 @@ void adaptive_avg_pool2d_backward_out(KernelContext& ctx, const Tensor& grad_out
 }
 
 void max_pool2d_with_indices_backward_grad_input(KernelContext& ctx, const Tensor& grad_output,
-                                                 const Tensor& self, ArrayRef<int64_t> kernel_size,
-                                                 ArrayRef<int64_t> stride, ArrayRef<int64_t> padding,
-                                                 ArrayRef<int64_t> dilation, bool ceil_mode,
-                                                 const Tensor& indices, Tensor& grad_input) {
+                                                 const Tensor& self, IntArrayRef kernel_size,
+                                                 IntArrayRef stride, IntArrayRef padding,
+                                                 IntArrayRef dilation, bool ceil_mode, const Tensor& indices,
+                                                 Tensor& grad_input) {
   PoolShape shape;
   FixedOutput output(grad_output);
   if (!prepare_pool(ctx, 2, self, kernel_size, stride, padding, dilation, ceil_mode, output.tensor(), nullptr,

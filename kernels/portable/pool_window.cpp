@@ -52,9 +52,9 @@ bool check_pool(KernelContext& ctx, int dims, const Tensor& self, const Tensor& 
 
 }  // namespace
 
-bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> kernel,
-                  ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
-                  bool ceil_mode, Tensor& out, Tensor* indices, PoolShape& shape) {
+bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, IntArrayRef kernel, IntArrayRef stride,
+                  IntArrayRef padding, IntArrayRef dilation, bool ceil_mode, Tensor& out, Tensor* indices,
+                  PoolShape& shape) {
   if (!check_pool(ctx, dims, self, out, indices)) return false;
   for (int d = 0; d < dims; ++d) {
     PoolAxis& axis = shape.axes[3 - dims + d];
@@ -77,7 +77,7 @@ bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int
   return resize_pool(ctx, dims, self, out, indices, shape);
 }
 
-bool prepare_adaptive_pool(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, Tensor& out,
+bool prepare_adaptive_pool(KernelContext& ctx, const Tensor& self, IntArrayRef output_size, Tensor& out,
                            Tensor* indices, PoolShape& shape) {
   const int dims = static_cast<int>(output_size.size());
   if (dims < 1 || dims > 3)

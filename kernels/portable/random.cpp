@@ -126,7 +126,7 @@ struct ScaleWhere {
 
 }  // namespace
 
-void rand_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) { uniform(ctx, size, 0, 1, out); }
+void rand_out(KernelContext& ctx, IntArrayRef size, Tensor& out) { uniform(ctx, size, 0, 1, out); }
 
 void rand_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
   uniform(ctx, self, 0, 1, out);
@@ -137,17 +137,17 @@ void uniform_out(KernelContext& ctx, const Tensor& self, double from, double to,
   uniform(ctx, self, from, to, out);
 }
 
-void prims_uniform_out(KernelContext& ctx, ArrayRef<int64_t> shape, const Scalar& low, const Scalar& high,
-                       ScalarType, Device, ArrayRef<int64_t>, Optional<Generator>, Tensor& out) {
+void prims_uniform_out(KernelContext& ctx, IntArrayRef shape, const Scalar& low, const Scalar& high,
+                       ScalarType, Device, IntArrayRef, Optional<Generator>, Tensor& out) {
   uniform(ctx, shape, low.to<double>(), high.to<double>(), out);
 }
 
-void prims_normal_out(KernelContext& ctx, ArrayRef<int64_t> shape, const Scalar& mean, const Scalar& std,
+void prims_normal_out(KernelContext& ctx, IntArrayRef shape, const Scalar& mean, const Scalar& std,
                       ScalarType, Device, bool, Optional<Generator>, Tensor& out) {
   normal(ctx, shape, mean, std, out);
 }
 
-void randn_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
+void randn_out(KernelContext& ctx, IntArrayRef size, Tensor& out) {
   normal(ctx, size, Scalar(0), Scalar(1), out);
 }
 
@@ -160,7 +160,7 @@ void normal_functional_out(KernelContext& ctx, const Tensor& self, double mean, 
   normal(ctx, self, Scalar(mean), Scalar(std), out);
 }
 
-void normal_float_float_out(KernelContext& ctx, double mean, double std, ArrayRef<int64_t> size,
+void normal_float_float_out(KernelContext& ctx, double mean, double std, IntArrayRef size,
                             Optional<Generator>, Tensor& out) {
   normal(ctx, size, Scalar(mean), Scalar(std), out);
 }
@@ -188,11 +188,11 @@ void exponential_out(KernelContext& ctx, const Tensor& self, double lambd, Optio
   });
 }
 
-void randint_out(KernelContext& ctx, int64_t high, ArrayRef<int64_t> size, Tensor& out) {
+void randint_out(KernelContext& ctx, int64_t high, IntArrayRef size, Tensor& out) {
   integers(ctx, size, 0, high, out);
 }
 
-void randint_low_out(KernelContext& ctx, int64_t low, int64_t high, ArrayRef<int64_t> size, Tensor& out) {
+void randint_low_out(KernelContext& ctx, int64_t low, int64_t high, IntArrayRef size, Tensor& out) {
   integers(ctx, size, low, high, out);
 }
 

@@ -9,7 +9,7 @@ namespace penlight::portable {
 
 namespace {
 
-using Dims = Optional<ArrayRef<int64_t>>;  // none: all of them
+using Dims = Optional<IntArrayRef>;  // none: all of them
 
 constexpr auto kProduct = PENLIGHT_OF_2(math::times(a, b));
 // NaN is not zero, hence true.
@@ -90,7 +90,7 @@ void count_nonzero(KernelContext& ctx, const Tensor& self, Dims dims, Tensor& ou
 
 }  // namespace
 
-void sum_int_list_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
+void sum_int_list_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim, bool keepdim,
                       Optional<ScalarType>, Tensor& out) {
   sum(ctx, self, dim, keepdim, kSum, out);
 }
@@ -99,13 +99,13 @@ void sum_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tenso
   sum(ctx, self, nullopt, false, kSum, out);
 }
 
-void nansum_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
+void nansum_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim, bool keepdim,
                 Optional<ScalarType>, Tensor& out) {
   if (!is_floating(self.scalar_type())) return sum(ctx, self, dim, keepdim, kSum, out);
   sum_map(ctx, self, dim, keepdim, kSum, PENLIGHT_OF_1(x == x ? x : T(0)), out);
 }
 
-void mean_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
+void mean_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim, bool keepdim,
               Optional<ScalarType>, Tensor& out) {
   sum(ctx, self, dim, keepdim, kMean, out);
 }
@@ -124,21 +124,20 @@ void prod_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tens
 }
 
 // Kernels of one fold: along a dimension, along several, of all elements.
-#define PENLIGHT_LOGICAL(along_dim, along_dims, of_all, fold)                                            \
-  void along_dim(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& out) {       \
-    fold(ctx, self, dims_of(dim), keepdim, out);                                                         \
-  }                                                                                                      \
-  void along_dims(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim, \
-                  Tensor& out) {                                                                         \
-    fold(ctx, self, dim, keepdim, out);                                                                  \
-  }                                                                                                      \
+#define PENLIGHT_LOGICAL(along_dim, along_dims, of_all, fold)                                      \
+  void along_dim(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& out) { \
+    fold(ctx, self, dims_of(dim), keepdim, out);                                                   \
+  }                                                                                                \
+  void along_dims(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim, bool keepdim, \
+                  Tensor& out) {                                                                   \
+    fold(ctx, self, dim, keepdim, out);                                                            \
+  }                                                                                                \
   void of_all(KernelContext& ctx, const Tensor& self, Tensor& out) { fold(ctx, self, nullopt, false, out); }
 
 PENLIGHT_LOGICAL(any_out, any_dims_out, any_all_out, any)
 PENLIGHT_LOGICAL(all_out, all_dims_out, all_all_out, all)
 
-void count_nonzero_dim_int_list_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim,
-                                    Tensor& out) {
+void count_nonzero_dim_int_list_out(KernelContext& ctx, const Tensor& self, IntArrayRef dim, Tensor& out) {
   count_nonzero(ctx, self, dim, out);
 }
 
@@ -164,8 +163,8 @@ struct HashOf : FoldOf<C, decltype(kXor)> {
   }
 };
 
-void hash_tensor_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim,
-                     int64_t mode, Tensor& out) {
+void hash_tensor_out(KernelContext& ctx, const Tensor& self, IntArrayRef dim, bool keepdim, int64_t mode,
+                     Tensor& out) {
   ReduceLoop loop;
   if (!check(ctx, mode == 0, "hash_tensor: the only mode is 0") ||
       !loop.prepare(ctx, self, dim, keepdim, out) ||

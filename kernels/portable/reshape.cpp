@@ -4,7 +4,7 @@
 namespace penlight::portable {
 
 // `size` with its -1 replaced.
-static bool resolve_sizes(KernelContext& ctx, dim_t numel, ArrayRef<int64_t> size, dim_t* sizes) {
+static bool resolve_sizes(KernelContext& ctx, dim_t numel, IntArrayRef size, dim_t* sizes) {
   if (size.size() > static_cast<size_t>(kMaxDim))
     return ctx.refuse(Status::InvalidArgument, "result has {} dimensions, the limit is {}", size.size(),
                       kMaxDim);
@@ -26,7 +26,7 @@ static bool resolve_sizes(KernelContext& ctx, dim_t numel, ArrayRef<int64_t> siz
   return true;
 }
 
-void view_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Tensor& out) {
+void view_copy_out(KernelContext& ctx, const Tensor& self, IntArrayRef size, Tensor& out) {
   dim_t sizes[kMaxDim];
   if (!check_same_dtype(ctx, self, out) || !resolve_sizes(ctx, self.numel(), size, sizes)) return;
   if (!ctx.resize(out, {sizes, size.size()})) return;
@@ -34,7 +34,7 @@ void view_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> siz
 }
 
 // The first elements in row-major order; zeros where there are no more.
-void resize_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, Optional<MemoryFormat>,
+void resize_out(KernelContext& ctx, const Tensor& self, IntArrayRef size, Optional<MemoryFormat>,
                 Tensor& out) {
   if (!check_same_dtype(ctx, self, out) || !resize_to(ctx, out, size)) return;
   Elements source(view_of(self)), target(view_of(out));
@@ -45,7 +45,7 @@ void resize_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, 
 }
 
 // The strides only describe the result of a view: a copy has its own.
-void reshape_alias_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, ArrayRef<int64_t>,
+void reshape_alias_copy_out(KernelContext& ctx, const Tensor& self, IntArrayRef size, IntArrayRef,
                             Tensor& out) {
   view_copy_out(ctx, self, size, out);
 }

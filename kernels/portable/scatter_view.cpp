@@ -35,8 +35,8 @@ void diagonal_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& 
   replace_view(ctx, self, src, out, [&](View& part) { return diagonal_view(ctx, part, offset, dim1, dim2); });
 }
 
-void as_strided_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& src, ArrayRef<int64_t> size,
-                            ArrayRef<int64_t> stride, Optional<int64_t> storage_offset, Tensor& out) {
+void as_strided_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& src, IntArrayRef size,
+                            IntArrayRef stride, Optional<int64_t> storage_offset, Tensor& out) {
   return replace_view(ctx, self, src, out, [&](View& part) {
     return as_strided_view(ctx, out, size, stride, storage_offset, part);
   });

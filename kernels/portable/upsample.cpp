@@ -155,7 +155,7 @@ void blend_bytes(KernelContext& ctx, const Resample& job, Interpolation kind) {
 }
 
 // `scales` holds one for each of `dims` axes.
-void upsample_axes(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<int64_t> output_size,
+void upsample_axes(KernelContext& ctx, int dims, const Tensor& input, IntArrayRef output_size,
                    const Optional<double>* scales, bool align_corners, Interpolation kind, Tensor& out) {
   if (!check_rank(ctx, input, dims + 2, "input") || !check_same_dtype(ctx, input, out)) return;
   if (output_size.size() != static_cast<size_t>(dims))
@@ -199,13 +199,13 @@ void upsample_axes(KernelContext& ctx, int dims, const Tensor& input, ArrayRef<i
 }
 
 template <size_t dims>
-void upsample(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> output_size,
+void upsample(KernelContext& ctx, const Tensor& input, IntArrayRef output_size,
               const Optional<double> (&scales)[dims], bool align_corners, Interpolation kind, Tensor& out) {
   upsample_axes(ctx, dims, input, output_size, scales, align_corners, kind, out);
 }
 
 // The .vec overloads give a size or factors, never both.
-void upsample_vec(KernelContext& ctx, const Tensor& input, Optional<ArrayRef<int64_t>> output_size,
+void upsample_vec(KernelContext& ctx, const Tensor& input, Optional<IntArrayRef> output_size,
                   Optional<ArrayRef<double>> scale_factors, bool align_corners, Interpolation kind,
                   Tensor& out) {
   if (output_size.has_value() == scale_factors.has_value() || !check_rank(ctx, input, 4, "input") ||
@@ -225,54 +225,52 @@ void upsample_vec(KernelContext& ctx, const Tensor& input, Optional<ArrayRef<int
 }  // namespace
 
 // Kernels of one, two and three dimensions, of a kind that has no corners to align.
-#define PENLIGHT_NEAREST(of_1d, of_2d, of_3d, kind)                                                         \
-  void of_1d(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, Optional<double> scale, \
-             Tensor& out) {                                                                                 \
-    upsample(ctx, self, output_size, {scale}, false, Interpolation::kind, out);                             \
-  }                                                                                                         \
-  void of_2d(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, Optional<double> h,     \
-             Optional<double> w, Tensor& out) {                                                             \
-    upsample(ctx, self, output_size, {h, w}, false, Interpolation::kind, out);                              \
-  }                                                                                                         \
-  void of_3d(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, Optional<double> d,     \
-             Optional<double> h, Optional<double> w, Tensor& out) {                                         \
-    upsample(ctx, self, output_size, {d, h, w}, false, Interpolation::kind, out);                           \
+#define PENLIGHT_NEAREST(of_1d, of_2d, of_3d, kind)                                                   \
+  void of_1d(KernelContext& ctx, const Tensor& self, IntArrayRef output_size, Optional<double> scale, \
+             Tensor& out) {                                                                           \
+    upsample(ctx, self, output_size, {scale}, false, Interpolation::kind, out);                       \
+  }                                                                                                   \
+  void of_2d(KernelContext& ctx, const Tensor& self, IntArrayRef output_size, Optional<double> h,     \
+             Optional<double> w, Tensor& out) {                                                       \
+    upsample(ctx, self, output_size, {h, w}, false, Interpolation::kind, out);                        \
+  }                                                                                                   \
+  void of_3d(KernelContext& ctx, const Tensor& self, IntArrayRef output_size, Optional<double> d,     \
+             Optional<double> h, Optional<double> w, Tensor& out) {                                   \
+    upsample(ctx, self, output_size, {d, h, w}, false, Interpolation::kind, out);                     \
   }
 PENLIGHT_NEAREST(upsample_nearest1d_out, upsample_nearest2d_out, upsample_nearest3d_out, Nearest)
 PENLIGHT_NEAREST(upsample_nearest_exact1d_out, upsample_nearest_exact2d_out, upsample_nearest_exact3d_out,
                  NearestExact)
 
-void upsample_linear1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+void upsample_linear1d_out(KernelContext& ctx, const Tensor& self, IntArrayRef output_size,
                            bool align_corners, Optional<double> scale, Tensor& out) {
   upsample(ctx, self, output_size, {scale}, align_corners, Interpolation::Linear, out);
 }
 
 // Kernels of images. The last two widen the filter when they shrink (antialias=True).
-#define PENLIGHT_UPSAMPLE_2D(kernel, kind)                                                               \
-  void kernel(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size, bool align_corners, \
-              Optional<double> h, Optional<double> w, Tensor& out) {                                     \
-    upsample(ctx, self, output_size, {h, w}, align_corners, Interpolation::kind, out);                   \
+#define PENLIGHT_UPSAMPLE_2D(kernel, kind)                                                         \
+  void kernel(KernelContext& ctx, const Tensor& self, IntArrayRef output_size, bool align_corners, \
+              Optional<double> h, Optional<double> w, Tensor& out) {                               \
+    upsample(ctx, self, output_size, {h, w}, align_corners, Interpolation::kind, out);             \
   }
 PENLIGHT_UPSAMPLE_2D(upsample_bilinear2d_out, Linear)
 PENLIGHT_UPSAMPLE_2D(upsample_bicubic2d_out, Cubic)
 PENLIGHT_UPSAMPLE_2D(upsample_bilinear2d_aa_out, LinearSmoothed)
 PENLIGHT_UPSAMPLE_2D(upsample_bicubic2d_aa_out, CubicSmoothed)
 
-void upsample_trilinear3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
+void upsample_trilinear3d_out(KernelContext& ctx, const Tensor& self, IntArrayRef output_size,
                               bool align_corners, Optional<double> d, Optional<double> h, Optional<double> w,
                               Tensor& out) {
   upsample(ctx, self, output_size, {d, h, w}, align_corners, Interpolation::Linear, out);
 }
 
-void upsample_nearest2d_vec_out(KernelContext& ctx, const Tensor& input,
-                                Optional<ArrayRef<int64_t>> output_size,
+void upsample_nearest2d_vec_out(KernelContext& ctx, const Tensor& input, Optional<IntArrayRef> output_size,
                                 Optional<ArrayRef<double>> scale_factors, Tensor& out) {
   upsample_vec(ctx, input, output_size, scale_factors, false, Interpolation::Nearest, out);
 }
 
-void upsample_bilinear2d_vec_out(KernelContext& ctx, const Tensor& input,
-                                 Optional<ArrayRef<int64_t>> output_size, bool align_corners,
-                                 Optional<ArrayRef<double>> scale_factors, Tensor& out) {
+void upsample_bilinear2d_vec_out(KernelContext& ctx, const Tensor& input, Optional<IntArrayRef> output_size,
+                                 bool align_corners, Optional<ArrayRef<double>> scale_factors, Tensor& out) {
   upsample_vec(ctx, input, output_size, scale_factors, align_corners, Interpolation::Linear, out);
 }
 

@@ -69,8 +69,8 @@ struct VarianceOf {
   }
 };
 
-static void variance(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
-                     double correction, bool keepdim, bool root, Tensor& out, Tensor* mean) {
+static void variance(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dims, double correction,
+                     bool keepdim, bool root, Tensor& out, Tensor* mean) {
   ReduceLoop loop;
   if (!is_floating(self.scalar_type()) || !is_floating(out.scalar_type()))
     return ctx.fail(Status::InvalidArgument, "a variance is of floating point numbers, not {}",
@@ -84,18 +84,18 @@ static double number_of(const Optional<Scalar>& correction) {
 }
 
 // Kernels of the variance, or of its root: by a correction, by yes or no, with the mean.
-#define PENLIGHT_VARIANCE(by_correction, by_choice, with_mean, root)                                     \
-  void by_correction(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,            \
-                     Optional<Scalar> correction, bool keepdim, Tensor& out) {                           \
-    variance(ctx, self, dim, number_of(correction), keepdim, root, out, nullptr);                        \
-  }                                                                                                      \
-  void by_choice(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool unbiased, \
-                 bool keepdim, Tensor& out) {                                                            \
-    variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, root, out, nullptr);                             \
-  }                                                                                                      \
-  void with_mean(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,                \
-                 Optional<Scalar> correction, bool keepdim, Tensor& out0, Tensor& out1) {                \
-    variance(ctx, self, dim, number_of(correction), keepdim, root, out0, &out1);                         \
+#define PENLIGHT_VARIANCE(by_correction, by_choice, with_mean, root)                               \
+  void by_correction(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim,            \
+                     Optional<Scalar> correction, bool keepdim, Tensor& out) {                     \
+    variance(ctx, self, dim, number_of(correction), keepdim, root, out, nullptr);                  \
+  }                                                                                                \
+  void by_choice(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim, bool unbiased, \
+                 bool keepdim, Tensor& out) {                                                      \
+    variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, root, out, nullptr);                       \
+  }                                                                                                \
+  void with_mean(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim,                \
+                 Optional<Scalar> correction, bool keepdim, Tensor& out0, Tensor& out1) {          \
+    variance(ctx, self, dim, number_of(correction), keepdim, root, out0, &out1);                   \
   }
 PENLIGHT_VARIANCE(var_correction_out, var_out, var_mean_correction_out, false)
 PENLIGHT_VARIANCE(std_correction_out, std_out, std_mean_correction_out, true)

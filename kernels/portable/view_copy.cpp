@@ -4,7 +4,7 @@
 
 namespace penlight::portable {
 
-void permute_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
+void permute_copy_out(KernelContext& ctx, const Tensor& self, IntArrayRef dims, Tensor& out) {
   return copy_view(ctx, self, out, [&](View& view) {
     const View whole = view;
     if (dims.size() != static_cast<size_t>(whole.dim))
@@ -70,7 +70,7 @@ void select_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, in
   copy_view(ctx, self, out, [&](View& view) { return select_view(ctx, view, dim, index); });
 }
 
-void expand_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size, bool, Tensor& out) {
+void expand_copy_out(KernelContext& ctx, const Tensor& self, IntArrayRef size, bool, Tensor& out) {
   copy_view(ctx, self, out, [&](View& view) { return expand_view(ctx, view, size); });
 }
 
@@ -86,7 +86,7 @@ static void squeeze(KernelContext& ctx, const Tensor& self, uint32_t chosen, Ten
 
 void squeeze_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) { squeeze(ctx, self, ~0u, out); }
 
-void squeeze_copy_dims_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dims, Tensor& out) {
+void squeeze_copy_dims_out(KernelContext& ctx, const Tensor& self, IntArrayRef dims, Tensor& out) {
   uint32_t chosen = 0;
   for (int64_t dim : dims) {
     if (!normalize_dim(ctx, dim, self.dim())) return;
@@ -107,8 +107,8 @@ void unsqueeze_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, Ten
   });
 }
 
-void as_strided_copy_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> size,
-                         ArrayRef<int64_t> stride, Optional<int64_t> storage_offset, Tensor& out) {
+void as_strided_copy_out(KernelContext& ctx, const Tensor& self, IntArrayRef size, IntArrayRef stride,
+                         Optional<int64_t> storage_offset, Tensor& out) {
   return copy_view(ctx, self, out, [&](View& view) {
     return as_strided_view(ctx, self, size, stride, storage_offset, view);
   });

@@ -98,6 +98,7 @@ class Tensor {
 };
 
 using TensorList = ArrayRef<Tensor>;
+using IntArrayRef = ArrayRef<int64_t>;
 
 // Sets numel, and strides from sizes and dim order (sizes of 0 count as 1).
 void refresh_layout(TensorImpl& tensor);
