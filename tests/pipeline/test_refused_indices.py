@@ -72,3 +72,9 @@ def test_probabilities(rows: Dim | None, target: str) -> None:
         certain[2, 3] = wrong
         with pytest.raises(penlight.PenlightError):
             program(certain)
+
+
+def test_a_single_probability() -> None:
+    program = penlight.load(penlight.compile(Calls(torch.bernoulli), (torch.tensor(0.5),), target="portable"))
+    found = torch.as_tensor(program(torch.tensor(1.0)))
+    assert found.shape == () and found == 1

@@ -186,7 +186,7 @@ def _index_fill(x, dim, index, value):  # type: ignore[no-untyped-def]
 def _bernoulli(p, *, generator=None):  # type: ignore[no-untyped-def]
     """Where a probability is none, an element behind the end is asked for, as nothing else can fail."""
     refused = ((p >= 0) & (p <= 1)).logical_not().any().to(torch.int64).reshape(1)
-    zero = torch.zeros(1, dtype=p.dtype).index_select(0, refused)
+    zero = torch.zeros(1, dtype=p.dtype).index_select(0, refused).reshape(())
     return (torch.rand(p.shape, dtype=torch.float32) < p + zero).to(p.dtype)
 
 
