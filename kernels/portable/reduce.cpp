@@ -43,24 +43,28 @@ enum Total : uint8_t { kSum, kMean };
 // Elements become out's dtype first, as in ATen: a sum of floats given as int64
 // is a sum of integers.
 template <class Map>
-void sum_map(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Total kind, Map map,
-             Tensor& out) {
-  const ScalarType type = out.scalar_type();
+void total(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Total kind, Map map,
+           Tensor& out) {
   ReduceLoop loop;
-  if (kind == kMean && !is_floating(type) && !is_complex(type))
-    return ctx.fail(Status::InvalidArgument, "a mean is floating point, out has dtype {}", dtype_name(type));
-  if (type == ScalarType::Bool) return fold(ctx, self, dims, keepdim, self.scalar_type(), 0, kAny, out);
   if (!loop.prepare(ctx, self, dims, keepdim, out)) return;
-  dispatch_number(ctx, type, [&](auto tag) {
+  dispatch_number(ctx, out.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
-    loop.run<C>(sum_of<C>(out, map, [&](auto total) {
-      return kind == kMean ? static_cast<C>(total) / static_cast<C>(loop.elements()) : static_cast<C>(total);
+    loop.run<C>(sum_of<C>(out, map, [&](auto sum) {
+      return kind == kMean ? static_cast<C>(sum) / static_cast<C>(loop.elements()) : static_cast<C>(sum);
     }));
   });
 }
 
-void sum(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Total kind, Tensor& out) {
-  sum_map(ctx, self, dims, keepdim, kind, PENLIGHT_OF_1(x), out);
+void sum(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor& out) {
+  if (out.scalar_type() != ScalarType::Bool) return total(ctx, self, dims, keepdim, kSum, kConvert, out);
+  fold(ctx, self, dims, keepdim, self.scalar_type(), 0, kAny, out);
+}
+
+// Calls no fold, so that a build for a program with means alone has none.
+void mean(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor& out) {
+  const ScalarType type = out.scalar_type();
+  if (is_floating(type) || is_complex(type)) return total(ctx, self, dims, keepdim, kMean, kConvert, out);
+  ctx.fail(Status::InvalidArgument, "a mean is floating point, out has dtype {}", dtype_name(type));
 }
 
 void product(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor& out) {
@@ -92,26 +96,26 @@ void count_nonzero(KernelContext& ctx, const Tensor& self, Dims dims, Tensor& ou
 
 void sum_int_list_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim, bool keepdim,
                       Optional<ScalarType>, Tensor& out) {
-  sum(ctx, self, dim, keepdim, kSum, out);
+  sum(ctx, self, dim, keepdim, out);
 }
 
 void sum_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
-  sum(ctx, self, nullopt, false, kSum, out);
+  sum(ctx, self, nullopt, false, out);
 }
 
 void nansum_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim, bool keepdim,
                 Optional<ScalarType>, Tensor& out) {
-  if (!is_floating(self.scalar_type())) return sum(ctx, self, dim, keepdim, kSum, out);
-  sum_map(ctx, self, dim, keepdim, kSum, PENLIGHT_OF_1(x == x ? x : T(0)), out);
+  if (!is_floating(self.scalar_type())) return sum(ctx, self, dim, keepdim, out);
+  total(ctx, self, dim, keepdim, kSum, PENLIGHT_OF_1(x == x ? x : T(0)), out);
 }
 
 void mean_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim, bool keepdim,
               Optional<ScalarType>, Tensor& out) {
-  sum(ctx, self, dim, keepdim, kMean, out);
+  mean(ctx, self, dim, keepdim, out);
 }
 
 void mean_dtype_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
-  sum(ctx, self, nullopt, false, kMean, out);
+  mean(ctx, self, nullopt, false, out);
 }
 
 void prod_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Optional<ScalarType>,

@@ -73,8 +73,8 @@ def compile_program(target: Target, folder: Path) -> Path:
     everything = units([*shared, written, *sorted((ROOT / "tests" / "cpp" / "isas").glob("*.cpp"))])
     everything += units(sorted(library.glob("*.cpp")), *vector.wider_defines(sets))
     for name in sets:
-        files = sorted((library / "vector").glob("*.cpp"))
-        everything += units(files, f"PENLIGHT_ISA={name}", flags=vector.vector_flags(name))
+        for file in sorted((library / "vector").glob("*.cpp")):
+            everything += units([file], f"PENLIGHT_ISA={name}", flags=vector.vector_flags(name, file.stem))
     program = folder / f"isas{target.program_suffix}"
     compiler.link(compile_units(compiler, tree, everything).objects, program)
     return program
