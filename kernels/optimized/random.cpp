@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "isa.h"
+#include "kernels/common/broadcast.h"
 #include "parallel.h"
 #include "parameters.h"
 
@@ -10,12 +11,15 @@ namespace penlight::optimized {
 
 namespace {
 
+bool resize_to(KernelContext& ctx, Tensor& out, const Tensor& like) { return ctx.resize(out, like.sizes()); }
+
 // out[i] = start + scale * the number of i, from [0, 1) or of the standard normal distribution.
+// `size`: a list, or a tensor of that size.
 template <class Size>
 Tensor& draw(KernelContext& ctx, const Size& size, bool normal, double start, double scale, Tensor& out) {
   // Limits and deviations that are none are the portable kernels' to refuse.
   if (!is_float(out) || !(scale >= 0) || !(scale < HUGE_VAL)) return decline(ctx, out);
-  if (!ctx.resize(out, size)) return out;
+  if (!resize_to(ctx, out, size)) return out;
   if (!out.is_contiguous()) return decline(ctx, out);
   RandomState& state = ctx.random();
   Draw job{};
@@ -42,12 +46,12 @@ Tensor& rand_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
 }
 
 Tensor& rand_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  return draw(ctx, self.sizes(), false, 0, 1, out);
+  return draw(ctx, self, false, 0, 1, out);
 }
 
 Tensor& uniform_out(KernelContext& ctx, const Tensor& self, double from, double to, Optional<Generator>,
                     Tensor& out) {
-  return draw(ctx, self.sizes(), false, from, to - from, out);
+  return draw(ctx, self, false, from, to - from, out);
 }
 
 Tensor& randn_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
@@ -55,12 +59,12 @@ Tensor& randn_out(KernelContext& ctx, ArrayRef<int64_t> size, Tensor& out) {
 }
 
 Tensor& randn_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  return draw(ctx, self.sizes(), true, 0, 1, out);
+  return draw(ctx, self, true, 0, 1, out);
 }
 
 Tensor& normal_functional_out(KernelContext& ctx, const Tensor& self, double mean, double std,
                               Optional<Generator>, Tensor& out) {
-  return draw(ctx, self.sizes(), true, mean, std, out);
+  return draw(ctx, self, true, mean, std, out);
 }
 
 Tensor& normal_float_float_out(KernelContext& ctx, double mean, double std, ArrayRef<int64_t> size,
