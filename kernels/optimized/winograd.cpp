@@ -16,7 +16,8 @@ constexpr size_t kMostInput = 2 << 20;     // of a block's transformed input, if
 dim_t panels_at_once(const Winograd& w, const WinogradRoutines& does) {
   const dim_t most = static_cast<dim_t>(kMostWeights / does.weights_size(w, 1));
   const dim_t panels = w.last_panel, groups = most > 1 ? (panels + most - 1) / most : panels;
-  return (panels + 2 * groups - 1) / (2 * groups) * 2;  // two are one tile of a product
+  const dim_t some = (panels + 2 * groups - 1) / (2 * groups) * 2;  // two are one tile of a product
+  return some < panels ? some : panels;
 }
 
 // Windows of three taps, or three by three.
@@ -43,7 +44,7 @@ double taps_within(dim_t taps, dim_t size, dim_t outputs, dim_t stride, dim_t pa
 }
 
 // In products at the speed of a direct convolution. Those of transformed tiles are in smaller
-// matrices, and each weight is transformed, written and read again.
+// matrices, 6 % slower, and each weight is transformed, written and read again.
 double cost_of(const Winograd& w, const WinogradRoutines& does) {
   const double inputs = static_cast<double>(w.channels), outputs = static_cast<double>(w.outputs);
   const double products = 1.06 * static_cast<double>(does.points);
@@ -58,17 +59,26 @@ double cost_of(const Winograd& w, const WinogradRoutines& does) {
 const WinogradRoutines* choose_tiles(const Winograd& w) {
   const Routines& all = routines();
   const Geometry& g = w.geometry;
-  const bool strided = g.stride_w == 2, flat = g.taps_h == 1;
-  const WinogradRoutines* const large = strided ? all.strided_winograd_4x4 : all.winograd_4x4;
-  const WinogradRoutines* const small = strided ? all.strided_winograd_2x2 : all.winograd_2x2;
-  const WinogradRoutines* const row = strided ? all.strided_winograd_4 : all.winograd_4;
-  if (!large) return nullptr;
+  const bool strided = g.stride_w == 2;
+  const WinogradRoutines* const images[] = {strided ? all.strided_winograd_4x4 : all.winograd_4x4,
+                                            strided ? all.strided_winograd_2x2 : all.winograd_2x2};
+  const WinogradRoutines* const rows[] = {strided ? all.strided_winograd_4 : all.winograd_4};
+  const ArrayRef<const WinogradRoutines*> candidates =
+      g.taps_h == 1 ? ArrayRef<const WinogradRoutines*>(rows) : ArrayRef<const WinogradRoutines*>(images);
+  if (!candidates[0]) return nullptr;
   // The direct way leaves out taps beyond the image.
   const double taps = taps_within(g.taps_h, g.height, g.out_height, g.stride_h, g.pad_h, g.dilation_h) *
                       taps_within(g.taps_w, g.width, g.out_width, g.stride_w, g.pad_w, g.dilation_w);
   const double direct = static_cast<double>(w.batch * w.channels * w.outputs) * taps;
-  const WinogradRoutines* const best = flat ? row : cost_of(w, *large) < cost_of(w, *small) ? large : small;
-  return cost_of(w, *best) < 0.97 * direct ? best : nullptr;
+  const WinogradRoutines* best = nullptr;
+  double least = 0.97 * direct;
+  for (const WinogradRoutines* one : candidates) {
+    const double cost = cost_of(w, *one);
+    if (cost >= least) continue;
+    least = cost;
+    best = one;
+  }
+  return best;
 }
 
 // Tiles of a block: their input is to stay in a near cache, but weights are read for each block.
@@ -84,8 +94,7 @@ bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w,
   const dim_t panels = w.last_panel, group = panels_at_once(w, does), most = tiles_at_once(w, does);
   const dim_t blocks = (tiles + most - 1) / most, block = (tiles + blocks - 1) / blocks;
   const dim_t parts = parts_of(ctx, operations, blocks);
-  char* made =
-      static_cast<char*>(ctx.allocate_scratch(does.weights_size(w, group < panels ? group : panels), 64));
+  char* made = static_cast<char*>(ctx.allocate_scratch(does.weights_size(w, group), 64));
   if (!made) return false;
   w.weights = reinterpret_cast<float*>(made);
   w.last = block;

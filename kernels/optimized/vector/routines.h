@@ -158,7 +158,7 @@ struct FewRows {
 struct Winograd {
   const InputPart* parts;  // of part_channels each
   ptrdiff_t part_channels, part_count;
-  const void* packed;  // panels of nine taps, as of Product
+  const void* packed;  // panels of nine taps, or three, as of Product
   Format format;
   float* output;
   float* weights;  // of panels [first_made, last_made), transformed; null: made when they are needed

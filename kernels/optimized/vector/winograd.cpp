@@ -96,7 +96,7 @@ struct Tiles {
     return plane_of(i, j) * output_plane(w) + weight_of(i, j) * kGap;
   }
   static ptrdiff_t all_sums(const Winograd& w) { return kPoints * output_plane(w) + kMatrices * kGap; }
-  // Weights of one point: for each panel a row of zeros to start from, and its channels.
+  // Weights of one product: for each panel a row of zeros to start from, and its channels.
   static ptrdiff_t weights_plane(ptrdiff_t panels, ptrdiff_t channels) {
     return panels * (1 + channels) * kPanel;
   }
@@ -371,7 +371,7 @@ struct Tiles {
   }
 };
 
-// What was measured of layers of residual networks, as `pixel` and `weight` of the table.
+// What was measured of layers of residual networks, and of signals, as `pixel` and `weight` of the table.
 struct Cost {
   double pixel, weight;
 };
