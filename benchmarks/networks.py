@@ -40,6 +40,26 @@ def wavenet() -> Built:
     return WaveNet(), (torch.randn(1, 1, 8000),)
 
 
+def temporal() -> Built:
+    """A temporal convolution network: windows of three steps, each layer's twice as far apart."""
+    layers = [(nn.Conv1d(128, 128, 3, padding=2**i, dilation=2**i), nn.ReLU()) for i in range(5)]
+    return nn.Sequential(*(part for layer in layers for part in layer)), (torch.randn(1, 128, 800),)
+
+
+def speech_features() -> Built:
+    """The layers of wav2vec 2.0 that read the wave, over a second of it."""
+    layers: list[nn.Module] = [nn.Conv1d(1, 512, 10, 5), nn.GELU()]
+    for size in (3, 3, 3, 3, 2, 2):
+        layers += [nn.Conv1d(512, 512, size, 2), nn.GELU()]
+    return nn.Sequential(*layers), (torch.randn(1, 1, 16000),)
+
+
+def dilated() -> Built:
+    """The last layers of a backbone that keeps its images at 28 x 28, as FCN's and DeepLab's."""
+    layers = [(nn.Conv2d(256, 256, 3, padding=d, dilation=d), nn.ReLU()) for d in (1, 2, 4)]
+    return nn.Sequential(*(part for layer in layers for part in layer)), (torch.randn(1, 256, 28, 28),)
+
+
 class ConvTasNet(nn.Module):
     """Two voices in one signal of 16,000 samples (Luo and Mesgarani, 2019)."""
 
