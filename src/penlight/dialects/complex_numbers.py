@@ -16,6 +16,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils import _pytree as pytree
 
 from penlight.dialects import matrices
+from penlight.dialects.exchanged import like
 from penlight.ir.dtypes import DType
 from penlight.kernels.out_variants import by_naming_rule, out_variant, parameters_of
 from penlight.kernels.table import OpTable
@@ -207,13 +208,8 @@ def _put(z: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
     return placed.reshape(z.shape)
 
 
-def _like(z: Tensor, value: Any) -> Tensor:
-    """A number, or a tensor of one, as a tensor of z's dtype."""
-    return value.to(z.dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=z.dtype)
-
-
 def _index_fill(z: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
-    value = _like(z, value)
+    value = like(z, value)
     if z.dim() == 0:
         return torch.where(index.reshape(-1)[:1].reshape(()) == 0, value, z) if index.numel() else z.clone()
     shape = [index.numel() if d == dim % z.dim() else size for d, size in enumerate(z.shape)]
@@ -221,8 +217,7 @@ def _index_fill(z: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 
 
 def _masked_fill(z: Tensor, mask: Tensor, value: Any) -> Tensor:
-    value = _like(z, value)
-    return torch.where(mask, value, z)
+    return torch.where(mask, like(z, value), z)
 
 
 # --- arithmetic with complex numbers -------------------------------------------------------------------

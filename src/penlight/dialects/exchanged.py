@@ -97,6 +97,11 @@ def _adaptive_max_pool(op: OpOverload) -> Callable[..., Any]:
     return split
 
 
+def like(x: torch.Tensor, value: Any) -> torch.Tensor:
+    """A number, or a tensor of one, as a tensor of x's dtype."""
+    return value.to(x.dtype) if isinstance(value, torch.Tensor) else torch.full((), value, dtype=x.dtype)
+
+
 def _addcmul(x, a, b, *, value=1):  # type: ignore[no-untyped-def]
     """Of integers the factor is cut to one, as ATen has it."""
     integers = not any(t.dtype == torch.bool or t.is_floating_point() or t.is_complex() for t in (x, a, b))
@@ -177,10 +182,9 @@ def _slices_at(op: OpOverload) -> Callable[..., Any]:
 
 def _index_fill(x, dim, index, value):  # type: ignore[no-untyped-def]
     """This one counts negative indices from the end."""
-    value = value.to(x.dtype) if isinstance(value, torch.Tensor) else torch.full((), value, dtype=x.dtype)
     y = x.reshape(1) if x.dim() == 0 else x
     places = [None] * (dim % y.dim()) + [index.reshape(-1)]
-    return aten.index_put.default(y, places, value.reshape(())).reshape(x.shape)
+    return aten.index_put.default(y, places, like(x, value).reshape(())).reshape(x.shape)
 
 
 def _bernoulli(p, *, generator=None):  # type: ignore[no-untyped-def]

@@ -204,9 +204,9 @@ class _Decomposer(TorchDispatchMode):
                 got=str(error).split("\n")[0][:200],
                 do="compile for a target with a kernel of the whole operator, as cpu has",
             ) from None
+        except PenlightError:
+            raise
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            if isinstance(error, PenlightError):
-                raise
             raise NotSupported(
                 f"{node.target} cannot be made of others for these arguments",
                 where=describe(node),
