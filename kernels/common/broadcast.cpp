@@ -5,9 +5,9 @@ namespace penlight {
 bool resize_to(KernelContext& ctx, Tensor& out, IntArrayRef size) {
   Shape shape;
   if (size.size() > static_cast<size_t>(kMaxDim))
-    return ctx.refuse(Status::InvalidArgument, "{} dimensions, the limit is {}", size.size(), kMaxDim);
+    return ctx.refuse("{} dimensions, the limit is {}", size.size(), kMaxDim);
   for (const int64_t s : size) {
-    if (s < 0) return ctx.refuse(Status::InvalidArgument, "size {} is below 0", s);
+    if (s < 0) return ctx.refuse("size {} is below 0", s);
     shape.append(static_cast<dim_t>(s));
   }
   return ctx.resize(out, shape);
@@ -26,8 +26,7 @@ bool broadcast_into(KernelContext& ctx, Shape& shape, SizesRef other) {
     const dim_t wanted = other[static_cast<size_t>(d)];
     if (size == wanted || wanted == 1) continue;
     if (size != 1)
-      return ctx.refuse(Status::InvalidArgument,
-                        "sizes {} and {} do not broadcast (dimension {} from the end)", size, wanted,
+      return ctx.refuse("sizes {} and {} do not broadcast (dimension {} from the end)", size, wanted,
                         rank - d);
     size = wanted;
   }

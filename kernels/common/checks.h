@@ -10,7 +10,7 @@ namespace penlight {
 inline bool normalize_dim(KernelContext& ctx, int64_t& dim, dim_t rank) {
   const int64_t limit = rank == 0 ? 1 : rank;
   if (dim < -limit || dim >= limit)
-    return ctx.refuse(Status::InvalidArgument, "dimension {} is not in [{}, {}]", dim, -limit, limit - 1);
+    return ctx.refuse("dimension {} is not in [{}, {}]", dim, -limit, limit - 1);
   if (dim < 0) dim += limit;
   return true;
 }
@@ -24,8 +24,7 @@ inline bool wrap_dim(KernelContext& ctx, int64_t d, dim_t rank, int& wrapped) {
 // The same for one of a list, in which no dimension may be given twice: `seen` has a bit for each before it.
 inline bool take_dim(KernelContext& ctx, int64_t d, dim_t rank, uint32_t& seen, int& wrapped) {
   if (!wrap_dim(ctx, d, rank, wrapped)) return false;
-  if (seen & (1u << wrapped))
-    return ctx.refuse(Status::InvalidArgument, "dimension {} is given twice", wrapped);
+  if (seen & (1u << wrapped)) return ctx.refuse("dimension {} is given twice", wrapped);
   seen |= 1u << wrapped;
   return true;
 }
@@ -41,25 +40,25 @@ inline bool wrap_index(KernelContext& ctx, int64_t index, int d, dim_t size, dim
 
 inline bool check_same_dtype(KernelContext& ctx, const Tensor& a, const Tensor& b) {
   if (a.scalar_type() == b.scalar_type()) return true;
-  return ctx.refuse(Status::InvalidArgument, "element types differ: {} and {}", dtype_name(a.scalar_type()),
+  return ctx.refuse("element types differ: {} and {}", dtype_name(a.scalar_type()),
                     dtype_name(b.scalar_type()));
 }
 
 inline bool check_same_sizes(KernelContext& ctx, const Tensor& a, const Tensor& b) {
   if (a.sizes().equals(b.sizes())) return true;
-  return ctx.refuse(Status::InvalidArgument, "sizes differ: ranks {} and {}, {} and {} elements", a.dim(),
-                    b.dim(), a.numel(), b.numel());
+  return ctx.refuse("sizes differ: ranks {} and {}, {} and {} elements", a.dim(), b.dim(), a.numel(),
+                    b.numel());
 }
 
 // `what` names the argument in the message.
 inline bool check_rank(KernelContext& ctx, const Tensor& tensor, dim_t rank, const char* what) {
   if (tensor.dim() == rank) return true;
-  return ctx.refuse(Status::InvalidArgument, "{} has rank {}, wanted {}", what, tensor.dim(), rank);
+  return ctx.refuse("{} has rank {}, wanted {}", what, tensor.dim(), rank);
 }
 
 inline bool check(KernelContext& ctx, bool condition, const char* what) {
   if (condition) return true;
-  return ctx.refuse(Status::InvalidArgument, "{}", what);
+  return ctx.refuse("{}", what);
 }
 
 }  // namespace penlight

@@ -21,8 +21,7 @@ class Groups {
   bool check(KernelContext& ctx, dim_t rows) const {
     const ScalarType type = ends_.scalar_type();
     if (ends_.dim() != 1 || (type != ScalarType::Int && type != ScalarType::Long))
-      return ctx.refuse(Status::InvalidArgument,
-                        "ends of groups are a row of int32 or int64, not {} of rank {}", dtype_name(type),
+      return ctx.refuse("ends of groups are a row of int32 or int64, not {} of rank {}", dtype_name(type),
                         ends_.dim());
     int64_t before = 0;
     for (dim_t g = 0; g < count(); ++g) {

@@ -15,8 +15,7 @@ constexpr int kIndexBlock = 128;
 
 inline bool check_index_dtype(KernelContext& ctx, const Tensor& index) {
   if (index.scalar_type() == ScalarType::Long || index.scalar_type() == ScalarType::Int) return true;
-  return ctx.refuse(Status::InvalidArgument, "indices are int32 or int64, not {}",
-                    dtype_name(index.scalar_type()));
+  return ctx.refuse("indices are int32 or int64, not {}", dtype_name(index.scalar_type()));
 }
 
 // The dimension that indices are counted in.

@@ -144,7 +144,7 @@ inline bool resize_to(KernelContext& ctx, Tensor& out, const View& view) {
 // Gives `out` the sizes of `from`, a view of elements of out's dtype, and fills it.
 inline void move_to_out(KernelContext& ctx, const View& from, Tensor& out) {
   if (from.dim > kMaxDim) {
-    ctx.fail(Status::InvalidArgument, "result has {} dimensions, the limit is {}", from.dim, kMaxDim);
+    ctx.fail("result has {} dimensions, the limit is {}", from.dim, kMaxDim);
   } else if (resize_to(ctx, out, from)) {
     move_view(out.element_size(), from, view_of(out));
   }
@@ -168,7 +168,7 @@ inline bool copy_whole(KernelContext& ctx, const Tensor& self, Tensor& out) {
 inline bool select_view(KernelContext& ctx, View& view, int64_t dim, int64_t index) {
   int d;
   dim_t at;
-  if (view.dim == 0) return ctx.refuse(Status::InvalidArgument, "select takes a tensor with dimensions");
+  if (view.dim == 0) return ctx.refuse("select takes a tensor with dimensions");
   if (!wrap_dim(ctx, dim, view.dim, d) || !wrap_index(ctx, index, d, view.sizes[d], at)) return false;
   view.data += at * view.strides[d];
   view.remove_dim(d);
@@ -179,8 +179,7 @@ inline bool slice_view(KernelContext& ctx, View& view, int64_t dim, Optional<int
                        Optional<int64_t> end, int64_t step) {
   int d;
   if (view.dim == 0 || step <= 0)
-    return ctx.refuse(Status::InvalidArgument,
-                      "slice takes a tensor with dimensions and a positive step, got {} and {}", view.dim,
+    return ctx.refuse("slice takes a tensor with dimensions and a positive step, got {} and {}", view.dim,
                       step);
   if (!wrap_dim(ctx, dim, view.dim, d)) return false;
   const int64_t size = view.sizes[d];
@@ -201,16 +200,14 @@ template <class Int>
 inline bool expand_view(KernelContext& ctx, View& view, ArrayRef<Int> size) {
   const int rank = static_cast<int>(size.size());
   if (rank < view.dim || rank > kMaxDim)
-    return ctx.refuse(Status::InvalidArgument, "a tensor with {} dimensions cannot be expanded to {}",
-                      view.dim, rank);
+    return ctx.refuse("a tensor with {} dimensions cannot be expanded to {}", view.dim, rank);
   while (view.dim < rank) view.insert_dim(0, -1, 0);
   for (int d = 0; d < rank; ++d) {
     const int64_t wanted = size[static_cast<size_t>(d)];
     const bool keep = wanted == -1 && view.sizes[d] >= 0;
     if (keep || wanted == view.sizes[d]) continue;
     if (wanted < 0 || (view.sizes[d] >= 0 && view.sizes[d] != 1))
-      return ctx.refuse(Status::InvalidArgument, "dimension {} has size {} and cannot be expanded to {}", d,
-                        view.sizes[d], wanted);
+      return ctx.refuse("dimension {} has size {} and cannot be expanded to {}", d, view.sizes[d], wanted);
     view.sizes[d] = static_cast<dim_t>(wanted);
     view.strides[d] = 0;
   }
@@ -221,8 +218,7 @@ inline bool diagonal_view(KernelContext& ctx, View& view, int64_t offset, int64_
   int a, b;
   if (!wrap_dim(ctx, dim1, view.dim, a) || !wrap_dim(ctx, dim2, view.dim, b)) return false;
   if (view.dim < 2 || a == b)
-    return ctx.refuse(Status::InvalidArgument,
-                      "a diagonal needs two different dimensions, got {} and {} of {}", dim1, dim2, view.dim);
+    return ctx.refuse("a diagonal needs two different dimensions, got {} and {} of {}", dim1, dim2, view.dim);
   const int64_t rows = offset < 0 ? view.sizes[a] + offset : view.sizes[a];
   const int64_t columns = offset < 0 ? view.sizes[b] : view.sizes[b] - offset;
   const int64_t shorter = rows < columns ? rows : columns;
@@ -244,15 +240,14 @@ inline bool as_strided_view(KernelContext& ctx, const Tensor& self, IntArrayRef 
   const dim_t item = static_cast<dim_t>(self.element_size());
   const int64_t offset = storage_offset.value_or(0);
   if (size.size() != stride.size() || size.size() > static_cast<size_t>(kMaxDim) || offset < 0)
-    return ctx.refuse(Status::InvalidArgument, "as_strided with {} sizes, {} strides, offset {}", size.size(),
-                      stride.size(), offset);
+    return ctx.refuse("as_strided with {} sizes, {} strides, offset {}", size.size(), stride.size(), offset);
   const uint64_t limit = static_cast<uint64_t>(self.numel());
   uint64_t last = static_cast<uint64_t>(offset);
   bool empty = false, inside = true;
   view.dim = static_cast<int>(size.size());
   for (size_t d = 0; d < size.size(); ++d) {
     if (size[d] < 0 || stride[d] < 0)
-      return ctx.refuse(Status::InvalidArgument, "as_strided with size {} and stride {}", size[d], stride[d]);
+      return ctx.refuse("as_strided with size {} and stride {}", size[d], stride[d]);
     view.sizes[d] = static_cast<dim_t>(size[d]);
     view.strides[d] = 0;
     empty |= size[d] == 0;
@@ -265,8 +260,7 @@ inline bool as_strided_view(KernelContext& ctx, const Tensor& self, IntArrayRef 
     }
   }
   if (!empty && (!inside || last >= limit))
-    return ctx.refuse(Status::InvalidArgument, "as_strided reaches element {} of a tensor with {}", last,
-                      limit);
+    return ctx.refuse("as_strided reaches element {} of a tensor with {}", last, limit);
   view.data = static_cast<char*>(self.data_ptr()) + (empty ? 0 : static_cast<dim_t>(offset) * item);
   return true;
 }

@@ -176,12 +176,12 @@ bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
   const Tensor &input = call.images[0], &weight = call.weight;
   if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float ||
       input.dim() != 4) {
-    ctx.fail(Status::InvalidArgument, "conv2d_packed takes a float32 image of 4 dimensions");
+    ctx.fail("conv2d_packed takes a float32 image of 4 dimensions");
     return ctx.ok();
   }
   const bool several = call.images.size() > 1;
   if (several && !lie_side_by_side(call.images)) {
-    ctx.fail(Status::InvalidArgument, "conv2d_parts_packed takes channels-last float32 images of one size");
+    ctx.fail("conv2d_parts_packed takes channels-last float32 images of one size");
     return ctx.ok();
   }
   dim_t inputs = 0;
@@ -195,8 +195,7 @@ bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
   const bool few =
       !several && c.groups == 1 && channels < kFewChannels && c.window.taps[0] * c.window.taps[1] > 1;
   if (!is_channels_last(input) && !(few && input.is_contiguous())) {
-    ctx.fail(Status::InvalidArgument,
-             "conv2d_packed takes channels-last images, or dense ones of fewer than {} channels",
+    ctx.fail("conv2d_packed takes channels-last images, or dense ones of fewer than {} channels",
              kFewChannels);
     return ctx.ok();
   }
@@ -206,8 +205,7 @@ bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
                     packed_size(depthwise ? c.outputs : outputs, depth, size) &&
                     (depthwise || multiply_sizes(size, c.groups, size));
   if (!fits) {
-    ctx.fail(Status::InvalidArgument, "conv2d_packed: a window of {} by {} is too large", c.window.taps[0],
-             c.window.taps[1]);
+    ctx.fail("conv2d_packed: a window of {} by {} is too large", c.window.taps[0], c.window.taps[1]);
     return ctx.ok();
   }
   const Format format = depthwise || few ? Format::Float32 : format_of(weight);
@@ -215,7 +213,7 @@ bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
   const dim_t sizes[] = {input.size(0), c.outputs, c.out[0], c.out[1]};
   if (!ctx.resize(out, SizesRef(sizes, 4))) return ctx.ok();
   if (!is_channels_last(out)) {
-    ctx.fail(Status::InvalidArgument, "the result of conv2d_packed is channels-last");
+    ctx.fail("the result of conv2d_packed is channels-last");
     return ctx.ok();
   }
   if (!check_residual(ctx, call.residual, out) || out.numel() == 0) return ctx.ok();

@@ -116,7 +116,6 @@ inline bool read_convolution(KernelContext& ctx, const Tensor& input, ArrayRef<i
   }
   if (!good)
     return ctx.refuse(
-        Status::InvalidArgument,
         "a convolution's window, stride, padding, dilation or groups do not fit {} channels of {} by {}",
         channels, input.size(2), input.size(3));
   c.outputs = static_cast<dim_t>(shape[0]);

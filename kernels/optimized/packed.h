@@ -26,10 +26,9 @@ inline bool check_packed(KernelContext& ctx, const Tensor& packed, dim_t size,
                          Format format = Format::Float32) {
   constexpr ScalarType types[] = {ScalarType::Float, ScalarType::Half, ScalarType::BFloat16};
   if (packed.scalar_type() != types[static_cast<int>(format)]) {
-    ctx.fail(Status::InvalidArgument, "packed weights are {}, not float32", dtype_name(packed.scalar_type()));
+    ctx.fail("packed weights are {}, not float32", dtype_name(packed.scalar_type()));
   } else if (packed.numel() != size) {
-    ctx.fail(Status::InvalidArgument, "packed weights have {} elements, the other arguments need {}",
-             packed.numel(), size);
+    ctx.fail("packed weights have {} elements, the other arguments need {}", packed.numel(), size);
   }
   return ctx.ok();
 }
@@ -43,7 +42,7 @@ inline bool is_by_channels(dim_t rows, dim_t channels, dim_t outputs) {
 inline bool check_activation(KernelContext& ctx, int64_t activation) {
   if (activation >= 0 && activation < kActivations && is_compiled(static_cast<Activation>(activation)))
     return true;
-  return ctx.refuse(Status::InvalidArgument, "there is no activation {} here", activation);
+  return ctx.refuse("there is no activation {} here", activation);
 }
 
 // The residual is added element by element: float32, with the result's sizes and layout.
@@ -54,7 +53,7 @@ inline bool check_residual(KernelContext& ctx, const Optional<Tensor>& residual,
   for (dim_t d = 0; same && d < out.dim(); ++d) {
     same = added.size(d) == out.size(d) && (out.size(d) <= 1 || added.stride(d) == out.stride(d));
   }
-  if (!same) ctx.fail(Status::InvalidArgument, "the residual has not the sizes and layout of the result");
+  if (!same) ctx.fail("the residual has not the sizes and layout of the result");
   return same;
 }
 

@@ -19,7 +19,7 @@ constexpr size_t kStepWords = 5, kWindowWords = 5;
 bool are_operands(KernelContext& ctx, TensorList tensors) {
   for (const Tensor& tensor : tensors) {
     if (tensor.scalar_type() == ScalarType::Float || tensor.scalar_type() == ScalarType::Bool) continue;
-    return ctx.refuse(Status::InvalidArgument, "elementwise: an input is neither float32 nor bool");
+    return ctx.refuse("elementwise: an input is neither float32 nor bool");
   }
   return true;
 }
@@ -59,8 +59,7 @@ bool read_wholes(KernelContext& ctx, TensorList wholes, ArrayRef<int64_t> window
     fits &= whole >= 0 && whole < static_cast<int64_t>(wholes.size());
   }
   if (!fits)
-    return ctx.refuse(Status::InvalidArgument,
-                      "elementwise: windows are five numbers each, the first one of {} wholes",
+    return ctx.refuse("elementwise: windows are five numbers each, the first one of {} wholes",
                       wholes.size());
   int place = 0;
   for (const Tensor& whole : wholes) {
@@ -90,15 +89,13 @@ bool read_step(const int64_t* words, unsigned written, Chain& chain) {
 bool read_program(KernelContext& ctx, ArrayRef<int64_t> program, Chain& chain) {
   const size_t steps = program.size() / kStepWords;
   if (steps == 0 || steps * kStepWords != program.size() || steps > static_cast<size_t>(kElementSteps))
-    return ctx.refuse(Status::InvalidArgument,
-                      "elementwise: a program of {} numbers; it is 1 to {} steps of 5", program.size(),
+    return ctx.refuse("elementwise: a program of {} numbers; it is 1 to {} steps of 5", program.size(),
                       kElementSteps);
   unsigned written = 0;
   for (size_t s = 0; s < steps; ++s) {
     const int64_t* words = program.data() + s * kStepWords;
     if (!read_step(words, written, chain))
       return ctx.refuse(
-          Status::InvalidArgument,
           "elementwise: step {} of the program (operation {}) is unknown, or reads what is not there", s,
           words[0]);
     written |= 1u << words[1];
@@ -131,8 +128,7 @@ Tensor& elementwise_out(KernelContext& ctx, TensorList inputs, TensorList wholes
   const bool is_condition = gives_condition(chain.steps[chain.step_count - 1].op);
   if (out.scalar_type() != (is_condition ? ScalarType::Bool : ScalarType::Float) ||
       !run_chain(ctx, chain, out)) {
-    ctx.fail(Status::InvalidArgument,
-             "elementwise: the result is float32, or bool of a condition, without gaps");
+    ctx.fail("elementwise: the result is float32, or bool of a condition, without gaps");
   }
   return out;
 }

@@ -33,7 +33,7 @@ bool read_times(KernelContext& ctx, const Tensor& input, int64_t frames, ArrayRe
                 Times& times) {
   const bool sides = padding.size() == 6;
   if (window.size() != 4 || stride.size() != 3 || dilation.size() != 3 || (!sides && padding.size() != 3))
-    return ctx.refuse(Status::InvalidArgument, "conv3d_packed takes windows over time, height and width");
+    return ctx.refuse("conv3d_packed takes windows over time, height and width");
   Numbers& n = times.window;
   const bool good = read_number(window, 1, 1, n.taps) && read_number(stride, 0, 1, n.stride) &&
                     read_number(padding, 0, 0, n.before) &&
@@ -43,8 +43,7 @@ bool read_times(KernelContext& ctx, const Tensor& input, int64_t frames, ArrayRe
   const int64_t room =
       good ? frames + n.before + n.behind - n.dilation * (int64_t{n.taps} - 1) - 1 : int64_t{-1};
   if (room < 0)
-    return ctx.refuse(Status::InvalidArgument,
-                      "a window over time does not fit videos of {} frames, of {} in all", frames,
+    return ctx.refuse("a window over time does not fit videos of {} frames, of {} in all", frames,
                       input.size(0));
   times.frames = static_cast<dim_t>(frames);
   times.videos = input.size(0) / times.frames;
@@ -113,8 +112,8 @@ void depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight, co
   dim_t taps = 0, size = 0;
   if (!multiply_sizes(c.window.taps[0], c.window.taps[1], taps) || !multiply_sizes(taps, n.taps, taps) ||
       !packed_size(c.outputs, taps, size) || !has_tile(v)) {
-    ctx.fail(Status::InvalidArgument, "conv3d_packed: a window of {} by {} by {} is too large", n.taps,
-             c.window.taps[0], c.window.taps[1]);
+    ctx.fail("conv3d_packed: a window of {} by {} by {} is too large", n.taps, c.window.taps[0],
+             c.window.taps[1]);
     return;
   }
   if (!check_packed(ctx, weight, size) || out.numel() == 0) return;

@@ -46,7 +46,7 @@ void gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate, Te
   if (approximate == "tanh") return map<Domain::Floating>(ctx, PENLIGHT_OF_1(gelu_tanh(x)), out, self);
   const auto exact = PENLIGHT_OF_1(x * T(0.5) * (T(1) + math::erf(x * T(0.70710678118654752440))));
   if (approximate == "none") return map<Domain::Floating>(ctx, exact, out, self);
-  ctx.fail(Status::InvalidArgument, "approximate must be none or tanh");
+  ctx.fail("approximate must be none or tanh");
 }
 
 void elu_out(KernelContext& ctx, const Tensor& self, const Scalar& alpha, const Scalar& scale,

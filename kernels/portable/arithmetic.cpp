@@ -103,7 +103,7 @@ void divide_in_mode(KernelContext& ctx, Tensor& out, const Tensor& a, const B& b
   if (!mode) return map<Domain::FloatingNumber>(ctx, kDivide, out, a, b);
   if (*mode == "trunc") return divide<DivTrunc>(ctx, out, a, b);
   if (*mode == "floor") return divide<DivFloor>(ctx, out, a, b);
-  ctx.fail(Status::InvalidArgument, "rounding_mode must be None, trunc or floor");
+  ctx.fail("rounding_mode must be None, trunc or floor");
 }
 
 // As ATen has it: the second factor, or the divisor, of a 16-bit result is not rounded to 16 bits where it

@@ -200,8 +200,7 @@ bool check_batch(KernelContext& ctx, const char* name, const Tensor& tensor, Siz
   for (dim_t d = 3; d <= tensor.dim(); ++d) {
     const dim_t own = tensor.size(-d), wanted = sizes[static_cast<size_t>(rank - d)];
     if (own == wanted || own == 1 || (share_heads && d == 3 && own > 0 && wanted % own == 0)) continue;
-    return ctx.refuse(Status::InvalidArgument, "{} has size {} in dimension {} from the end, {} is wanted",
-                      name, own, d, wanted);
+    return ctx.refuse("{} has size {} in dimension {} from the end, {} is wanted", name, own, d, wanted);
   }
   return true;
 }
@@ -211,11 +210,10 @@ bool check_mask(KernelContext& ctx, const Tensor& mask, const Tensor& query, Siz
   if (mask.dim() > static_cast<dim_t>(sizes.size()) ||
       (mask.dim() >= 1 && mask.size(-1) != 1 && mask.size(-1) != keys) ||
       (mask.dim() >= 2 && mask.size(-2) != 1 && mask.size(-2) != queries))
-    return ctx.refuse(Status::InvalidArgument, "attn_mask of {} dimensions cannot be broadcast to [{}, {}]",
-                      mask.dim(), queries, keys);
+    return ctx.refuse("attn_mask of {} dimensions cannot be broadcast to [{}, {}]", mask.dim(), queries,
+                      keys);
   if (mask.dtype() != ScalarType::Bool && !is_floating(mask.dtype()))
-    return ctx.refuse(Status::InvalidArgument, "attn_mask has dtype {}, it is bool or floating",
-                      dtype_name(mask.dtype()));
+    return ctx.refuse("attn_mask has dtype {}, it is bool or floating", dtype_name(mask.dtype()));
   return check_batch(ctx, "attn_mask", mask, sizes, false);
 }
 
@@ -231,15 +229,12 @@ void scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query, c
     return ctx.fail(Status::NotSupported, "attention drops nothing at run time: dropout_p has to be 0");
   if (query.dim() < 2 || key.dim() < 2 || value.dim() < 2 || query.size(-1) != key.size(-1) ||
       key.size(-2) != value.size(-2))
-    return ctx.fail(Status::InvalidArgument,
-                    "query of {}, key of {} and value of {} dimensions do not fit together", query.dim(),
+    return ctx.fail("query of {}, key of {} and value of {} dimensions do not fit together", query.dim(),
                     key.dim(), value.dim());
   if (!is_floating(query.dtype()) || !check_same_dtype(ctx, query, key) ||
       !check_same_dtype(ctx, query, value) || !check_same_dtype(ctx, query, out))
-    return ctx.fail(Status::InvalidArgument, "attention takes floating types, got {}",
-                    dtype_name(query.dtype()));
-  if (is_causal && attn_mask.has_value())
-    return ctx.fail(Status::InvalidArgument, "attention is causal or has a mask, not both");
+    return ctx.fail("attention takes floating types, got {}", dtype_name(query.dtype()));
+  if (is_causal && attn_mask.has_value()) return ctx.fail("attention is causal or has a mask, not both");
   // Batch dimensions broadcast; shared heads are the query's.
   dim_t rank = query.dim() > key.dim() ? query.dim() : key.dim();
   if (value.dim() > rank) rank = value.dim();

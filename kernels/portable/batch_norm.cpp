@@ -22,14 +22,13 @@ struct BatchNorm {
 
 bool check_channels(KernelContext& ctx, const char* name, const Optional<Tensor>& tensor, dim_t channels) {
   if (!tensor.has_value() || (tensor.value().numel() == channels && tensor.value().dim() == 1)) return true;
-  return ctx.refuse(Status::InvalidArgument, "{} has {} elements for {} channels", name,
-                    tensor.value().numel(), channels);
+  return ctx.refuse("{} has {} elements for {} channels", name, tensor.value().numel(), channels);
 }
 
 bool check_batch_norm(KernelContext& ctx, const BatchNorm& norm, const Tensor& out) {
   if (norm.input.dim() < 2 || !is_floating(norm.input.dtype()))
-    return ctx.refuse(Status::InvalidArgument, "batch normalisation of {} with {} dimensions",
-                      dtype_name(norm.input.dtype()), norm.input.dim());
+    return ctx.refuse("batch normalisation of {} with {} dimensions", dtype_name(norm.input.dtype()),
+                      norm.input.dim());
   const dim_t channels = norm.input.size(1);
   return check_same_dtype(ctx, norm.input, out) && check_channels(ctx, "weight", norm.weight, channels) &&
          check_channels(ctx, "bias", norm.bias, channels) &&
@@ -152,8 +151,7 @@ void batch_norm(KernelContext& ctx, const BatchNorm& norm, bool training, Tensor
                 Tensor& saved_invstd) {
   if (!check_batch_norm(ctx, norm, out)) return;
   if (!training && !(norm.running_mean.has_value() && norm.running_var.has_value()))
-    return ctx.fail(Status::InvalidArgument,
-                    "batch normalisation without training needs running_mean and running_var");
+    return ctx.fail("batch normalisation without training needs running_mean and running_var");
   const dim_t saved[] = {training ? norm.input.size(1) : 0};
   if (!ctx.resize(out, norm.input.sizes()) || !ctx.resize(saved_mean, saved) ||
       !ctx.resize(saved_invstd, saved))

@@ -18,13 +18,12 @@ static void convert_part(KernelContext& ctx, const Tensor& from, const Tensor& o
 }
 
 void cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
-  if (tensors.empty()) return ctx.fail(Status::InvalidArgument, "cat takes at least one tensor");
+  if (tensors.empty()) return ctx.fail("cat takes at least one tensor");
   size_t first = 0;
   while (first + 1 < tensors.size() && is_skipped(tensors[first])) ++first;
   View sizes = view_of(tensors[first]);
   int d;
-  if (sizes.dim == 0)
-    return ctx.fail(Status::InvalidArgument, "cat takes tensors with dimensions, number {} has none", first);
+  if (sizes.dim == 0) return ctx.fail("cat takes tensors with dimensions, number {} has none", first);
   if (!wrap_dim(ctx, dim, sizes.dim, d)) return;
   dim_t length = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -36,8 +35,7 @@ void cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
     bool fits = tensors[i].dim() == sizes.dim;
     for (int k = 0; fits && k < sizes.dim; ++k) fits = k == d || tensors[i].size(k) == sizes.sizes[k];
     if (!fits)
-      return ctx.fail(Status::InvalidArgument,
-                      "cat: sizes of tensor {} differ from those of tensor {} outside dimension {}", i, first,
+      return ctx.fail("cat: sizes of tensor {} differ from those of tensor {} outside dimension {}", i, first,
                       d);
     length += tensors[i].size(d);
   }
@@ -57,18 +55,17 @@ void cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
 }
 
 void stack_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
-  if (tensors.empty()) return ctx.fail(Status::InvalidArgument, "stack takes at least one tensor");
+  if (tensors.empty()) return ctx.fail("stack takes at least one tensor");
   View sizes = view_of(tensors[0]);
   int d;
   if (!wrap_dim(ctx, dim, sizes.dim + 1, d)) return;
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!check_same_dtype(ctx, tensors[i], out)) return;
     if (!tensors[i].sizes().equals(tensors[0].sizes()))
-      return ctx.fail(Status::InvalidArgument, "stack: sizes of tensor {} differ from those of the first", i);
+      return ctx.fail("stack: sizes of tensor {} differ from those of the first", i);
   }
   sizes.insert_dim(d, static_cast<dim_t>(tensors.size()), 0);
-  if (sizes.dim > kMaxDim)
-    return ctx.fail(Status::InvalidArgument, "result has {} dimensions, the limit is {}", sizes.dim, kMaxDim);
+  if (sizes.dim > kMaxDim) return ctx.fail("result has {} dimensions, the limit is {}", sizes.dim, kMaxDim);
   if (!resize_to(ctx, out, sizes)) return;
   View slot = view_of(out);
   const dim_t stride = slot.strides[d];
@@ -91,8 +88,7 @@ static void split(KernelContext& ctx, const Tensor& self, TensorList out, Part&&
 static bool check_parts(KernelContext& ctx, const Tensor& self, size_t parts, TensorList out) {
   if (!check(ctx, self.dim() > 0, "a tensor without dimensions cannot be split")) return false;
   if (parts == out.size()) return true;
-  return ctx.refuse(Status::InvalidArgument, "the input splits into {} parts, {} outputs are given", parts,
-                    out.size());
+  return ctx.refuse("the input splits into {} parts, {} outputs are given", parts, out.size());
 }
 
 void split_copy_tensor_out(KernelContext& ctx, const Tensor& self, int64_t split_size, int64_t dim,
@@ -101,7 +97,7 @@ void split_copy_tensor_out(KernelContext& ctx, const Tensor& self, int64_t split
   if (!wrap_dim(ctx, dim, self.dim(), d)) return;
   const int64_t size = self.dim() == 0 ? 1 : self.size(d);
   if (split_size < 0 || (split_size == 0 && size != 0))
-    return ctx.fail(Status::InvalidArgument, "split size {} for a dimension of size {}", split_size, size);
+    return ctx.fail("split size {} for a dimension of size {}", split_size, size);
   const int64_t parts = size == 0 ? 1 : (size - 1) / split_size + 1;
   if (!check_parts(ctx, self, static_cast<size_t>(parts), out)) return;
   split(ctx, self, out, [&](size_t i) {
@@ -118,8 +114,7 @@ void split_with_sizes_copy_out(KernelContext& ctx, const Tensor& self, IntArrayR
   int64_t rest = self.size(d);
   for (int64_t size : sizes) rest = size < 0 || size > rest ? -1 : rest - size;
   if (rest != 0)
-    return ctx.fail(Status::InvalidArgument, "split sizes do not add up to {}, the size of dimension {}",
-                    self.size(d), d);
+    return ctx.fail("split sizes do not add up to {}, the size of dimension {}", self.size(d), d);
   dim_t start = 0;
   split(ctx, self, out, [&](size_t i) {
     const dim_t length = static_cast<dim_t>(sizes[i]);
@@ -141,14 +136,13 @@ void repeat_out(KernelContext& ctx, const Tensor& self, IntArrayRef repeats, Ten
   const int rank = static_cast<int>(repeats.size());
   if (!check_same_dtype(ctx, self, out)) return;
   if (rank < from.dim || rank > kMaxDim)
-    return ctx.fail(Status::InvalidArgument, "{} repeats given for a tensor with {} dimensions", rank,
-                    from.dim);
+    return ctx.fail("{} repeats given for a tensor with {} dimensions", rank, from.dim);
   while (from.dim < rank) from.insert_dim(0, 1, 0);
   View sizes = from;
   for (int d = 0; d < rank; ++d) {
     const int64_t count = repeats[static_cast<size_t>(d)];
     if (count < 0 || __builtin_mul_overflow(from.sizes[d], static_cast<dim_t>(count), &sizes.sizes[d]))
-      return ctx.fail(Status::InvalidArgument, "{} repeats of dimension {}", count, d);
+      return ctx.fail("{} repeats of dimension {}", count, d);
   }
   if (!resize_to(ctx, out, sizes)) return;
   // Each dimension as [times, size]: the input does not move along the first.
@@ -190,8 +184,7 @@ void roll_out(KernelContext& ctx, const Tensor& self, IntArrayRef shifts, IntArr
   if (!check_same_dtype(ctx, self, out)) return;
   const bool flat = dims.empty() && shifts.size() == 1;
   if (!flat && shifts.size() != dims.size())
-    return ctx.fail(Status::InvalidArgument, "roll takes as many shifts as dimensions, got {} and {}",
-                    shifts.size(), dims.size());
+    return ctx.fail("roll takes as many shifts as dimensions, got {} and {}", shifts.size(), dims.size());
   View from = view_of(self);
   if (!resize_to(ctx, out, from)) return;
   if (self.numel() == 0) return;

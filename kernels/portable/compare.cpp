@@ -26,7 +26,7 @@ void clamp(KernelContext& ctx, const Tensor& self, const Optional<Bound>& min, c
   if (min && max) return map<Domain::Real>(ctx, kClamp, out, self, *min, *max);
   if (min) return map<Domain::Real>(ctx, kMaximum, out, self, *min);
   if (max) return map<Domain::Real>(ctx, kMinimum, out, self, *max);
-  ctx.fail(Status::InvalidArgument, "clamp needs a lower or an upper bound");
+  ctx.fail("clamp needs a lower or an upper bound");
 }
 
 }  // namespace

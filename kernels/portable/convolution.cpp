@@ -29,8 +29,7 @@ bool output_size(KernelContext& ctx, bool transposed, Axis& axis) {
     axis.out = room < 0 ? -1 : room / axis.stride + 1;
   }
   if (axis.out >= 0 && axis.kernel > 0) return true;
-  return ctx.refuse(Status::InvalidArgument,
-                    "input size {} with padding {} does not hold a kernel of {} with dilation {}", axis.in,
+  return ctx.refuse("input size {} with padding {} does not hold a kernel of {} with dilation {}", axis.in,
                     axis.padding, axis.kernel, axis.dilation);
 }
 
@@ -82,27 +81,24 @@ void convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weig
                      Tensor& out) {
   const dim_t dims = input.dim() - 2;
   if (dims < 1 || dims > 3 || weight.dim() != input.dim())
-    return ctx.fail(Status::InvalidArgument, "input has {} dimensions and weight {}: both need 3, 4 or 5",
-                    input.dim(), weight.dim());
+    return ctx.fail("input has {} dimensions and weight {}: both need 3, 4 or 5", input.dim(), weight.dim());
   if (!check_same_dtype(ctx, input, weight) || !check_same_dtype(ctx, input, out)) return;
   if (groups < 1 || input.size(1) % groups != 0 || weight.size(0) % groups != 0)
-    return ctx.fail(Status::InvalidArgument, "{} groups do not divide {} input channels and a weight of {}",
-                    groups, input.size(1), weight.size(0));
+    return ctx.fail("{} groups do not divide {} input channels and a weight of {}", groups, input.size(1),
+                    weight.size(0));
   ConvShape shape;
   shape.batch = input.size(0);
   shape.groups = static_cast<dim_t>(groups);
   shape.in_channels = input.size(1) / shape.groups;
   shape.out_channels = transposed ? weight.size(1) : weight.size(0) / shape.groups;
   if ((transposed ? weight.size(0) / shape.groups : weight.size(1)) != shape.in_channels)
-    return ctx.fail(Status::InvalidArgument,
-                    "a weight of [{}, {}, ...] in {} groups does not fit {} input channels", weight.size(0),
+    return ctx.fail("a weight of [{}, {}, ...] in {} groups does not fit {} input channels", weight.size(0),
                     weight.size(1), groups, input.size(1));
   const dim_t all_out = shape.out_channels * shape.groups;
   if (bias.has_value()) {
     if (!check_same_dtype(ctx, input, bias.value())) return;
     if (bias.value().dim() != 1 || bias.value().size(0) != all_out)
-      return ctx.fail(Status::InvalidArgument, "bias of {} elements for {} output channels",
-                      bias.value().numel(), all_out);
+      return ctx.fail("bias of {} elements for {} output channels", bias.value().numel(), all_out);
   }
 
   Axis axes[3];

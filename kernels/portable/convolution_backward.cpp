@@ -47,14 +47,13 @@ void convolution_backward_out(KernelContext& ctx, const Tensor& grad_output, con
   const dim_t dims = input.dim() - 2;
   if (dims < 1 || dims > 3 || weight.dim() != input.dim() || grad_output.dim() != input.dim() ||
       output_mask.size() != 3)
-    return ctx.fail(Status::InvalidArgument, "gradient, input and weight have {}, {} and {} dimensions",
-                    grad_output.dim(), input.dim(), weight.dim());
+    return ctx.fail("gradient, input and weight have {}, {} and {} dimensions", grad_output.dim(),
+                    input.dim(), weight.dim());
   const Tensor& few = transposed ? input : grad_output;
   const Tensor& many = transposed ? grad_output : input;
   if (groups < 1 || few.size(1) != weight.size(0) || many.size(1) != weight.size(1) * groups ||
       few.size(1) % groups != 0 || few.size(0) != many.size(0))
-    return ctx.fail(Status::InvalidArgument,
-                    "a weight of [{}, {}, ...] in {} groups does not fit {} and {} channels", weight.size(0),
+    return ctx.fail("a weight of [{}, {}, ...] in {} groups does not fit {} and {} channels", weight.size(0),
                     weight.size(1), groups, input.size(1), grad_output.size(1));
   ConvAxis axes[3];
   dim_t few_plane = 1, many_plane = 1, taps = 1;

@@ -112,7 +112,7 @@ void arange_start_out(KernelContext& ctx, const Scalar& start, const Scalar& end
                       Tensor& out) {
   const double first = start.to<double>(), last = end.to<double>(), by = step.to<double>();
   if (by == 0 || (last - first) / by < 0 || !(last - first < 9e15 && first - last < 9e15))
-    return ctx.fail(Status::InvalidArgument, "arange: the step must lead from start to end");
+    return ctx.fail("arange: the step must lead from start to end");
   // ATen counts in whole numbers for int64 alone: arange(0, 3.1) has 3 elements there and 4 of int32.
   const bool integral = out.scalar_type() == ScalarType::Long ||
                         (start.isIntegral(true) && end.isIntegral(true) && step.isIntegral(true));
@@ -136,7 +136,7 @@ void arange_out(KernelContext& ctx, const Scalar& end, Tensor& out) {
 }
 
 void linspace_out(KernelContext& ctx, const Scalar& start, const Scalar& end, int64_t steps, Tensor& out) {
-  if (steps < 0) return ctx.fail(Status::InvalidArgument, "linspace: {} steps", steps);
+  if (steps < 0) return ctx.fail("linspace: {} steps", steps);
   if (!resize_to(ctx, out, {&steps, 1})) return;
   const ScalarType type = out.scalar_type();
   if (type == ScalarType::Double) {

@@ -137,8 +137,7 @@ void cumprod_out(KernelContext& ctx, const Tensor& self, int64_t dim, Optional<S
 void logcumsumexp_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
   if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return;
   if (!is_floating(out.scalar_type()))
-    return ctx.fail(Status::InvalidArgument, "logcumsumexp is floating point, out has dtype {}",
-                    dtype_name(out.scalar_type()));
+    return ctx.fail("logcumsumexp is floating point, out has dtype {}", dtype_name(out.scalar_type()));
   run_as<double>(self, dim, kLogAddExp, out);
 }
 

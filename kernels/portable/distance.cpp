@@ -48,8 +48,7 @@ bool check_power(KernelContext& ctx, double p) {
 void cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2, double p, Optional<int64_t>,
                        Tensor& out) {
   if (x1.dim() < 2 || x2.dim() < 2 || x1.size(-1) != x2.size(-1))
-    return ctx.fail(Status::InvalidArgument, "rows of x1 ({} dimensions) and x2 ({} dimensions) do not match",
-                    x1.dim(), x2.dim());
+    return ctx.fail("rows of x1 ({} dimensions) and x2 ({} dimensions) do not match", x1.dim(), x2.dim());
   if (!check_power(ctx, p) || !check_same_dtype(ctx, x1, x2) || !check_same_dtype(ctx, x1, out)) return;
   const size_t batch1 = static_cast<size_t>(x1.dim() - 2), batch2 = static_cast<size_t>(x2.dim() - 2);
   Shape shape(x1.sizes().slice(0, batch1));

@@ -14,8 +14,8 @@ void embedding_out(KernelContext& ctx, const Tensor& weight, const Tensor& indic
   if (!check_rank(ctx, weight, 2, "weight") || !check_same_dtype(ctx, weight, out)) return;
   const dim_t rank = indices.dim();
   if ((indices.dtype() != ScalarType::Long && indices.dtype() != ScalarType::Int) || rank >= kMaxDim)
-    return ctx.fail(Status::InvalidArgument, "indices of {} with {} dimensions; they are int32 or int64",
-                    dtype_name(indices.dtype()), rank);
+    return ctx.fail("indices of {} with {} dimensions; they are int32 or int64", dtype_name(indices.dtype()),
+                    rank);
   dim_t sizes[kMaxDim];
   for (dim_t d = 0; d < rank; ++d) sizes[d] = indices.size(d);
   const dim_t rows = weight.size(0), width = sizes[rank] = weight.size(1);

@@ -96,14 +96,12 @@ void embedding_bag_out(KernelContext& ctx, const Tensor& weight, const Tensor& i
   if (!check_rank(ctx, weight, 2, "weight") || !check_same_dtype(ctx, weight, out0)) return;
   if (!is_index(indices) || !is_index(offsets) || mode < kSum || mode > kMax ||
       (include_last_offset && offsets.numel() < 1))
-    return ctx.fail(Status::InvalidArgument,
-                    "indices and offsets are int32 or int64 of 1 dimension, and mode {} 0, 1 or 2", mode);
+    return ctx.fail("indices and offsets are int32 or int64 of 1 dimension, and mode {} 0, 1 or 2", mode);
   if (per_sample_weights.has_value()) {
     const Tensor& factors = per_sample_weights.value();
     if (!check_same_dtype(ctx, weight, factors) || !check_rank(ctx, factors, 1, "per_sample_weights")) return;
     if (mode != kSum || factors.numel() != indices.numel())
-      return ctx.fail(Status::InvalidArgument,
-                      "{} per_sample_weights for {} indices in mode {}; they go with sums", factors.numel(),
+      return ctx.fail("{} per_sample_weights for {} indices in mode {}; they go with sums", factors.numel(),
                       indices.numel(), mode);
   }
   const dim_t count = offsets.numel() - (include_last_offset ? 1 : 0);

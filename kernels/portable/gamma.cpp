@@ -148,7 +148,7 @@ PENLIGHT_FORMULA_2(igamma_out, Floating, static_cast<T>(gamma_share(a, b, false)
 PENLIGHT_FORMULA_2(igammac_out, Floating, static_cast<T>(gamma_share(a, b, true)))
 
 void polygamma_out(KernelContext& ctx, int64_t n, const Tensor& self, Tensor& out) {
-  if (n < 0) return ctx.fail(Status::InvalidArgument, "polygamma: the order is {}, the least is 0", n);
+  if (n < 0) return ctx.fail("polygamma: the order is {}, the least is 0", n);
   const auto derivative = [=](auto x) { return static_cast<decltype(x)>(polygamma(n, x)); };
   map<Domain::Floating>(ctx, derivative, out, self);
 }

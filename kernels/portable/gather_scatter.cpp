@@ -57,12 +57,11 @@ struct Scatter {
     type = index_tensor.scalar_type();
     if (index_tensor.numel() == 0) return true;
     if (index.dim != whole.dim || other.dim != whole.dim)
-      return ctx.refuse(Status::InvalidArgument, "index has {} dimensions, input {}, values {}", index.dim,
-                        whole.dim, other.dim);
+      return ctx.refuse("index has {} dimensions, input {}, values {}", index.dim, whole.dim, other.dim);
     for (int d = 0; d < index.dim; ++d) {
       if ((d == dim || index.sizes[d] <= whole.sizes[d]) && index.sizes[d] <= other.sizes[d]) continue;
-      return ctx.refuse(Status::InvalidArgument, "index has size {} in dimension {}, input {}, values {}",
-                        index.sizes[d], d, whole.sizes[d], other.sizes[d]);
+      return ctx.refuse("index has size {} in dimension {}, input {}, values {}", index.sizes[d], d,
+                        whole.sizes[d], other.sizes[d]);
     }
     to = {dim, whole.sizes[dim], whole.strides[dim], false};
     // A last dimension of size 1 would make rows of single elements.
@@ -195,8 +194,7 @@ struct Reduction {
       op = mean() ? Combine::Add : static_cast<Combine>(i);
       if (name == names[i]) return true;
     }
-    return ctx.refuse(Status::InvalidArgument, "unknown reduction; known are {}, {} and the like", names[0],
-                      names[1]);
+    return ctx.refuse("unknown reduction; known are {}, {} and the like", names[0], names[1]);
   }
 };
 static const char* const kFolds[] = {"sum", "prod", "amin", "amax", "mean"};

@@ -8,8 +8,7 @@ void glu_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
   if (!normalize_dim(ctx, dim, self.dim()) || !check_same_dtype(ctx, self, out)) return;
   const dim_t axis = static_cast<dim_t>(dim);
   if (self.dim() == 0 || self.size(axis) % 2 != 0)
-    return ctx.fail(Status::InvalidArgument, "dimension {} of size {} has no two halves", axis,
-                    self.dim() ? self.size(axis) : 1);
+    return ctx.fail("dimension {} of size {} has no two halves", axis, self.dim() ? self.size(axis) : 1);
   Shape shape(self.sizes());
   shape.sizes[axis] /= 2;
   TensorImpl value = *self.unsafeGetTensorImpl();

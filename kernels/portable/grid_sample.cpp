@@ -126,12 +126,11 @@ void grid_sample(KernelContext& ctx, dim_t dims, const Tensor& input, const Tens
   bool empty = false;
   for (dim_t d = 0; d < dims; ++d) empty |= input.size(2 + d) == 0;
   if (grid.size(0) != input.size(0) || grid.size(-1) != dims || empty)
-    return ctx.fail(Status::InvalidArgument, "a grid of [{}, ..., {}] does not fit a batch of {} images",
-                    grid.size(0), grid.size(-1), input.size(0));
+    return ctx.fail("a grid of [{}, ..., {}] does not fit a batch of {} images", grid.size(0), grid.size(-1),
+                    input.size(0));
   if (sampling.mode < kLinear || sampling.mode > kCubic || (sampling.mode == kCubic && dims == 3) ||
       sampling.padding < kZeros || sampling.padding > kReflection)
-    return ctx.fail(Status::InvalidArgument, "interpolation {} with padding {} is not known", sampling.mode,
-                    sampling.padding);
+    return ctx.fail("interpolation {} with padding {} is not known", sampling.mode, sampling.padding);
   dim_t sizes[5] = {input.size(0), input.size(1)};
   for (dim_t d = 0; d < dims; ++d) sizes[2 + d] = grid.size(1 + d);
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dims + 2)))) return;

@@ -43,8 +43,7 @@ bool make_grid(KernelContext& ctx, IntArrayRef kernel, IntArrayRef dilation, Int
       return false;
     const dim_t room = grid.image[d] + 2 * grid.padding[d] - grid.dilation[d] * (grid.kernel[d] - 1) - 1;
     if (room < 0)
-      return ctx.refuse(Status::InvalidArgument,
-                        "a kernel of {} with stride {} and padding {} does not fit {}", grid.kernel[d],
+      return ctx.refuse("a kernel of {} with stride {} and padding {} does not fit {}", grid.kernel[d],
                         grid.stride[d], grid.padding[d], grid.image[d]);
     grid.count[d] = room / grid.stride[d] + 1;
   }
@@ -100,15 +99,14 @@ void col2im_out(KernelContext& ctx, const Tensor& self, IntArrayRef output_size,
   if ((!batched && !check_rank(ctx, self, 2, "self")) || !check_same_dtype(ctx, self, out)) return;
   if (output_size.size() != 2 || output_size[0] < 0 || output_size[0] > kLargestArgument ||
       output_size[1] < 0 || output_size[1] > kLargestArgument)
-    return ctx.fail(Status::InvalidArgument, "output_size has {} values, 2 sizes are wanted",
-                    output_size.size());
+    return ctx.fail("output_size has {} values, 2 sizes are wanted", output_size.size());
   PatchGrid grid;
   if (!make_grid(ctx, kernel_size, dilation, padding, stride, static_cast<dim_t>(output_size[0]),
                  static_cast<dim_t>(output_size[1]), grid))
     return;
   if (self.size(-2) % grid.taps() != 0 || self.size(-1) != grid.positions())
-    return ctx.fail(Status::InvalidArgument, "columns of [{}, {}] do not come from {} taps at {} positions",
-                    self.size(-2), self.size(-1), grid.taps(), grid.positions());
+    return ctx.fail("columns of [{}, {}] do not come from {} taps at {} positions", self.size(-2),
+                    self.size(-1), grid.taps(), grid.positions());
   const dim_t images = batched ? self.size(0) : 1, channels = self.size(-2) / grid.taps();
   const dim_t plane = grid.image[0] * grid.image[1];
   const dim_t sizes[] = {images, channels, grid.image[0], grid.image[1]};

@@ -22,8 +22,7 @@ struct Slices {
     if (other.numel() == 1 && whole.dim == 1) other.dim = 1;
     if (!values) other.strides[d] = 0;
     if (!values || sizes_of(other).equals(sizes)) return true;
-    return ctx.refuse(Status::InvalidArgument, "values do not have the sizes of {} slices along dimension {}",
-                      index.numel(), d);
+    return ctx.refuse("values do not have the sizes of {} slices along dimension {}", index.numel(), d);
   }
 
   template <class Body>
@@ -77,8 +76,7 @@ void index_fill_int_scalar_out(KernelContext& ctx, const Tensor& self, int64_t d
 
 void index_fill_int_tensor_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                                const Tensor& value, Tensor& out) {
-  if (value.numel() != 1)
-    return ctx.fail(Status::InvalidArgument, "the value to fill with has {} elements", value.numel());
+  if (value.numel() != 1) return ctx.fail("the value to fill with has {} elements", value.numel());
   index_fill_int_scalar_out(ctx, self, dim, index, item_of(value), out);
 }
 

@@ -33,8 +33,7 @@ class Indexing {
       const bool mask = given && is_mask(*indices[i]);
       const int used = mask ? static_cast<int>(indices[i]->dim()) : 1;
       if (d + used > whole.dim)
-        return ctx.refuse(Status::InvalidArgument, "more indices than the {} dimensions of the input",
-                          whole.dim);
+        return ctx.refuse("more indices than the {} dimensions of the input", whole.dim);
       if (!given) {
         keep_dim(whole, d);
       } else {
@@ -46,24 +45,21 @@ class Indexing {
       d += used;
     }
     for (; d < whole.dim; ++d) keep_dim(whole, d);
-    if (count_ == 0) return ctx.refuse(Status::InvalidArgument, "no index tensor is given");
+    if (count_ == 0) return ctx.refuse("no index tensor is given");
     for (int k = 0; k < count_; ++k) {
       if (!broadcast_into(ctx, shape_, sizes_of(index_[k].view))) return false;
     }
     for (int k = 0; k < count_; ++k) expand_view(ctx, index_[k].view, SizesRef(shape_));
     place_ = last - first + 1 == count_ ? first : 0;
     if (rest_.dim + shape_.dim > kMaxDim)
-      return ctx.refuse(Status::InvalidArgument, "result has {} dimensions, the limit is {}",
-                        rest_.dim + shape_.dim, kMaxDim);
+      return ctx.refuse("result has {} dimensions, the limit is {}", rest_.dim + shape_.dim, kMaxDim);
     return true;
   }
 
   // The slices along dimension `d` that a row of indices names; with `wraps`, negative ones from the end.
   bool prepare_slices(KernelContext& ctx, const View& whole, int d, const Tensor& index, bool wraps) {
     if (!add_index(ctx, whole, d, index)) return false;
-    if (index.dim() > 1)
-      return ctx.refuse(Status::InvalidArgument, "the index has {} dimensions, at most 1 is taken",
-                        index.dim());
+    if (index.dim() > 1) return ctx.refuse("the index has {} dimensions, at most 1 is taken", index.dim());
     index_[0].to.wraps = wraps;
     index_[0].view = at_least_1d(index);
     shape_ = Shape(sizes_of(index_[0].view));
@@ -137,8 +133,8 @@ class Indexing {
   bool add_mask(KernelContext& ctx, const View& whole, int d, const Tensor& mask) {
     for (int k = 0; k < mask.dim(); ++k) {
       if (mask.size(k) == whole.sizes[d + k]) continue;
-      return ctx.refuse(Status::InvalidArgument, "a mask has size {} in dimension {}, the input has {} there",
-                        mask.size(k), k, whole.sizes[d + k]);
+      return ctx.refuse("a mask has size {} in dimension {}, the input has {} there", mask.size(k), k,
+                        whole.sizes[d + k]);
     }
     if (mask.dim() == 0) return true;
     dim_t found = 0;

@@ -23,8 +23,7 @@ bool broadcast_matrix(KernelContext& ctx, const Tensor& tensor, dim_t m, dim_t n
   const dim_t dim = tensor.dim();
   const dim_t rows = dim >= 2 ? tensor.size(-2) : 1, columns = dim >= 1 ? tensor.size(-1) : 1;
   if (dim > 3 || (rows != m && rows != 1) || (columns != n && columns != 1))
-    return ctx.refuse(Status::InvalidArgument, "self [{}, {}] cannot be broadcast to [{}, {}]", rows, columns,
-                      m, n);
+    return ctx.refuse("self [{}, {}] cannot be broadcast to [{}, {}]", rows, columns, m, n);
   view = {tensor.const_data_ptr(), rows == 1 ? 0 : tensor.stride(-2), columns == 1 ? 0 : tensor.stride(-1)};
   return true;
 }
@@ -103,11 +102,9 @@ void multiply_matrices(KernelContext& ctx, dim_t rank, const Tensor* self, const
       !check_same_dtype(ctx, a, b) || !check_same_dtype(ctx, a, out))
     return;
   const dim_t count = batched ? a.size(0) : 1, m = a.size(-2), k = a.size(-1), n = b.size(-1);
-  if (b.size(-2) != k)
-    return ctx.fail(Status::InvalidArgument, "[{}, {}] times [{}, {}]: inner sizes differ", m, k, b.size(-2),
-                    n);
+  if (b.size(-2) != k) return ctx.fail("[{}, {}] times [{}, {}]: inner sizes differ", m, k, b.size(-2), n);
   if (batched && b.size(0) != count)
-    return ctx.fail(Status::InvalidArgument, "a batch of {} matrices times one of {}", count, b.size(0));
+    return ctx.fail("a batch of {} matrices times one of {}", count, b.size(0));
   Epilogue epilogue;
   Batch batch(out.dtype());
   if (self) {
@@ -116,8 +113,7 @@ void multiply_matrices(KernelContext& ctx, dim_t rank, const Tensor* self, const
     if (!broadcast_matrix(ctx, *self, m, n, epilogue.addend)) return;
     if (self->dim() == 3 && self->size(0) != 1) {
       if (self->size(0) != count)
-        return ctx.fail(Status::InvalidArgument, "self has a batch of {}, the matrices of {}", self->size(0),
-                        count);
+        return ctx.fail("self has a batch of {}, the matrices of {}", self->size(0), count);
       batch.addend.push(count, self->stride(0));
     }
     epilogue.alpha = alpha;
@@ -140,15 +136,13 @@ void multiply_vector(KernelContext& ctx, const Tensor* self, const Tensor& matri
   if (!check_rank(ctx, matrix, 2, "the matrix") || !check_rank(ctx, vec, 1, "the vector")) return;
   if (!check_same_dtype(ctx, matrix, vec) || !check_same_dtype(ctx, matrix, out)) return;
   const dim_t m = matrix.size(0), k = matrix.size(1);
-  if (vec.size(0) != k)
-    return ctx.fail(Status::InvalidArgument, "[{}, {}] times [{}]: inner sizes differ", m, k, vec.size(0));
+  if (vec.size(0) != k) return ctx.fail("[{}, {}] times [{}]: inner sizes differ", m, k, vec.size(0));
   Epilogue epilogue;
   if (self) {
     if (!check_same_dtype(ctx, matrix, *self)) return;
     const dim_t length = self->dim() == 0 ? 1 : self->size(0);
     if (self->dim() > 1 || (length != m && length != 1))
-      return ctx.fail(Status::InvalidArgument, "self of {} elements cannot be broadcast to [{}]",
-                      self->numel(), m);
+      return ctx.fail("self of {} elements cannot be broadcast to [{}]", self->numel(), m);
     epilogue = {alpha, beta, {self->const_data_ptr(), length == 1 ? 0 : self->stride(0), 0}};
   }
   const dim_t sizes[] = {m};
@@ -190,7 +184,7 @@ void dot_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor, Tenso
   if (!check_rank(ctx, self, 1, "self") || !check_rank(ctx, tensor, 1, "tensor")) return;
   if (!check_same_dtype(ctx, self, tensor) || !check_same_dtype(ctx, self, out)) return;
   const dim_t k = self.size(0);
-  if (tensor.size(0) != k) return ctx.fail(Status::InvalidArgument, "[{}] times [{}]", k, tensor.size(0));
+  if (tensor.size(0) != k) return ctx.fail("[{}] times [{}]", k, tensor.size(0));
   if (!ctx.resize(out, {})) return;
   multiply(ctx, 1, 1, k, {self.const_data_ptr(), 1, self.stride(0)},
            {tensor.const_data_ptr(), tensor.stride(0), 1}, Epilogue(), out, 1, 1, Batch(out.dtype()));
@@ -201,8 +195,7 @@ void linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, c
                 Tensor& out) {
   const dim_t dim = input.dim();
   if (dim < 1 || weight.dim() < 1 || weight.dim() > 2 || input.size(-1) != weight.size(-1))
-    return ctx.fail(Status::InvalidArgument,
-                    "input with last size {} ({} dimensions), weight with last size {} ({})",
+    return ctx.fail("input with last size {} ({} dimensions), weight with last size {} ({})",
                     dim ? input.size(-1) : 1, dim, weight.dim() ? weight.size(-1) : 1, weight.dim());
   if (!check_same_dtype(ctx, input, weight) || !check_same_dtype(ctx, input, out)) return;
   const bool vector = weight.dim() == 1;  // then the result has no last dimension
@@ -212,7 +205,7 @@ void linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, c
     const Tensor& addend = bias.value();
     if (!check_same_dtype(ctx, input, addend)) return;
     if (addend.dim() > 1 || (addend.numel() != n && addend.numel() != 1))
-      return ctx.fail(Status::InvalidArgument, "bias of {} elements for {} outputs", addend.numel(), n);
+      return ctx.fail("bias of {} elements for {} outputs", addend.numel(), n);
     epilogue.addend = {addend.const_data_ptr(), 0, addend.numel() == 1 ? 0 : addend.stride(0)};
   }
   dim_t sizes[kMaxDim];
@@ -253,8 +246,8 @@ void grouped_linear_out(KernelContext& ctx, const Tensor& input, const Tensor& w
   const Groups groups(ends);
   if (!groups.check(ctx, rows)) return;
   if (weight.size(2) != k || weight.size(0) != groups.count())
-    return ctx.fail(Status::InvalidArgument, "input [{}, {}] in {} groups, weight [{}, {}, {}]", rows, k,
-                    groups.count(), weight.size(0), n, weight.size(2));
+    return ctx.fail("input [{}, {}] in {} groups, weight [{}, {}, {}]", rows, k, groups.count(),
+                    weight.size(0), n, weight.size(2));
   const dim_t sizes[] = {rows, n};
   if (!ctx.resize(out, sizes) || out.numel() == 0) return;
   dim_t most = 0;

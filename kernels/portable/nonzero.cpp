@@ -8,8 +8,8 @@ namespace penlight::portable {
 void nonzero_static_out(KernelContext& ctx, const Tensor& self, int64_t size, int64_t fill_value,
                         Tensor& out) {
   if (out.scalar_type() != ScalarType::Long || size < 0)
-    return ctx.fail(Status::InvalidArgument, "places are int64 and size is not negative: got {} and {}",
-                    dtype_name(out.scalar_type()), size);
+    return ctx.fail("places are int64 and size is not negative: got {} and {}", dtype_name(out.scalar_type()),
+                    size);
   const dim_t rank = self.dim();
   const dim_t sizes[] = {static_cast<dim_t>(size), rank};
   if (!ctx.resize(out, sizes)) return;
@@ -36,8 +36,7 @@ void nonzero_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
 static bool spread_mask(KernelContext& ctx, const Tensor& self, const Tensor& mask, View& from,
                         View& chosen) {
   if (mask.scalar_type() != ScalarType::Bool)
-    return ctx.refuse(Status::InvalidArgument, "the mask has dtype {}, not bool",
-                      dtype_name(mask.scalar_type()));
+    return ctx.refuse("the mask has dtype {}, not bool", dtype_name(mask.scalar_type()));
   Shape shape(self.sizes());
   from = view_of(self);
   chosen = view_of(mask);
@@ -77,8 +76,7 @@ void masked_scatter_out(KernelContext& ctx, const Tensor& self, const Tensor& ma
     char* const target = targets.next();
     if (!*flags.next()) continue;
     if (left_values-- == 0)
-      return ctx.fail(Status::InvalidArgument, "the mask is true more often than source's {} elements",
-                      source.numel());
+      return ctx.fail("the mask is true more often than source's {} elements", source.numel());
     memmove(target, values.next(), out.element_size());
   }
 }

@@ -10,11 +10,10 @@ static void norm(KernelContext& ctx, const Tensor& self, double p, Optional<IntA
                  Tensor& out) {
   ReduceLoop loop;
   if (!is_floating(out.scalar_type()))
-    return ctx.fail(Status::InvalidArgument, "a norm is floating point, out has dtype {}",
-                    dtype_name(out.scalar_type()));
+    return ctx.fail("a norm is floating point, out has dtype {}", dtype_name(out.scalar_type()));
   if (!loop.prepare(ctx, self, dims, keepdim, out)) return;
   if (self.numel() == 0 && (p < 0 || p == __builtin_inf()) && loop.elements() == 0)
-    return ctx.fail(Status::InvalidArgument, "this norm of 0 elements is not defined");
+    return ctx.fail("this norm of 0 elements is not defined");
   dispatch_compute(ctx, out.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
     if constexpr (!same_type<C, int64_t>) {

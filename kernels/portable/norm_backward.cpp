@@ -21,8 +21,7 @@ void normalize_backward(KernelContext& ctx, const NormRows& norm, const Tensor& 
   const dim_t count = norm.channels * norm.plane;
   if (mask.size() != 3 || mean.numel() != norm.rows || rstd.numel() != norm.rows ||
       grad_out.numel() != input.numel() || (weight && weight->numel() != norm.groups * norm.channels))
-    return ctx.fail(Status::InvalidArgument, "the gradient's arguments do not fit {} rows of {}", norm.rows,
-                    count);
+    return ctx.fail("the gradient's arguments do not fit {} rows of {}", norm.rows, count);
   if (mask[0] && !ctx.resize(out0, input.sizes())) return;
   if (mask[1] && !ctx.resize(out1, weight_sizes)) return;
   if (mask[2] && !ctx.resize(out2, weight_sizes)) return;
@@ -81,8 +80,8 @@ void native_group_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, 
   for (dim_t d = 2; d < input.dim(); ++d) spatial *= input.size(d);
   if (input.dim() < 2 || input.size(0) != N || input.size(1) != C || spatial != HxW || group < 1 ||
       C % group != 0)
-    return ctx.fail(Status::InvalidArgument, "an input of {} elements is not [{}, {}, {}] in {} groups",
-                    input.numel(), N, C, HxW, group);
+    return ctx.fail("an input of {} elements is not [{}, {}, {}] in {} groups", input.numel(), N, C, HxW,
+                    group);
   const dim_t groups = static_cast<dim_t>(group);
   normalize_backward(ctx, {input.size(0) * groups, groups, input.size(1) / groups, spatial}, grad_out, input,
                      mean, rstd, weight, input.sizes().slice(1, 1), output_mask, out0, out1, out2);
@@ -95,8 +94,7 @@ void embedding_dense_backward_out(KernelContext& ctx, const Tensor& grad_output,
   const dim_t width = grad_output.size(-1), places = indices.numel();
   const dim_t sizes[] = {static_cast<dim_t>(num_weights), width};
   if (grad_output.numel() != places * width)
-    return ctx.fail(Status::InvalidArgument, "a gradient of {} elements for {} rows of {}",
-                    grad_output.numel(), places, width);
+    return ctx.fail("a gradient of {} elements for {} rows of {}", grad_output.numel(), places, width);
   if (!ctx.resize(out, sizes)) return;
   const double* from = dense_copy(ctx, grad_output);
   double* sums = dense_zeros(ctx, sizes[0] * width);

@@ -13,14 +13,12 @@ namespace {
 
 bool check_floating(KernelContext& ctx, const Tensor& input, const Tensor& out) {
   if (is_floating(input.dtype())) return check_same_dtype(ctx, input, out);
-  return ctx.refuse(Status::InvalidArgument, "normalisation takes floating types, got {}",
-                    dtype_name(input.dtype()));
+  return ctx.refuse("normalisation takes floating types, got {}", dtype_name(input.dtype()));
 }
 
 bool check_parameter(KernelContext& ctx, const char* name, const Optional<Tensor>& parameter, dim_t count) {
   if (!parameter.has_value() || parameter.value().numel() == count) return true;
-  return ctx.refuse(Status::InvalidArgument, "{} has {} elements, {} are normalised", name,
-                    parameter.value().numel(), count);
+  return ctx.refuse("{} has {} elements, {} are normalised", name, parameter.value().numel(), count);
 }
 
 // The parameter as a row of T, or null.
@@ -78,8 +76,7 @@ bool check_normalized_shape(KernelContext& ctx, const Tensor& input, IntArrayRef
     count *= input.size(d);
   }
   if (fits) return true;
-  return ctx.refuse(Status::InvalidArgument,
-                    "normalized_shape of {} dimensions does not end the input's shape of {}", shape.size(),
+  return ctx.refuse("normalized_shape of {} dimensions does not end the input's shape of {}", shape.size(),
                     input.dim());
 }
 
@@ -168,8 +165,8 @@ void native_group_norm_out(KernelContext& ctx, const Tensor& input, const Option
   for (dim_t d = 2; d < input.dim(); ++d) spatial *= input.size(d);
   if (input.dim() < 2 || input.size(0) != N || input.size(1) != C || spatial != HxW || group < 1 ||
       C % group != 0)
-    return ctx.fail(Status::InvalidArgument, "an input of {} elements is not [{}, {}, {}] in {} groups",
-                    input.numel(), N, C, HxW, group);
+    return ctx.fail("an input of {} elements is not [{}, {}, {}] in {} groups", input.numel(), N, C, HxW,
+                    group);
   const dim_t sizes[] = {static_cast<dim_t>(N), static_cast<dim_t>(group)};
   if (!check_parameter(ctx, "weight", weight, sizes[1] * (input.size(1) / sizes[1])) ||
       !check_parameter(ctx, "bias", bias, input.size(1)))

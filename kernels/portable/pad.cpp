@@ -15,8 +15,7 @@ struct PaddedDim {
 // The sizes that `pad` gives, and where in them the input lies.
 static bool pad_sizes(KernelContext& ctx, const View& from, IntArrayRef pad, View& sizes, PaddedDim* dims) {
   if (pad.size() % 2 != 0 || pad.size() / 2 > static_cast<size_t>(from.dim))
-    return ctx.refuse(Status::InvalidArgument, "{} pads given for a tensor with {} dimensions", pad.size(),
-                      from.dim);
+    return ctx.refuse("{} pads given for a tensor with {} dimensions", pad.size(), from.dim);
   sizes = from;
   for (int d = 0; d < from.dim; ++d) {
     const size_t pair = 2 * static_cast<size_t>(from.dim - 1 - d);
@@ -25,8 +24,8 @@ static bool pad_sizes(KernelContext& ctx, const View& from, IntArrayRef pad, Vie
     const bool sane = before > -kWidest && before < kWidest && after > -kWidest && after < kWidest;
     const int64_t size = sane ? from.sizes[d] + before + after : -1;
     if (size < 0)
-      return ctx.refuse(Status::InvalidArgument, "pads {} and {} leave nothing of dimension {} with size {}",
-                        before, after, d, from.sizes[d]);
+      return ctx.refuse("pads {} and {} leave nothing of dimension {} with size {}", before, after, d,
+                        from.sizes[d]);
     sizes.sizes[d] = static_cast<dim_t>(size);
     PaddedDim& part = dims[d];
     part.start = static_cast<dim_t>(before < 0 ? -before : 0);
@@ -67,8 +66,7 @@ static void pad_border(KernelContext& ctx, const Tensor& self, IntArrayRef pad, 
   PaddedDim dims[kMaxDim];
   if (!check_same_dtype(ctx, self, out)) return;
   if (pad.size() != 2 * static_cast<size_t>(spatial) || (from.dim != spatial + 1 && from.dim != spatial + 2))
-    return ctx.fail(Status::InvalidArgument,
-                    "{} pads given for a tensor with {} dimensions, of which the last {} are padded",
+    return ctx.fail("{} pads given for a tensor with {} dimensions, of which the last {} are padded",
                     pad.size(), from.dim, spatial);
   if (!pad_sizes(ctx, from, pad, sizes, dims)) return;
   bool vanished = true;  // as ATen: all padded dimensions may not do so at once
@@ -77,10 +75,10 @@ static void pad_border(KernelContext& ctx, const Tensor& self, IntArrayRef pad, 
     const size_t pair = 2 * static_cast<size_t>(from.dim - 1 - d);
     const int64_t size = from.sizes[d], widest = pad[pair] > pad[pair + 1] ? pad[pair] : pad[pair + 1];
     if (size == 0 || (border == Border::Reflect && widest >= size))
-      return ctx.fail(Status::InvalidArgument, "pads {} and {} do not fit dimension {} with size {}",
-                      pad[pair], pad[pair + 1], d, size);
+      return ctx.fail("pads {} and {} do not fit dimension {} with size {}", pad[pair], pad[pair + 1], d,
+                      size);
   }
-  if (vanished) return ctx.fail(Status::InvalidArgument, "the pads leave nothing of the input");
+  if (vanished) return ctx.fail("the pads leave nothing of the input");
   if (!resize_to(ctx, out, sizes)) return;
   if (out.numel() == 0) return;
   int parts = 1;

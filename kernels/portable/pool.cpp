@@ -11,8 +11,7 @@ void average(KernelContext& ctx, int dims, const Tensor& self, IntArrayRef kerne
              IntArrayRef padding, bool ceil_mode, bool count_include_pad, Optional<int64_t> divisor,
              Tensor& out) {
   PoolShape shape;
-  if (divisor.has_value() && divisor.value() == 0)
-    return ctx.fail(Status::InvalidArgument, "divisor_override is 0");
+  if (divisor.has_value() && divisor.value() == 0) return ctx.fail("divisor_override is 0");
   if (prepare_pool(ctx, dims, self, kernel, stride, padding, kNoDilation, ceil_mode, out, nullptr, shape))
     average_pool(ctx, shape, {count_include_pad, divisor.value_or(0)}, self, out);
 }

@@ -42,11 +42,9 @@ bool resize_pool(KernelContext& ctx, int dims, const Tensor& self, Tensor& out, 
 
 bool check_pool(KernelContext& ctx, int dims, const Tensor& self, const Tensor& out, const Tensor* indices) {
   if (self.dim() != dims + 1 && self.dim() != dims + 2)
-    return ctx.refuse(Status::InvalidArgument, "input has {} dimensions, pooling here takes {} or {}",
-                      self.dim(), dims + 1, dims + 2);
+    return ctx.refuse("input has {} dimensions, pooling here takes {} or {}", self.dim(), dims + 1, dims + 2);
   if (indices && indices->dtype() != ScalarType::Long)
-    return ctx.refuse(Status::InvalidArgument, "indices have dtype {}, they are int64",
-                      dtype_name(indices->dtype()));
+    return ctx.refuse("indices have dtype {}, they are int64", dtype_name(indices->dtype()));
   return check_same_dtype(ctx, self, out);
 }
 
@@ -68,8 +66,8 @@ bool prepare_pool(KernelContext& ctx, int dims, const Tensor& self, IntArrayRef 
     const dim_t room = axis.in + 2 * axis.padding - reach;
     // Rounded up, a window may be larger than the padded input, by less than a stride.
     if (axis.padding > reach / 2 || room < (ceil_mode ? 1 - axis.stride : 0))
-      return ctx.refuse(Status::InvalidArgument, "a window of {} with padding {} does not fit an input of {}",
-                        reach, axis.padding, axis.in);
+      return ctx.refuse("a window of {} with padding {} does not fit an input of {}", reach, axis.padding,
+                        axis.in);
     axis.out = (room + (ceil_mode ? axis.stride - 1 : 0)) / axis.stride + 1;
     // The last window has to begin inside the input or its leading padding.
     if (ceil_mode && (axis.out - 1) * axis.stride >= axis.in + axis.padding) --axis.out;
@@ -81,16 +79,14 @@ bool prepare_adaptive_pool(KernelContext& ctx, const Tensor& self, IntArrayRef o
                            Tensor* indices, PoolShape& shape) {
   const int dims = static_cast<int>(output_size.size());
   if (dims < 1 || dims > 3)
-    return ctx.refuse(Status::InvalidArgument, "output_size has {} values, pooling is of 1 to 3 dimensions",
-                      dims);
+    return ctx.refuse("output_size has {} values, pooling is of 1 to 3 dimensions", dims);
   if (!check_pool(ctx, dims, self, out, indices)) return false;
   for (int d = 0; d < dims; ++d) {
     PoolAxis& axis = shape.axes[3 - dims + d];
     axis.in = self.size(d - dims);
     axis.adaptive = true;
     if (!axis_argument(ctx, "output_size", output_size, dims, d, 0, axis.out)) return false;
-    if (axis.in == 0 && axis.out != 0)
-      return ctx.refuse(Status::InvalidArgument, "an empty input cannot be pooled to {}", axis.out);
+    if (axis.in == 0 && axis.out != 0) return ctx.refuse("an empty input cannot be pooled to {}", axis.out);
   }
   return resize_pool(ctx, dims, self, out, indices, shape);
 }

@@ -39,8 +39,7 @@ void pow_tensor_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar&
     if (power == -1.0) return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(T(1) / x), out, self);
     if (power == -2.0) return map<Domain::FloatingNumber>(ctx, PENLIGHT_OF_1(T(1) / (x * x)), out, self);
   } else if (exponent.isIntegral(true) && power < 0)
-    return ctx.fail(Status::InvalidArgument, "integers cannot be raised to the negative power {}",
-                    exponent.to<int64_t>());
+    return ctx.fail("integers cannot be raised to the negative power {}", exponent.to<int64_t>());
   map<Domain::Number>(ctx, Pow{}, out, self, exponent);
 }
 

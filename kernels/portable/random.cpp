@@ -58,7 +58,7 @@ bool resize_to(KernelContext& ctx, Tensor& out, const Tensor& like) { return ctx
 template <class Size>
 void uniform(KernelContext& ctx, const Size& size, double from, double to, Tensor& out) {
   if (!(from <= to) || !(to - from < HUGE_VAL))
-    return ctx.fail(Status::InvalidArgument, "uniform: no finite interval between the limits");
+    return ctx.fail("uniform: no finite interval between the limits");
   if (!resize_to(ctx, out, size)) return;
   draw<double>(
       ctx, out,
@@ -72,7 +72,7 @@ template <class Size>
 void normal(KernelContext& ctx, const Size& size, const Operand& mean, const Operand& deviation,
             Tensor& out) {
   if (!deviation.tensor() && !(deviation.scalar().to<double>() >= 0))
-    return ctx.fail(Status::InvalidArgument, "normal: the standard deviation is negative");
+    return ctx.fail("normal: the standard deviation is negative");
   if (!resize_to(ctx, out, size)) return;
   const auto at = [](uint64_t bits, double m, double s) { return m + s * random::normal(bits); };
   draw<double>(ctx, out, at, mean, deviation);
@@ -90,9 +90,7 @@ void integers_of(KernelContext& ctx, const Size& size, int64_t low, uint64_t ran
 // Integers of [low, high).
 template <class Size>
 void integers(KernelContext& ctx, const Size& size, int64_t low, int64_t high, Tensor& out) {
-  if (low >= high)
-    return ctx.fail(Status::InvalidArgument, "random integers from {} up to, but not including, {}", low,
-                    high);
+  if (low >= high) return ctx.fail("random integers from {} up to, but not including, {}", low, high);
   integers_of(ctx, size, low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low), out);
 }
 
@@ -181,7 +179,7 @@ void normal_tensor_tensor_out(KernelContext& ctx, const Tensor& mean, const Tens
 }
 
 void exponential_out(KernelContext& ctx, const Tensor& self, double lambd, Optional<Generator>, Tensor& out) {
-  if (!(lambd > 0)) return ctx.fail(Status::InvalidArgument, "exponential: the rate is not above 0");
+  if (!(lambd > 0)) return ctx.fail("exponential: the rate is not above 0");
   if (!ctx.resize(out, self.sizes())) return;
   return draw<double>(ctx, out, [=](uint64_t bits, double, double) {
     return -random::log(random::uniform_inside(bits)) / lambd;
@@ -268,7 +266,7 @@ void native_dropout_out(KernelContext& ctx, const Tensor& input, double p, Optio
 // Each order with the same probability: Fisher and Yates, from the end.
 void randperm_out(KernelContext& ctx, int64_t n, Tensor& out) {
   if (n > integer_limit(out.scalar_type()))
-    return ctx.fail(Status::InvalidArgument, "{} numbers do not fit {}", n, dtype_name(out.scalar_type()));
+    return ctx.fail("{} numbers do not fit {}", n, dtype_name(out.scalar_type()));
   if (!penlight::resize_to(ctx, out, {&n, 1})) return;
   const RandomBits random(ctx.random());
   const dim_t item = static_cast<dim_t>(out.element_size()), step = out.stride(0) * item;
@@ -292,7 +290,7 @@ void multinomial_out(KernelContext& ctx, const Tensor& self, int64_t num_samples
   if (!check(ctx, rank == 1 || rank == 2, "multinomial: weights have one or two dimensions")) return;
   const dim_t rows = rank == 2 ? self.size(0) : 1, places = self.size(rank - 1);
   if (num_samples <= 0 || places == 0 || (!replacement && num_samples > places))
-    return ctx.fail(Status::InvalidArgument, "{} samples of {} places", num_samples, places);
+    return ctx.fail("{} samples of {} places", num_samples, places);
   const dim_t sizes[] = {rows, static_cast<dim_t>(num_samples)};
   if (!ctx.resize(out, SizesRef(sizes + 2 - rank, static_cast<size_t>(rank)))) return;
   double* const weights = ctx.allocate_scratch_array<double>(static_cast<size_t>(places));

@@ -213,15 +213,14 @@ bool check_parameter(KernelContext& ctx, const Tensor& input, TensorList params,
   const Tensor& tensor = params[number];
   if (tensor.dim() == (bias ? 1 : 2) && tensor.size(0) == rows && (bias || tensor.size(1) == columns))
     return check_same_dtype(ctx, input, tensor);
-  return ctx.refuse(Status::InvalidArgument, "parameter {} has {} elements, [{}, {}] is wanted", number,
-                    tensor.numel(), rows, columns);
+  return ctx.refuse("parameter {} has {} elements, [{}, {}] is wanted", number, tensor.numel(), rows,
+                    columns);
 }
 
 bool check_params(KernelContext& ctx, const RecurrentShape& shape, const Tensor& input, TensorList params) {
   const dim_t cells = shape.layers * shape.directions;
   if (params.size() != static_cast<size_t>(cells * shape.params_per_cell()))
-    return ctx.refuse(Status::InvalidArgument,
-                      "{} parameters were given for {} layers in {} directions, {} are wanted", params.size(),
+    return ctx.refuse("{} parameters were given for {} layers in {} directions, {} are wanted", params.size(),
                       shape.layers, shape.directions, cells * shape.params_per_cell());
   const dim_t gates = shape.gates * shape.hidden;
   size_t at = 0;
@@ -243,8 +242,7 @@ bool check_state(KernelContext& ctx, const char* name, const RecurrentShape& sha
       state.size(2) == width) {
     return check_same_dtype(ctx, input, state);
   }
-  return ctx.refuse(Status::InvalidArgument, "{} is not [{}, {}, {}]", name, shape.layers * shape.directions,
-                    shape.batch, width);
+  return ctx.refuse("{} is not [{}, {}, {}]", name, shape.layers * shape.directions, shape.batch, width);
 }
 
 template <bool lstm>
@@ -255,8 +253,7 @@ void recurrent(KernelContext& ctx, const Tensor& input, const Tensor& h0, const 
     return ctx.fail(Status::NotSupported, "recurrent layers drop nothing at run time: dropout has to be 0");
   if (input.dim() != 3 || h0.dim() != 3 || (lstm && c0->dim() != 3) || num_layers < 1 ||
       num_layers > static_cast<int64_t>(params.size()) || !is_floating(input.dtype()))
-    return ctx.fail(Status::InvalidArgument,
-                    "a recurrent layer takes an input of 3 dimensions and float type, got {} and {}",
+    return ctx.fail("a recurrent layer takes an input of 3 dimensions and float type, got {} and {}",
                     input.dim(), dtype_name(input.dtype()));
   RecurrentShape shape;
   shape.steps = input.size(batch_first ? 1 : 0);
@@ -291,8 +288,7 @@ void recurrent(KernelContext& ctx, const Tensor& input, const Tensor& h0, const 
 void lstm_out(KernelContext& ctx, const Tensor& input, TensorList hx, TensorList params, bool has_biases,
               int64_t num_layers, double dropout, bool train, bool bidirectional, bool batch_first,
               Tensor& out0, Tensor& out1, Tensor& out2) {
-  if (hx.size() != 2)
-    return ctx.fail(Status::InvalidArgument, "an LSTM has 2 states, {} were given", hx.size());
+  if (hx.size() != 2) return ctx.fail("an LSTM has 2 states, {} were given", hx.size());
   recurrent<true>(ctx, input, hx[0], &hx[1], params, has_biases, num_layers, dropout, train, bidirectional,
                   batch_first, out0, out1, &out2);
 }

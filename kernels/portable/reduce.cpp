@@ -64,7 +64,7 @@ void sum(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor
 void mean(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor& out) {
   const ScalarType type = out.scalar_type();
   if (is_floating(type) || is_complex(type)) return total(ctx, self, dims, keepdim, kMean, kConvert, out);
-  ctx.fail(Status::InvalidArgument, "a mean is floating point, out has dtype {}", dtype_name(type));
+  ctx.fail("a mean is floating point, out has dtype {}", dtype_name(type));
 }
 
 void product(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor& out) {

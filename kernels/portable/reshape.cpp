@@ -6,23 +6,22 @@ namespace penlight::portable {
 // `size` with its -1 replaced.
 static bool resolve_sizes(KernelContext& ctx, dim_t numel, IntArrayRef size, dim_t* sizes) {
   if (size.size() > static_cast<size_t>(kMaxDim))
-    return ctx.refuse(Status::InvalidArgument, "result has {} dimensions, the limit is {}", size.size(),
-                      kMaxDim);
+    return ctx.refuse("result has {} dimensions, the limit is {}", size.size(), kMaxDim);
   int64_t known = 1;
   size_t open = size.size();
   for (size_t d = 0; d < size.size(); ++d) {
     if (size[d] == -1 && open == size.size()) {
       open = d;
     } else if (size[d] < 0 || __builtin_mul_overflow(known, size[d], &known))
-      return ctx.refuse(Status::InvalidArgument, "size {} in dimension {} of a reshape", size[d], d);
+      return ctx.refuse("size {} in dimension {} of a reshape", size[d], d);
     sizes[d] = static_cast<dim_t>(size[d]);
   }
   if (open < size.size()) {
     if (known == 0 || numel % known != 0)
-      return ctx.refuse(Status::InvalidArgument, "{} elements do not divide into groups of {}", numel, known);
+      return ctx.refuse("{} elements do not divide into groups of {}", numel, known);
     sizes[open] = static_cast<dim_t>(numel / known);
   } else if (known != numel)
-    return ctx.refuse(Status::InvalidArgument, "{} elements cannot be viewed as {}", numel, known);
+    return ctx.refuse("{} elements cannot be viewed as {}", numel, known);
   return true;
 }
 
@@ -56,15 +55,14 @@ void view_copy_dtype_out(KernelContext& ctx, const Tensor& self, ScalarType dtyp
   const dim_t from_size = static_cast<dim_t>(self.element_size());
   const dim_t to_size = static_cast<dim_t>(out.element_size());
   if (dtype != out.scalar_type())
-    return ctx.fail(Status::InvalidArgument, "out has dtype {}, asked for {}", dtype_name(out.scalar_type()),
-                    dtype_name(dtype));
+    return ctx.fail("out has dtype {}, asked for {}", dtype_name(out.scalar_type()), dtype_name(dtype));
   View from = view_of(self);
   if (from_size == to_size) return move_to_out(ctx, from, out);
   View sizes = from;
   const int last = from.dim - 1;
   if (from.dim == 0 || (from_size < to_size && from.sizes[last] * from_size % to_size != 0))
-    return ctx.fail(Status::InvalidArgument, "the last dimension of {} cannot be viewed as {}",
-                    dtype_name(self.scalar_type()), dtype_name(dtype));
+    return ctx.fail("the last dimension of {} cannot be viewed as {}", dtype_name(self.scalar_type()),
+                    dtype_name(dtype));
   sizes.sizes[last] = from.sizes[last] * from_size / to_size;
   if (!resize_to(ctx, out, sizes)) return;
   View to = view_of(out);

@@ -13,8 +13,7 @@ static void replace_view(KernelContext& ctx, const Tensor& self, const Tensor& s
   if (!view_in(part)) return;
   const View from = view_of(src);
   if (!sizes_of(from).equals(sizes_of(part)))
-    return ctx.fail(Status::InvalidArgument,
-                    "src has {} elements in {} dimensions, the part it replaces {} in {}", from.numel(),
+    return ctx.fail("src has {} elements in {} dimensions, the part it replaces {} in {}", from.numel(),
                     from.dim, part.numel(), part.dim);
   move_view(out.element_size(), view_of(self), view_of(out));
   move_view(out.element_size(), from, part);

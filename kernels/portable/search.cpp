@@ -28,7 +28,7 @@ static int64_t search_one(const char* sequence, dim_t stride, dim_t length, cons
 
 static bool check_sorter(KernelContext& ctx, const Tensor& sequence, const Tensor& sorter) {
   if (sorter.scalar_type() != ScalarType::Long || !sorter.sizes().equals(sequence.sizes()))
-    return ctx.refuse(Status::InvalidArgument, "the sorter has dtype {} and {} elements, the sequence {}",
+    return ctx.refuse("the sorter has dtype {} and {} elements, the sequence {}",
                       dtype_name(sorter.scalar_type()), sorter.numel(), sequence.numel());
   const dim_t last = sorter.dim() - 1, length = last < 0 ? 1 : sorter.size(last);
   Elements places(view_of(sorter));
@@ -75,8 +75,7 @@ static void search_as(KernelContext& ctx, const Tensor& sequence, const Tensor& 
 static void search_all(KernelContext& ctx, const Tensor& sequence, const Tensor& self, const Tensor* sorter,
                        bool right, Tensor& out) {
   if (out.scalar_type() != ScalarType::Int && out.scalar_type() != ScalarType::Long)
-    return ctx.fail(Status::InvalidArgument, "places are int32 or int64, not {}",
-                    dtype_name(out.scalar_type()));
+    return ctx.fail("places are int32 or int64, not {}", dtype_name(out.scalar_type()));
   if ((sorter && !check_sorter(ctx, sequence, *sorter)) || !ctx.resize(out, self.sizes())) return;
   if (is_floating(self.scalar_type()) || is_floating(sequence.scalar_type()))
     return search_as<double>(ctx, sequence, self, sorter, right, out);
@@ -164,7 +163,7 @@ static void histogram(KernelContext& ctx, const Tensor& self, dim_t bins, C low,
     high = rounded(high + C(1));
   }
   if (!(low < high) || low - low != 0 || high - high != 0)
-    return ctx.fail(Status::InvalidArgument, "a histogram needs a finite range, with its least number first");
+    return ctx.fail("a histogram needs a finite range, with its least number first");
   for_each_element<C>(self, [&](C x) {
     if (!(x >= low && x <= high)) return;
     const C scaled = rounded(rounded(x - low) * rounded(static_cast<C>(bins)));

@@ -24,7 +24,7 @@ void move_dim(View& view, int from, int to) {
 
 bool check_factor(KernelContext& ctx, const Tensor& self, int64_t factor) {
   if (self.dim() >= 3 && self.dim() <= kMaxDim - 2 && factor > 0 && factor < 1 << 15) return true;
-  return ctx.refuse(Status::InvalidArgument, "factor {} for an input of {} dimensions", factor, self.dim());
+  return ctx.refuse("factor {} for an input of {} dimensions", factor, self.dim());
 }
 
 // [..., C r r, H, W] to [..., C, H r, W r], or back.
@@ -35,8 +35,7 @@ void shuffle_pixels(KernelContext& ctx, const Tensor& self, int64_t factor, bool
   const int c = from.dim - 3;
   dim_t &channels = sizes.sizes[c], &height = sizes.sizes[c + 1], &width = sizes.sizes[c + 2];
   if (to_pixels ? channels % r != 0 || channels / r % r != 0 : height % r != 0 || width % r != 0)
-    return ctx.fail(Status::InvalidArgument, "{} channels of [{}, {}] do not divide by {}", channels, height,
-                    width, r);
+    return ctx.fail("{} channels of [{}, {}] do not divide by {}", channels, height, width, r);
   channels = to_pixels ? channels / r / r : channels * r * r;
   height = to_pixels ? height * r : height / r;
   width = to_pixels ? width * r : width / r;
@@ -66,8 +65,7 @@ void pixel_unshuffle_out(KernelContext& ctx, const Tensor& self, int64_t downsca
 void channel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t groups, Tensor& out) {
   if (!check_factor(ctx, self, groups) || !check_same_dtype(ctx, self, out)) return;
   const dim_t g = static_cast<dim_t>(groups);
-  if (self.size(1) % g != 0)
-    return ctx.fail(Status::InvalidArgument, "{} groups do not divide {} channels", g, self.size(1));
+  if (self.size(1) % g != 0) return ctx.fail("{} groups do not divide {} channels", g, self.size(1));
   if (!ctx.resize(out, self.sizes()) || self.numel() == 0) return;
   View from = view_of(self), to = view_of(out);
   split_dim(from, 1, self.size(1) / g);

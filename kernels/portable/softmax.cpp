@@ -49,8 +49,8 @@ template <bool log_result>
 void softmax(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
   if (!normalize_dim(ctx, dim, self.dim()) || !ctx.resize(out, self.sizes())) return;
   if (!is_floating(self.dtype()) || !is_floating(out.dtype()))
-    return ctx.fail(Status::InvalidArgument, "softmax takes floating types, got {} and {}",
-                    dtype_name(self.dtype()), dtype_name(out.dtype()));
+    return ctx.fail("softmax takes floating types, got {} and {}", dtype_name(self.dtype()),
+                    dtype_name(out.dtype()));
   if (self.numel() == 0) return;
   if constexpr (kDoubleSelected) {
     if (self.dtype() == ScalarType::Double || out.dtype() == ScalarType::Double) {

@@ -73,8 +73,7 @@ static bool check_order(KernelContext& ctx, const Tensor& self) {
 static bool check_outs(KernelContext& ctx, const Tensor& self, const Tensor* values, const Tensor& indices) {
   if (values && !check_same_dtype(ctx, self, *values)) return false;
   if (indices.scalar_type() == ScalarType::Long) return check_order(ctx, self);
-  return ctx.refuse(Status::InvalidArgument, "places are int64, out has dtype {}",
-                    dtype_name(indices.scalar_type()));
+  return ctx.refuse("places are int64, out has dtype {}", dtype_name(indices.scalar_type()));
 }
 
 // `values` may be null.
@@ -137,8 +136,7 @@ void topk_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t dim,
                  Tensor& values, Tensor& indices) {
   if (!check_outs(ctx, self, &values, indices) || !normalize_dim(ctx, dim, self.dim())) return;
   const dim_t length = lane_length(self, dim), count = static_cast<dim_t>(k);
-  if (k < 0 || k > length)
-    return ctx.fail(Status::InvalidArgument, "k is {}, dimension {} has size {}", k, dim, length);
+  if (k < 0 || k > length) return ctx.fail("k is {}, dimension {} has size {}", k, dim, length);
   const auto best = [=](const Lanes& lanes, const char* lane, Ranked* ranked) {
     best_of_lane(lanes, lane, count, largest, ranked);
     return ranked;
@@ -162,7 +160,7 @@ static bool check_lane(KernelContext& ctx, const Tensor& self, int64_t& dim, con
                        const Tensor& indices) {
   if (!check_outs(ctx, self, &values, indices) || !normalize_dim(ctx, dim, self.dim())) return false;
   if (self.dim() == 0 || self.size(dim) > 0) return true;
-  return ctx.refuse(Status::InvalidArgument, "dimension {} has size 0", dim);
+  return ctx.refuse("dimension {} has size 0", dim);
 }
 
 static const Ranked* select(Ranked* ranked, Ranked* spare, dim_t length, dim_t rank) {
@@ -201,8 +199,7 @@ void kthvalue_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t 
                      Tensor& values, Tensor& indices) {
   if (!check_lane(ctx, self, dim, values, indices)) return;
   const dim_t length = lane_length(self, dim);
-  if (k < 1 || k > length)
-    return ctx.fail(Status::InvalidArgument, "k is {}, dimension {} has size {}", k, dim, length);
+  if (k < 1 || k > length) return ctx.fail("k is {}, dimension {} has size {}", k, dim, length);
   pick(ctx, self, dim, keepdim, values, indices, [k](Ranked* ranked, Ranked* spare, dim_t all) {
     return select(ranked, spare, all, static_cast<dim_t>(k - 1));
   });

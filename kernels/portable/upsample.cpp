@@ -136,7 +136,7 @@ void blend_bytes(KernelContext& ctx, const Resample& job, Interpolation kind) {
   const dim_t height = job.axes[1].in, width = job.axes[2].out;
   dim_t blended = 0;
   if (__builtin_mul_overflow(height, width, &blended))
-    return ctx.fail(Status::InvalidArgument, "{} lines of {} bytes each do not fit in memory", height, width);
+    return ctx.fail("{} lines of {} bytes each do not fit in memory", height, width);
   ByteTaps down, across;
   uint8_t* lines = ctx.allocate_scratch_array<uint8_t>(static_cast<size_t>(blended));
   if (!down.prepare(ctx, job.axes[1], kind) || !across.prepare(ctx, job.axes[2], kind)) return;
@@ -159,8 +159,7 @@ void upsample_axes(KernelContext& ctx, int dims, const Tensor& input, IntArrayRe
                    const Optional<double>* scales, bool align_corners, Interpolation kind, Tensor& out) {
   if (!check_rank(ctx, input, dims + 2, "input") || !check_same_dtype(ctx, input, out)) return;
   if (output_size.size() != static_cast<size_t>(dims))
-    return ctx.fail(Status::InvalidArgument, "output_size has {} values, {} are wanted", output_size.size(),
-                    dims);
+    return ctx.fail("output_size has {} values, {} are wanted", output_size.size(), dims);
   Resample job = {input, out, {}, {}, {}};
   dim_t sizes[5] = {input.size(0), input.size(1)};
   for (int d = 0; d < dims; ++d) {
@@ -171,8 +170,7 @@ void upsample_axes(KernelContext& ctx, int dims, const Tensor& input, IntArrayRe
     axis.scale = scales[d].value_or(0);
     axis.align_corners = align_corners;
     if (axis.in < 1 || axis.out < 1)
-      return ctx.fail(Status::InvalidArgument, "sizes have to be from 1 to {}, got {} and {}", kLargestSize,
-                      axis.in, wanted);
+      return ctx.fail("sizes have to be from 1 to {}, got {} and {}", kLargestSize, axis.in, wanted);
   }
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dims + 2))) || out.numel() == 0) return;
   job.from = Volume(input, dims);
@@ -210,7 +208,7 @@ void upsample_vec(KernelContext& ctx, const Tensor& input, Optional<IntArrayRef>
                   Tensor& out) {
   if (output_size.has_value() == scale_factors.has_value() || !check_rank(ctx, input, 4, "input") ||
       (scale_factors.has_value() && scale_factors.value().size() != 2))
-    return ctx.fail(Status::InvalidArgument, "give output_size or {} scale_factors", 2);
+    return ctx.fail("give output_size or {} scale_factors", 2);
   if (output_size.has_value())
     return upsample(ctx, input, output_size.value(), {nullopt, nullopt}, align_corners, kind, out);
   const double scales[] = {scale_factors.value()[0], scale_factors.value()[1]};

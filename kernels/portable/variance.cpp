@@ -73,8 +73,7 @@ static void variance(KernelContext& ctx, const Tensor& self, Optional<IntArrayRe
                      bool keepdim, bool root, Tensor& out, Tensor* mean) {
   ReduceLoop loop;
   if (!is_floating(self.scalar_type()) || !is_floating(out.scalar_type()))
-    return ctx.fail(Status::InvalidArgument, "a variance is of floating point numbers, not {}",
-                    dtype_name(self.scalar_type()));
+    return ctx.fail("a variance is of floating point numbers, not {}", dtype_name(self.scalar_type()));
   if (loop.prepare(ctx, self, dims, keepdim, out, mean))
     loop.run<double>(VarianceOf(out, mean, correction, root));
 }

@@ -8,8 +8,7 @@ void permute_copy_out(KernelContext& ctx, const Tensor& self, IntArrayRef dims, 
   return copy_view(ctx, self, out, [&](View& view) {
     const View whole = view;
     if (dims.size() != static_cast<size_t>(whole.dim))
-      return ctx.refuse(Status::InvalidArgument, "{} dimensions given for a tensor that has {}", dims.size(),
-                        whole.dim);
+      return ctx.refuse("{} dimensions given for a tensor that has {}", dims.size(), whole.dim);
     uint32_t seen = 0;
     for (int d = 0; d < whole.dim; ++d) {
       int from;
@@ -37,8 +36,7 @@ void transpose_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim0
 }
 
 void t_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
-  if (self.dim() > 2)
-    return ctx.fail(Status::InvalidArgument, "t() takes at most 2 dimensions, input has {}", self.dim());
+  if (self.dim() > 2) return ctx.fail("t() takes at most 2 dimensions, input has {}", self.dim());
   transpose_copy_int_out(ctx, self, 0, self.dim() < 2 ? 0 : 1, out);
 }
 
@@ -54,12 +52,11 @@ void narrow_copy_out(KernelContext& ctx, const Tensor& self, int64_t dim, int64_
   return copy_view(ctx, self, out, [&](View& view) {
     int d;
     if (!wrap_dim(ctx, dim, view.dim, d)) return false;
-    if (view.dim == 0) return ctx.refuse(Status::InvalidArgument, "narrow takes a tensor with dimensions");
+    if (view.dim == 0) return ctx.refuse("narrow takes a tensor with dimensions");
     const int64_t size = view.sizes[d];
     const int64_t first = start < 0 ? start + size : start;
     if (length < 0 || first < 0 || first > size || length > size - first)
-      return ctx.refuse(Status::InvalidArgument,
-                        "start {} and length {} are out of range for dimension {} with size {}", start,
+      return ctx.refuse("start {} and length {} are out of range for dimension {} with size {}", start,
                         length, d, size);
     view = part_of(view, d, static_cast<dim_t>(first), static_cast<dim_t>(length));
     return true;
@@ -127,8 +124,7 @@ void unfold_copy_out(KernelContext& ctx, const Tensor& self, int64_t dimension, 
     const dim_t length = view.dim == 0 ? 1 : view.sizes[d];
     const dim_t stride = view.dim == 0 ? 0 : view.strides[d];
     if (size < 0 || size > length || step <= 0)
-      return ctx.refuse(Status::InvalidArgument,
-                        "windows of {} every {} do not fit dimension {} with size {}", size, step, d, length);
+      return ctx.refuse("windows of {} every {} do not fit dimension {} with size {}", size, step, d, length);
     if (view.dim > 0) {
       view.sizes[d] = static_cast<dim_t>((length - size) / step + 1);
       // Past the end only where there is a single window and the stride is not used.
@@ -141,8 +137,8 @@ void unfold_copy_out(KernelContext& ctx, const Tensor& self, int64_t dimension, 
 
 static bool check_parts(KernelContext& ctx, const Tensor& complex, const Tensor& real) {
   if (is_complex(complex.scalar_type()) && part_of(complex.scalar_type()) == real.scalar_type()) return true;
-  return ctx.refuse(Status::InvalidArgument, "{} numbers do not consist of {}",
-                    dtype_name(complex.scalar_type()), dtype_name(real.scalar_type()));
+  return ctx.refuse("{} numbers do not consist of {}", dtype_name(complex.scalar_type()),
+                    dtype_name(real.scalar_type()));
 }
 
 void view_as_real_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
@@ -156,7 +152,7 @@ void view_as_complex_copy_out(KernelContext& ctx, const Tensor& self, Tensor& ou
   if (!check_parts(ctx, out, self)) return;
   View parts = view_of(self);
   if (parts.dim == 0 || parts.sizes[parts.dim - 1] != 2)
-    return ctx.fail(Status::InvalidArgument, "the last dimension of the input must have size 2");
+    return ctx.fail("the last dimension of the input must have size 2");
   View sizes = parts;
   sizes.remove_dim(sizes.dim - 1);
   if (!resize_to(ctx, out, sizes)) return;

@@ -83,6 +83,11 @@ class KernelContext {
       record(what, nullptr);
     }
   }
+  // The same of what a caller may not pass, by far the most frequent failure.
+  template <class... Args>
+  void fail(const char* format, Args... args) {
+    fail(Status::InvalidArgument, format, args...);
+  }
   // The same, for a kernel to return its output ...
   template <class... Args>
   Tensor& fail(Tensor& out, Status status, const char* format, Args... args) {
@@ -94,6 +99,10 @@ class KernelContext {
   bool refuse(Status status, const char* format, Args... args) {
     fail(status, format, args...);
     return false;
+  }
+  template <class... Args>
+  bool refuse(const char* format, Args... args) {
+    return refuse(Status::InvalidArgument, format, args...);
   }
 
   // Says that this kernel does not take these arguments, before writing anything:
