@@ -171,15 +171,6 @@ void native_batch_norm_legit_no_training_out(KernelContext& ctx, const Tensor& i
   batch_norm(ctx, {input, weight, bias, running_mean, running_var, momentum, eps}, false, out0, out1, out2);
 }
 
-// running_mean and running_var are updated when training.
-void native_batch_norm_legit_out(KernelContext& ctx, const Tensor& input, const Optional<Tensor>& weight,
-                                 const Optional<Tensor>& bias, const Tensor& running_mean,
-                                 const Tensor& running_var, bool training, double momentum, double eps,
-                                 Tensor& out, Tensor& save_mean, Tensor& save_invstd) {
-  batch_norm(ctx, {input, weight, bias, running_mean, running_var, momentum, eps}, training, out, save_mean,
-             save_invstd);
-}
-
 void native_batch_norm_legit_no_stats_out(KernelContext& ctx, const Tensor& input,
                                           const Optional<Tensor>& weight, const Optional<Tensor>& bias,
                                           bool training, double momentum, double eps, Tensor& out,
@@ -188,6 +179,7 @@ void native_batch_norm_legit_no_stats_out(KernelContext& ctx, const Tensor& inpu
              save_invstd);
 }
 
+// running_mean and running_var are updated when training.
 void native_batch_norm_out(KernelContext& ctx, const Tensor& input, const Optional<Tensor>& weight,
                            const Optional<Tensor>& bias, const Optional<Tensor>& running_mean,
                            const Optional<Tensor>& running_var, bool training, double momentum, double eps,

@@ -15,14 +15,6 @@ void fill(KernelContext& ctx, Tensor& out, Scalar value) {
   if (scalar_item(ctx, value, out.scalar_type(), item)) fill_view(out.element_size(), item, view_of(out));
 }
 
-void fill_size(KernelContext& ctx, IntArrayRef size, Scalar value, Tensor& out) {
-  if (resize_to(ctx, out, size)) fill(ctx, out, value);
-}
-
-void fill_like(KernelContext& ctx, const Tensor& like, Scalar value, Tensor& out) {
-  if (ctx.resize(out, like.sizes())) fill(ctx, out, value);
-}
-
 // out[i] = value(i), for a tensor of one dimension, in blocks of the type C.
 template <class C, class F>
 void fill_sequence(Tensor& out, F value) {
@@ -54,40 +46,41 @@ void fill_linspace(Tensor& out, const Scalar& start, const Scalar& end, int64_t 
 
 }  // namespace
 
-void fill_scalar_out(KernelContext& ctx, const Tensor& self, const Scalar& value, Tensor& out) {
-  fill_like(ctx, self, value, out);
+void fill_scalar_out(KernelContext& ctx, const Tensor& self, Scalar value, Tensor& out) {
+  if (ctx.resize(out, self.sizes())) fill(ctx, out, value);
 }
 
 void fill_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& value, Tensor& out) {
   if (!check(ctx, value.numel() == 1, "a tensor with one element is wanted for a number")) return;
-  fill_like(ctx, self, item_of(value), out);
+  fill_scalar_out(ctx, self, item_of(value), out);
 }
 
-void full_out(KernelContext& ctx, IntArrayRef size, const Scalar& fill_value, Tensor& out) {
-  fill_size(ctx, size, fill_value, out);
+void full_out(KernelContext& ctx, IntArrayRef size, Scalar fill_value, Tensor& out) {
+  if (resize_to(ctx, out, size)) fill(ctx, out, fill_value);
 }
 
 void full_like_out(KernelContext& ctx, const Tensor& self, const Scalar& fill_value, Optional<MemoryFormat>,
                    Tensor& out) {
-  fill_like(ctx, self, fill_value, out);
+  fill_scalar_out(ctx, self, fill_value, out);
 }
 
 void new_full_out(KernelContext& ctx, const Tensor&, IntArrayRef size, const Scalar& fill_value,
                   Tensor& out) {
-  fill_size(ctx, size, fill_value, out);
+  full_out(ctx, size, fill_value, out);
 }
 
-// Kernels of one number: of a size, as large as another tensor, of a size beside another.
-#define PENLIGHT_FILLED(of_size, like, beside, number)                                                   \
-  void of_size(KernelContext& ctx, IntArrayRef size, Tensor& out) { fill_size(ctx, size, number, out); } \
-  void like(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {               \
-    fill_like(ctx, self, number, out);                                                                   \
-  }                                                                                                      \
-  void beside(KernelContext& ctx, const Tensor&, IntArrayRef size, Tensor& out) {                        \
-    fill_size(ctx, size, number, out);                                                                   \
-  }
-PENLIGHT_FILLED(zeros_out, zeros_like_out, new_zeros_out, 0)
-PENLIGHT_FILLED(ones_out, ones_like_out, new_ones_out, 1)
+void number_out(KernelContext& ctx, int64_t number, IntArrayRef size, Tensor& out) {
+  full_out(ctx, size, number, out);
+}
+
+void number_like_out(KernelContext& ctx, int64_t number, const Tensor& self, Optional<MemoryFormat>,
+                     Tensor& out) {
+  fill_scalar_out(ctx, self, number, out);
+}
+
+void new_number_out(KernelContext& ctx, int64_t number, const Tensor&, IntArrayRef size, Tensor& out) {
+  full_out(ctx, size, number, out);
+}
 
 // An "empty" tensor is filled as well: what it holds must not depend on what the
 // memory was used for before.
@@ -97,11 +90,11 @@ void empty_strided_out(KernelContext& ctx, IntArrayRef size, IntArrayRef, Tensor
 }
 
 void empty_out(KernelContext& ctx, IntArrayRef size, Optional<MemoryFormat>, Tensor& out) {
-  fill_size(ctx, size, 0, out);
+  full_out(ctx, size, 0, out);
 }
 
 void empty_dim_order_out(KernelContext& ctx, IntArrayRef size, Optional<IntArrayRef>, Tensor& out) {
-  fill_size(ctx, size, 0, out);
+  full_out(ctx, size, 0, out);
 }
 
 void scalar_tensor_out(KernelContext& ctx, const Scalar& s, Tensor& out) {
@@ -160,7 +153,7 @@ void linspace_out(KernelContext& ctx, const Scalar& start, const Scalar& end, in
 void eye_m_out(KernelContext& ctx, int64_t n, int64_t m, Tensor& out) {
   const int64_t size[] = {n, m};
   char item[16] = {};
-  fill_size(ctx, size, 0, out);
+  full_out(ctx, size, 0, out);
   if (!ctx.ok() || !scalar_item(ctx, 1, out.scalar_type(), item)) return;
   View diagonal = view_of(out);
   if (diagonal_view(ctx, diagonal, 0, 0, 1)) fill_view(out.element_size(), item, diagonal);

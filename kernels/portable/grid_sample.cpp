@@ -118,8 +118,11 @@ void sample(const Tensor& input, const Tensor& grid, const Sampling& sampling, T
   }
 }
 
-void grid_sample(KernelContext& ctx, dim_t dims, const Tensor& input, const Tensor& grid,
-                 const Sampling& sampling, Tensor& out) {
+}  // namespace
+
+void grid_sample_out(KernelContext& ctx, int dims, const Tensor& input, const Tensor& grid,
+                     int64_t interpolation_mode, int64_t padding_mode, bool align_corners, Tensor& out) {
+  const Sampling sampling = {interpolation_mode, padding_mode, align_corners};
   if (!check_rank(ctx, input, dims + 2, "input") || !check_rank(ctx, grid, dims + 2, "grid") ||
       !check_same_dtype(ctx, input, grid) || !check_same_dtype(ctx, input, out))
     return;
@@ -136,18 +139,6 @@ void grid_sample(KernelContext& ctx, dim_t dims, const Tensor& input, const Tens
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dims + 2)))) return;
   dispatch<Floats>(ctx, input.dtype(),
                    [&](auto tag) { sample<typename decltype(tag)::type>(input, grid, sampling, out); });
-}
-
-}  // namespace
-
-void grid_sampler_2d_out(KernelContext& ctx, const Tensor& input, const Tensor& grid,
-                         int64_t interpolation_mode, int64_t padding_mode, bool align_corners, Tensor& out) {
-  grid_sample(ctx, 2, input, grid, {interpolation_mode, padding_mode, align_corners}, out);
-}
-
-void grid_sampler_3d_out(KernelContext& ctx, const Tensor& input, const Tensor& grid,
-                         int64_t interpolation_mode, int64_t padding_mode, bool align_corners, Tensor& out) {
-  grid_sample(ctx, 3, input, grid, {interpolation_mode, padding_mode, align_corners}, out);
 }
 
 }  // namespace penlight::portable

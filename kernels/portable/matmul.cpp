@@ -153,22 +153,13 @@ void multiply_vector(KernelContext& ctx, const Tensor* self, const Tensor& matri
 
 }  // namespace
 
-void mm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
-  multiply_matrices(ctx, 2, nullptr, self, mat2, 1, 1, out);
+void multiply_out(KernelContext& ctx, int rank, const Tensor& self, const Tensor& mat2, Tensor& out) {
+  multiply_matrices(ctx, rank, nullptr, self, mat2, 1, 1, out);
 }
 
-void addmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
-               const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  multiply_matrices(ctx, 2, &self, mat1, mat2, beta, alpha, out);
-}
-
-void bmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {
-  multiply_matrices(ctx, 3, nullptr, self, mat2, 1, 1, out);
-}
-
-void baddbmm_out(KernelContext& ctx, const Tensor& self, const Tensor& batch1, const Tensor& batch2,
-                 const Scalar& beta, const Scalar& alpha, Tensor& out) {
-  multiply_matrices(ctx, 3, &self, batch1, batch2, beta, alpha, out);
+void add_product_out(KernelContext& ctx, int rank, const Tensor& self, const Tensor& mat1, const Tensor& mat2,
+                     Scalar beta, Scalar alpha, Tensor& out) {
+  multiply_matrices(ctx, rank, &self, mat1, mat2, beta, alpha, out);
 }
 
 void mv_out(KernelContext& ctx, const Tensor& self, const Tensor& vec, Tensor& out) {

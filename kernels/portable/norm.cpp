@@ -6,8 +6,9 @@
 namespace penlight::portable {
 
 // Elements become out's dtype first, which is floating.
-static void norm(KernelContext& ctx, const Tensor& self, double p, Optional<IntArrayRef> dims, bool keepdim,
-                 Tensor& out) {
+void norm_dtype_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> order,
+                    Optional<IntArrayRef> dims, bool keepdim, Optional<ScalarType>, Tensor& out) {
+  const double p = order.value_or(Scalar(2)).to<double>();
   ReduceLoop loop;
   if (!is_floating(out.scalar_type()))
     return ctx.fail("a norm is floating point, out has dtype {}", dtype_name(out.scalar_type()));
@@ -45,28 +46,18 @@ static void norm(KernelContext& ctx, const Tensor& self, double p, Optional<IntA
   });
 }
 
-void linalg_vector_norm_out(KernelContext& ctx, const Tensor& self, Scalar ord, Optional<IntArrayRef> dim,
-                            bool keepdim, Optional<ScalarType>, Tensor& out) {
-  norm(ctx, self, ord.to<double>(), dim, keepdim, out);
-}
-
 void norm_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, IntArrayRef dim, bool keepdim,
               Tensor& out) {
-  norm(ctx, self, p.value_or(Scalar(2)).to<double>(), dim, keepdim, out);
-}
-
-void norm_dtype_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, IntArrayRef dim, bool keepdim,
-                    ScalarType, Tensor& out) {
-  norm(ctx, self, p.value_or(Scalar(2)).to<double>(), dim, keepdim, out);
-}
-
-void norm_scalar_out(KernelContext& ctx, const Tensor& self, Scalar p, Tensor& out) {
-  norm(ctx, self, p.to<double>(), nullopt, false, out);
+  norm_dtype_out(ctx, self, p, dim, keepdim, nullopt, out);
 }
 
 void norm_scalar_opt_dtype_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> p, ScalarType,
                                Tensor& out) {
-  norm(ctx, self, p.value_or(Scalar(2)).to<double>(), nullopt, false, out);
+  norm_dtype_out(ctx, self, p, nullopt, false, nullopt, out);
+}
+
+void norm_scalar_out(KernelContext& ctx, const Tensor& self, Scalar p, Tensor& out) {
+  norm_dtype_out(ctx, self, p, nullopt, false, nullopt, out);
 }
 
 // The greatest element so far, and the sum of exp(x - greatest): no exponential

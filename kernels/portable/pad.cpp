@@ -55,13 +55,11 @@ void constant_pad_nd_out(KernelContext& ctx, const Tensor& self, IntArrayRef pad
   move_padded(out.element_size(), from, before, item, view_of(out));
 }
 
-enum class Border { Reflect, Replicate };
-
 // A padded dimension has three parts: what is before the input, the input, and what is after it. Each is
-// a view of the input, of a dimension walked backwards (Reflect) or not at all (Replicate), so pads need
+// a view of the input, of a dimension walked backwards (`reflects`) or not at all, so pads need
 // no intermediate.
-static void pad_border(KernelContext& ctx, const Tensor& self, IntArrayRef pad, int spatial, Border border,
-                       Tensor& out) {
+void pad_border_out(KernelContext& ctx, int spatial, bool reflects, const Tensor& self, IntArrayRef pad,
+                    Tensor& out) {
   View from = view_of(self), sizes;
   PaddedDim dims[kMaxDim];
   if (!check_same_dtype(ctx, self, out)) return;
@@ -74,7 +72,7 @@ static void pad_border(KernelContext& ctx, const Tensor& self, IntArrayRef pad, 
     vanished &= sizes.sizes[d] == 0;
     const size_t pair = 2 * static_cast<size_t>(from.dim - 1 - d);
     const int64_t size = from.sizes[d], widest = pad[pair] > pad[pair + 1] ? pad[pair] : pad[pair + 1];
-    if (size == 0 || (border == Border::Reflect && widest >= size))
+    if (size == 0 || (reflects && widest >= size))
       return ctx.fail("pads {} and {} do not fit dimension {} with size {}", pad[pair], pad[pair + 1], d,
                       size);
   }
@@ -95,8 +93,8 @@ static void pad_border(KernelContext& ctx, const Tensor& self, IntArrayRef pad, 
         at = is_before ? 0 : padded.before + padded.length;
         size = is_before ? padded.before : padded.after;
         const int64_t reflected = is_before ? ahead : 2 * last - (at - ahead);
-        first = border == Border::Reflect ? reflected : is_before ? 0 : last;
-        step = border == Border::Reflect ? -1 : 0;
+        first = reflects ? reflected : is_before ? 0 : last;
+        step = reflects ? -1 : 0;
       }
       to.sizes[d] = source.sizes[d] = size;
       if (size == 0) break;
@@ -107,17 +105,5 @@ static void pad_border(KernelContext& ctx, const Tensor& self, IntArrayRef pad, 
     move_view(out.element_size(), source, to);
   }
 }
-
-// Kernels that pad the last dimensions: so many, each by two values.
-#define PENLIGHT_PAD(kernel, dims, border)                                                \
-  void kernel(KernelContext& ctx, const Tensor& self, IntArrayRef padding, Tensor& out) { \
-    pad_border(ctx, self, padding, dims, Border::border, out);                            \
-  }
-PENLIGHT_PAD(reflection_pad1d_out, 1, Reflect)
-PENLIGHT_PAD(reflection_pad2d_out, 2, Reflect)
-PENLIGHT_PAD(reflection_pad3d_out, 3, Reflect)
-PENLIGHT_PAD(replication_pad1d_out, 1, Replicate)
-PENLIGHT_PAD(replication_pad2d_out, 2, Replicate)
-PENLIGHT_PAD(replication_pad3d_out, 3, Replicate)
 
 }  // namespace penlight::portable

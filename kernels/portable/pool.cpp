@@ -5,53 +5,28 @@
 
 namespace penlight::portable {
 
-namespace {
-
-void average(KernelContext& ctx, int dims, const Tensor& self, IntArrayRef kernel, IntArrayRef stride,
-             IntArrayRef padding, bool ceil_mode, bool count_include_pad, Optional<int64_t> divisor,
-             Tensor& out) {
+void avg_pool_out(KernelContext& ctx, int dims, const Tensor& self, IntArrayRef kernel_size,
+                  IntArrayRef stride, IntArrayRef padding, bool ceil_mode, bool count_include_pad,
+                  Optional<int64_t> divisor_override, Tensor& out) {
   PoolShape shape;
-  if (divisor.has_value() && divisor.value() == 0) return ctx.fail("divisor_override is 0");
-  if (prepare_pool(ctx, dims, self, kernel, stride, padding, kNoDilation, ceil_mode, out, nullptr, shape))
-    average_pool(ctx, shape, {count_include_pad, divisor.value_or(0)}, self, out);
+  const int64_t divisor = divisor_override.value_or(0);
+  if (divisor_override && divisor == 0) return ctx.fail("divisor_override is 0");
+  if (prepare_pool(ctx, dims, self, kernel_size, stride, padding, kNoDilation, ceil_mode, out, nullptr,
+                   shape))
+    average_pool(ctx, shape, {count_include_pad, divisor}, self, out);
 }
-
-void maximum(KernelContext& ctx, int dims, const Tensor& self, IntArrayRef kernel, IntArrayRef stride,
-             IntArrayRef padding, IntArrayRef dilation, bool ceil_mode, Tensor& out, Tensor& indices) {
-  PoolShape shape;
-  if (prepare_pool(ctx, dims, self, kernel, stride, padding, dilation, ceil_mode, out, &indices, shape))
-    maximum_pool(ctx, shape, self, out, indices);
-}
-
-}  // namespace
 
 void avg_pool1d_out(KernelContext& ctx, const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride,
                     IntArrayRef padding, bool ceil_mode, bool count_include_pad, Tensor& out) {
-  average(ctx, 1, self, kernel_size, stride, padding, ceil_mode, count_include_pad, nullopt, out);
+  avg_pool_out(ctx, 1, self, kernel_size, stride, padding, ceil_mode, count_include_pad, nullopt, out);
 }
 
-void avg_pool2d_out(KernelContext& ctx, const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride,
-                    IntArrayRef padding, bool ceil_mode, bool count_include_pad,
-                    Optional<int64_t> divisor_override, Tensor& out) {
-  average(ctx, 2, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out);
-}
-
-void avg_pool3d_out(KernelContext& ctx, const Tensor& self, IntArrayRef kernel_size, IntArrayRef stride,
-                    IntArrayRef padding, bool ceil_mode, bool count_include_pad,
-                    Optional<int64_t> divisor_override, Tensor& out) {
-  average(ctx, 3, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override, out);
-}
-
-void max_pool2d_with_indices_out(KernelContext& ctx, const Tensor& self, IntArrayRef kernel_size,
-                                 IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                                 bool ceil_mode, Tensor& out, Tensor& indices) {
-  maximum(ctx, 2, self, kernel_size, stride, padding, dilation, ceil_mode, out, indices);
-}
-
-void max_pool3d_with_indices_out(KernelContext& ctx, const Tensor& self, IntArrayRef kernel_size,
-                                 IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                                 bool ceil_mode, Tensor& out, Tensor& indices) {
-  maximum(ctx, 3, self, kernel_size, stride, padding, dilation, ceil_mode, out, indices);
+void max_pool_out(KernelContext& ctx, int dims, const Tensor& self, IntArrayRef kernel_size,
+                  IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool ceil_mode, Tensor& out,
+                  Tensor& indices) {
+  PoolShape shape;
+  if (prepare_pool(ctx, dims, self, kernel_size, stride, padding, dilation, ceil_mode, out, &indices, shape))
+    maximum_pool(ctx, shape, self, out, indices);
 }
 
 // Of one, two and three dimensions: as many as output_size has values.

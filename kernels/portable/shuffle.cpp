@@ -27,8 +27,10 @@ bool check_factor(KernelContext& ctx, const Tensor& self, int64_t factor) {
   return ctx.refuse("factor {} for an input of {} dimensions", factor, self.dim());
 }
 
+}  // namespace
+
 // [..., C r r, H, W] to [..., C, H r, W r], or back.
-void shuffle_pixels(KernelContext& ctx, const Tensor& self, int64_t factor, bool to_pixels, Tensor& out) {
+void shuffle_pixels_out(KernelContext& ctx, bool to_pixels, const Tensor& self, int64_t factor, Tensor& out) {
   if (!check_factor(ctx, self, factor) || !check_same_dtype(ctx, self, out)) return;
   const dim_t r = static_cast<dim_t>(factor);
   View from = view_of(self), sizes = from;
@@ -49,16 +51,6 @@ void shuffle_pixels(KernelContext& ctx, const Tensor& self, int64_t factor, bool
   move_dim(wide, c + 2, c + 1);  // [C, r, H, W, r]
   move_dim(wide, c + 4, c + 2);  // [C, r, r, H, W]
   move_view(out.element_size(), from, to);
-}
-
-}  // namespace
-
-void pixel_shuffle_out(KernelContext& ctx, const Tensor& self, int64_t upscale_factor, Tensor& out) {
-  shuffle_pixels(ctx, self, upscale_factor, true, out);
-}
-
-void pixel_unshuffle_out(KernelContext& ctx, const Tensor& self, int64_t downscale_factor, Tensor& out) {
-  shuffle_pixels(ctx, self, downscale_factor, false, out);
 }
 
 // [N, groups, C / groups, ...] with the two transposed.

@@ -176,23 +176,13 @@ static const Ranked* middle(Ranked* ranked, Ranked* spare, dim_t length, bool fl
   return select(ranked, spare, length, numbers == 0 ? 0 : (numbers - 1) / 2);
 }
 
-static void median_of_lanes(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, bool skip_nan,
-                            Tensor& values, Tensor& indices) {
+void median_dim_values(KernelContext& ctx, bool skip_nan, const Tensor& self, int64_t dim, bool keepdim,
+                       Tensor& values, Tensor& indices) {
   if (!check_lane(ctx, self, dim, values, indices)) return;
   const bool floating = is_floating(self.scalar_type());
   pick(ctx, self, dim, keepdim, values, indices, [=](Ranked* ranked, Ranked* spare, dim_t length) {
     return middle(ranked, spare, length, floating, skip_nan);
   });
-}
-
-void median_dim_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
-                       Tensor& indices) {
-  median_of_lanes(ctx, self, dim, keepdim, false, values, indices);
-}
-
-void nanmedian_dim_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
-                          Tensor& indices) {
-  median_of_lanes(ctx, self, dim, keepdim, true, values, indices);
 }
 
 void kthvalue_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t dim, bool keepdim,
@@ -206,7 +196,7 @@ void kthvalue_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t 
 }
 
 // The median of all elements: one number. `skip_nan`: of those that are numbers.
-static void median(KernelContext& ctx, const Tensor& self, bool skip_nan, Tensor& out) {
+void median_out(KernelContext& ctx, bool skip_nan, const Tensor& self, Tensor& out) {
   if (!check_same_dtype(ctx, self, out) || !check_order(ctx, self) || !ctx.resize(out, SizesRef())) return;
   const dim_t length = self.numel();
   if (length == 0) {
@@ -220,10 +210,6 @@ static void median(KernelContext& ctx, const Tensor& self, bool skip_nan, Tensor
   const dim_t place = middle(ranked, ranked + length, length, floating, skip_nan)->place;
   memmove(out.data_ptr(), element_at(self, place), out.element_size());
 }
-
-void median_out(KernelContext& ctx, const Tensor& self, Tensor& out) { return median(ctx, self, false, out); }
-
-void nanmedian_out(KernelContext& ctx, const Tensor& self, Tensor& out) { median(ctx, self, true, out); }
 
 // The most frequent element, the smallest of several, at its last place.
 void mode_values(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,

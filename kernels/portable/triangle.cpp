@@ -7,7 +7,7 @@ namespace penlight::portable {
 static const char kZeros[16] = {};
 
 // Row by row: the kept columns are moved, the others are zero.
-static void triangle(KernelContext& ctx, const Tensor& self, int64_t diagonal, bool lower, Tensor& out) {
+void triangle_out(KernelContext& ctx, bool lower, const Tensor& self, int64_t diagonal, Tensor& out) {
   if (!check_same_dtype(ctx, self, out)) return;
   if (!check(ctx, self.dim() >= 2, "a triangle is part of a matrix: at least 2 dimensions")) return;
   if (!ctx.resize(out, self.sizes()) || out.numel() == 0) return;
@@ -28,14 +28,6 @@ static void triangle(KernelContext& ctx, const Tensor& self, int64_t diagonal, b
     fill_view(out.element_size(), kZeros,
               lower ? part_of(to_row, column, split, rest) : part_of(to_row, column, 0, split));
   }
-}
-
-void tril_out(KernelContext& ctx, const Tensor& self, int64_t diagonal, Tensor& out) {
-  triangle(ctx, self, diagonal, true, out);
-}
-
-void triu_out(KernelContext& ctx, const Tensor& self, int64_t diagonal, Tensor& out) {
-  triangle(ctx, self, diagonal, false, out);
 }
 
 void diag_embed_out(KernelContext& ctx, const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2,
@@ -87,8 +79,8 @@ void repeat_interleave_tensor_out(KernelContext& ctx, const Tensor& repeats, Opt
 }
 
 // Rows and columns of a triangle's elements, row by row.
-static void triangle_indices(KernelContext& ctx, int64_t rows, int64_t columns, int64_t offset, bool lower,
-                             Tensor& out) {
+void triangle_indices_out(KernelContext& ctx, bool lower, int64_t rows, int64_t columns, int64_t offset,
+                          Tensor& out) {
   constexpr int64_t kMost = INT64_MAX / 8;
   const bool sane =
       rows >= 0 && columns >= 0 && rows < kMost && columns < kMost && offset > -kMost && offset < kMost;
@@ -124,14 +116,6 @@ static void triangle_indices(KernelContext& ctx, int64_t rows, int64_t columns, 
       }
     }
   });
-}
-
-void tril_indices_out(KernelContext& ctx, int64_t row, int64_t col, int64_t offset, Tensor& out) {
-  triangle_indices(ctx, row, col, offset, true, out);
-}
-
-void triu_indices_out(KernelContext& ctx, int64_t row, int64_t col, int64_t offset, Tensor& out) {
-  triangle_indices(ctx, row, col, offset, false, out);
 }
 
 }  // namespace penlight::portable

@@ -202,6 +202,8 @@ void upsample(KernelContext& ctx, const Tensor& input, IntArrayRef output_size,
   upsample_axes(ctx, dims, input, output_size, scales, align_corners, kind, out);
 }
 
+Interpolation nearest(bool exact) { return exact ? Interpolation::NearestExact : Interpolation::Nearest; }
+
 // The .vec overloads give a size or factors, never both.
 void upsample_vec(KernelContext& ctx, const Tensor& input, Optional<IntArrayRef> output_size,
                   Optional<ArrayRef<double>> scale_factors, bool align_corners, Interpolation kind,
@@ -222,39 +224,35 @@ void upsample_vec(KernelContext& ctx, const Tensor& input, Optional<IntArrayRef>
 
 }  // namespace
 
-// Kernels of one, two and three dimensions, of a kind that has no corners to align.
-#define PENLIGHT_NEAREST(of_1d, of_2d, of_3d, kind)                                                   \
-  void of_1d(KernelContext& ctx, const Tensor& self, IntArrayRef output_size, Optional<double> scale, \
-             Tensor& out) {                                                                           \
-    upsample(ctx, self, output_size, {scale}, false, Interpolation::kind, out);                       \
-  }                                                                                                   \
-  void of_2d(KernelContext& ctx, const Tensor& self, IntArrayRef output_size, Optional<double> h,     \
-             Optional<double> w, Tensor& out) {                                                       \
-    upsample(ctx, self, output_size, {h, w}, false, Interpolation::kind, out);                        \
-  }                                                                                                   \
-  void of_3d(KernelContext& ctx, const Tensor& self, IntArrayRef output_size, Optional<double> d,     \
-             Optional<double> h, Optional<double> w, Tensor& out) {                                   \
-    upsample(ctx, self, output_size, {d, h, w}, false, Interpolation::kind, out);                     \
-  }
-PENLIGHT_NEAREST(upsample_nearest1d_out, upsample_nearest2d_out, upsample_nearest3d_out, Nearest)
-PENLIGHT_NEAREST(upsample_nearest_exact1d_out, upsample_nearest_exact2d_out, upsample_nearest_exact3d_out,
-                 NearestExact)
+// `exact` says that pixels have middles, `smoothed` that the filter widens where the image shrinks
+// (antialias=True).
+void upsample_nearest1d_out(KernelContext& ctx, bool exact, const Tensor& self, IntArrayRef output_size,
+                            Optional<double> scale, Tensor& out) {
+  upsample(ctx, self, output_size, {scale}, false, nearest(exact), out);
+}
+
+void upsample_nearest2d_out(KernelContext& ctx, bool exact, const Tensor& self, IntArrayRef output_size,
+                            Optional<double> h, Optional<double> w, Tensor& out) {
+  upsample(ctx, self, output_size, {h, w}, false, nearest(exact), out);
+}
+
+void upsample_nearest3d_out(KernelContext& ctx, bool exact, const Tensor& self, IntArrayRef output_size,
+                            Optional<double> d, Optional<double> h, Optional<double> w, Tensor& out) {
+  upsample(ctx, self, output_size, {d, h, w}, false, nearest(exact), out);
+}
 
 void upsample_linear1d_out(KernelContext& ctx, const Tensor& self, IntArrayRef output_size,
                            bool align_corners, Optional<double> scale, Tensor& out) {
   upsample(ctx, self, output_size, {scale}, align_corners, Interpolation::Linear, out);
 }
 
-// Kernels of images. The last two widen the filter when they shrink (antialias=True).
-#define PENLIGHT_UPSAMPLE_2D(kernel, kind)                                                         \
-  void kernel(KernelContext& ctx, const Tensor& self, IntArrayRef output_size, bool align_corners, \
-              Optional<double> h, Optional<double> w, Tensor& out) {                               \
-    upsample(ctx, self, output_size, {h, w}, align_corners, Interpolation::kind, out);             \
-  }
-PENLIGHT_UPSAMPLE_2D(upsample_bilinear2d_out, Linear)
-PENLIGHT_UPSAMPLE_2D(upsample_bicubic2d_out, Cubic)
-PENLIGHT_UPSAMPLE_2D(upsample_bilinear2d_aa_out, LinearSmoothed)
-PENLIGHT_UPSAMPLE_2D(upsample_bicubic2d_aa_out, CubicSmoothed)
+void upsample_image_out(KernelContext& ctx, bool cubic, bool smoothed, const Tensor& self,
+                        IntArrayRef output_size, bool align_corners, Optional<double> h, Optional<double> w,
+                        Tensor& out) {
+  constexpr Interpolation kKinds[][2] = {{Interpolation::Linear, Interpolation::LinearSmoothed},
+                                         {Interpolation::Cubic, Interpolation::CubicSmoothed}};
+  upsample(ctx, self, output_size, {h, w}, align_corners, kKinds[cubic][smoothed], out);
+}
 
 void upsample_trilinear3d_out(KernelContext& ctx, const Tensor& self, IntArrayRef output_size,
                               bool align_corners, Optional<double> d, Optional<double> h, Optional<double> w,

@@ -82,21 +82,20 @@ static double number_of(const Optional<Scalar>& correction) {
   return correction ? correction->to<double>() : 1;
 }
 
-// Kernels of the variance, or of its root: by a correction, by yes or no, with the mean.
-#define PENLIGHT_VARIANCE(by_correction, by_choice, with_mean, root)                               \
-  void by_correction(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim,            \
-                     Optional<Scalar> correction, bool keepdim, Tensor& out) {                     \
-    variance(ctx, self, dim, number_of(correction), keepdim, root, out, nullptr);                  \
-  }                                                                                                \
-  void by_choice(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim, bool unbiased, \
-                 bool keepdim, Tensor& out) {                                                      \
-    variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, root, out, nullptr);                       \
-  }                                                                                                \
-  void with_mean(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim,                \
-                 Optional<Scalar> correction, bool keepdim, Tensor& out0, Tensor& out1) {          \
-    variance(ctx, self, dim, number_of(correction), keepdim, root, out0, &out1);                   \
-  }
-PENLIGHT_VARIANCE(var_correction_out, var_out, var_mean_correction_out, false)
-PENLIGHT_VARIANCE(std_correction_out, std_out, std_mean_correction_out, true)
+// By a correction, by yes or no, with the mean.
+void variance_correction_out(KernelContext& ctx, bool root, const Tensor& self, Optional<IntArrayRef> dim,
+                             Optional<Scalar> correction, bool keepdim, Tensor& out) {
+  variance(ctx, self, dim, number_of(correction), keepdim, root, out, nullptr);
+}
+
+void variance_out(KernelContext& ctx, bool root, const Tensor& self, Optional<IntArrayRef> dim, bool unbiased,
+                  bool keepdim, Tensor& out) {
+  variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, root, out, nullptr);
+}
+
+void variance_mean_out(KernelContext& ctx, bool root, const Tensor& self, Optional<IntArrayRef> dim,
+                       Optional<Scalar> correction, bool keepdim, Tensor& out0, Tensor& out1) {
+  variance(ctx, self, dim, number_of(correction), keepdim, root, out0, &out1);
+}
 
 }  // namespace penlight::portable

@@ -143,6 +143,25 @@ def test_all_faults_are_told_at_once(tree: Path) -> None:
     assert places == ["kernels/ops.yaml:1:8", *(f"kernels/portable/sample.cpp:{line}" for line in (15, 20))]
 
 
+def test_a_row_gives_the_first_arguments(tree: Path) -> None:
+    source = tree / "kernels" / "portable" / "median.cpp"
+    source.write_text(
+        "namespace penlight::portable {\n"
+        "void median_out(KernelContext& ctx, int rank, bool skip, const Tensor& x, Tensor& out) {}\n"
+        "}\n"
+    )
+    row = '- {op: "aten::median.out", kernel: median_out, given: {%s}}\n'
+    ops = tree / "kernels" / "ops.yaml"
+    ops.write_text(ROWS + row % "rank: 2, skip: false")
+    function = "given<given<&portable::median_out, 2>, false>"
+    assert f'{{"aten::median.out", boxed<{function}>, signature<{function}>, nullptr, ' in table(tree)
+    (tree / "table.cpp").unlink()
+    text = refusal(tree, rows=ROWS + row % "skip: false")
+    assert text.endswith("aten::median.out: the first parameters of median_out are not skip")
+    text = refusal(tree, rows=ROWS + row % "rank: 2, skip: never")
+    assert text.endswith("skip is given as a whole number, true or false")
+
+
 def test_broken_yaml(tree: Path) -> None:
     text = refusal(tree, rows="- {op: [")
     assert text == "kernels/ops.yaml:2:1: is not YAML: did not find expected node content"

@@ -193,7 +193,7 @@ def test_the_projects_own_kernels_fit_the_schemas_of_torch(library: str) -> None
             continue
         schema = schemas.schema(row.op)
         assert schema is not None
-        if not agree(schema, kernels[row.kernel].letters):
+        if not agree(schema, kernels[row.kernel].letters[len(row.given) :], wider=True):
             wrong.append((schema.text, kernels[row.kernel].declaration))
         for argument in {*row.dtypes, *row.inplace} - {"rest"}:
             if argument not in [known.name for known in schema.arguments]:

@@ -123,7 +123,18 @@ struct FunctionOf<Result_ (*)(First_, Rest...)> {
 template <class Result, class... Args>
 struct FunctionOf<Result (*)(Args...) noexcept> : FunctionOf<Result (*)(Args...)> {};
 
+template <auto function, auto value, class = decltype(function)>
+struct Given;
+template <auto function, auto value, class Result, class Context, class First, class... Rest>
+struct Given<function, value, Result (*)(Context, First, Rest...)> {
+  static Result call(Context context, Rest... rest) { return function(context, value, rest...); }
+};
+
 }  // namespace detail
+
+// A kernel whose first argument is this value, for operators that differ by it.
+template <auto function, auto value>
+constexpr auto given = &detail::Given<function, value>::call;
 
 template <auto function>
 constexpr BoxedKernel boxed = &detail::FunctionOf<decltype(function)>::template call<function>;

@@ -180,6 +180,8 @@ def _row(entry: Entry, dtypes: int) -> str:
     function = f"&{function}" if function != entry.function else f"&::{function}"
     if entry.foreign:
         function = f"executorch_kernel::adapted<{function}>"
+    for value in entry.given:
+        function = f"given<{function}, {value}>"
     key, source = (f'"{_escape(text)}"' if text else "nullptr" for text in (entry.key, entry.source))
     mask = f", {dtypes:#x}u" if dtypes else ""
     return f'    {{"{entry.op}", boxed<{function}>, signature<{function}>, {key}, {source}{mask}}},'

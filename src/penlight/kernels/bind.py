@@ -28,6 +28,7 @@ class Entry:
     function: str  # "mylib::native::add_out"
     declaration: str
     source: str | None  # file that defines it
+    given: tuple[str, ...] = ()  # constants that its first arguments are
     foreign: bool = False  # written for ExecuTorch: its declaration needs the compatibility headers
 
 
@@ -80,13 +81,18 @@ def bind(
             if len(found) != 1:
                 faults.add(at, _not_one(row, found, definitions))
                 continue
-            if row.signature is not None and not agree(row.signature, found[0].letters):
+            names = tuple(name for name, _ in row.given)
+            if names != found[0].parameters[: len(names)]:
+                faults.add(at, f"{row.op}: the first parameters of {row.kernel} are not {', '.join(names)}")
+                continue
+            if row.signature is not None and not agree(row.signature, found[0].letters[len(names) :]):
                 faults.add(at, _disagreement(row.op, row.signature, found[0]))
                 continue
             function, declaration = found[0].qualified, found[0].declaration
             source, foreign = found[0].source, found[0].foreign
         for key in row.keys or (None,):
-            table.entries.append(Entry(row.op, key, function, declaration, source, foreign))
+            given = tuple(value for _, value in row.given)
+            table.entries.append(Entry(row.op, key, function, declaration, source, given, foreign))
     # A fallback comes after what is specialised; both by name, for the registry to halve.
     table.entries.sort(key=lambda entry: (entry.op.encode(), entry.key is None, entry.key or ""))
     return table
@@ -104,13 +110,17 @@ def find(kernel: str, definitions: Iterable[Definition]) -> list[Definition]:
     return []
 
 
-def agree(schema: Schema, letters: str) -> bool:
-    """Does a C++ function take what the schema passes? "." is a type only the compiler knows."""
+def agree(schema: Schema, letters: str, *, wider: bool = False) -> bool:
+    """Does a C++ function take what the schema passes? "." is a type only the compiler knows.
+
+    `wider`: it may do without what the schema always passes, as a kernel of several operators.
+    """
     if len(schema.letters) != len(letters):
         return False
     for argument, wanted, got in zip(schema.arguments, schema.letters, letters, strict=True):
         # What the schema lets it write, a kernel need not.
-        if wanted != got and got != "." and not (argument.written and not argument.is_out and got == "T"):
+        reads = "T" if argument.written and not argument.is_out else wanted
+        if got not in (wanted, reads, ".") and not (wider and got == reads.lower()):
             return False
     return True
 

@@ -22,6 +22,7 @@ all become `OpRow`s. Entries are told apart by their keys, so one file may mix t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +50,7 @@ class Schemas(Protocol):
         """Has ATen an operator of that name, of any overload?"""
 
 
-_COMPACT_KEYS = ("op", "kernel", "in", "dtypes", "inplace", "schema")
+_COMPACT_KEYS = ("op", "kernel", "given", "in", "dtypes", "inplace", "schema")
 _ENTRY_KEYS = ("op", "func", "kernels", "type_alias", "dim_order_alias")
 _KERNEL_KEYS = ("arg_meta", "kernel_name")
 # Of native_functions.yaml; they say nothing about kernels here.
@@ -119,7 +120,7 @@ class _Reader:
 
     def entry(self, entry: Item) -> list[OpRow]:
         keys = entry.entries(self.faults)
-        compact = {"kernel", "in", "dtypes", "inplace", "schema"} & set(keys)
+        compact = (set(_COMPACT_KEYS) - {"op"}) & set(keys)
         if compact and not {"kernels", "func"} & set(keys):
             row = self.compact(entry, keys)
             return [row] if row else []
@@ -158,6 +159,7 @@ class _Reader:
         schema = self.text_of(keys, "schema", entry) if "schema" in keys else None
         if schema is not None:
             self.schema(schema)
+        given = self.given(keys["given"][1]) if "given" in keys else ()
         dtypes = self.dtypes(keys["dtypes"][1]) if "dtypes" in keys else {"rest": parse_dtypes("all")}
         if op is None or kernel is None or not libraries:
             return None
@@ -171,8 +173,20 @@ class _Reader:
             dtypes=dtypes,
             inplace=inplace,
             schema=schema.text if schema else None,
+            given=given,
             place=op.place,
         )
+
+    def given(self, item: Item) -> tuple[tuple[str, str], ...]:
+        if item.kind != "mapping":
+            self.faults.add(item.place, "`given` must be a mapping, such as {dims: 2}")
+            return ()
+        found = []
+        for name, (_, value) in item.entries(self.faults).items():
+            if not re.fullmatch(r"true|false|-?\d+", value.text):
+                self.faults.add(value.place, f"{name} is given as a whole number, true or false")
+            found.append((name, value.text))
+        return tuple(found)
 
     def dtypes(self, item: Item) -> dict[str, frozenset[DType]]:
         pairs = [("rest", item)]

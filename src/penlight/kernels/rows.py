@@ -71,6 +71,7 @@ class OpRow:
     Attributes:
         op: name in programs: "aten::add.out".
         kernel: the C++ function as its row names it, with its namespace where the row gives one.
+        given: its first arguments that are the operator's own, not a program's: name and C++ constant.
         libraries: kernel libraries that have it.
         dtypes: argument name -> what the kernel takes there; `rest` stands for the tensors not named.
         inplace: arguments whose memory the result may take over.
@@ -87,6 +88,7 @@ class OpRow:
     dtypes: Mapping[str, frozenset[DType]] = field(default_factory=lambda: {"rest": DTYPE_SETS["all"]})
     inplace: tuple[str, ...] = ()
     schema: str | None = None
+    given: tuple[tuple[str, str], ...] = ()
     every_target: bool = False
     keys: tuple[str, ...] = ()
     signature: Schema | None = field(default=None, compare=False)
