@@ -36,8 +36,6 @@ struct Attention {
   dim_t queries, keys, width, value_width;
 };
 
-inline dim_t smaller(dim_t a, dim_t b) { return a < b ? a : b; }
-
 template <class T>
 constexpr T kNothing = -static_cast<T>(__builtin_inff());  // the score of what is not attended to
 

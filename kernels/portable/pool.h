@@ -47,9 +47,4 @@ struct PoolAverage {
   int64_t divisor;  // 0: the window's own size
 };
 
-bool average_pool(KernelContext& ctx, const PoolShape& shape, const PoolAverage& average, const Tensor& self,
-                  Tensor& out);
-bool maximum_pool(KernelContext& ctx, const PoolShape& shape, const Tensor& self, Tensor& out,
-                  Tensor& indices);
-
 }  // namespace penlight::portable
