@@ -68,7 +68,8 @@ void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], co
   pass.tap_count = count;
   if (pass.positions() == 0) return;
   // One channel for many is a product: every patch is used as often as there are outputs.
-  const bool depthwise = shape.in_channels == 1 && shape.out_channels <= kFewOutputs && !shape.exact;
+  const bool depthwise =
+      !kSmallCode && shape.in_channels == 1 && shape.out_channels <= kFewOutputs && !shape.exact;
   if (!depthwise || !convolve_depthwise(ctx, shape, pass, workspace))
     convolve_gemm(ctx, shape, pass, workspace);
 }

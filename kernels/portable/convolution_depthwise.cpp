@@ -162,7 +162,6 @@ class Depthwise {
       }
     }
   }
-  static dim_t smaller(dim_t a, dim_t b) { return a < b ? a : b; }
 
   void pack_tile(const S* input, dim_t used, const dim_t at[3]) {
     dim_t begin[3];
@@ -200,37 +199,6 @@ class Depthwise {
   dim_t* offsets_;
 };
 
-// The smallest way, without scratch.
-template <class S>
-void convolve_plainly(const ConvShape& shape, const ConvPass& pass) {
-  using T = Compute<S>;
-  const S* bias = static_cast<const S*>(shape.bias);
-  const dim_t channels = shape.groups * shape.out_channels, positions = pass.positions();
-  for (dim_t i = 0; i < shape.batch * channels * positions; ++i) {
-    const dim_t image = i / positions / channels, c = i / positions % channels,
-                group = c / shape.out_channels;
-    const dim_t h = i / pass.q[2] % pass.q[1];
-    const dim_t q[3] = {i % positions / pass.q[2] / pass.q[1], h, i % pass.q[2]};
-    dim_t at[3], from = image * shape.from.batch + group * shape.from.channel;
-    dim_t to = image * shape.to.batch + c * shape.to.channel + pass.output_first;
-    for (int d = 0; d < 3; ++d) {
-      at[d] = q[d] * pass.in_step[d];
-      from += q[d] * pass.input_step[d];
-      to += q[d] * pass.output_step[d];
-    }
-    const S* weight = static_cast<const S*>(shape.weight) + group * shape.weight_group +
-                      c % shape.out_channels * shape.weight_out;
-    T sum = bias ? static_cast<T>(bias[c * shape.bias_stride]) : T(0);
-    for (dim_t t = 0; t < pass.tap_count; ++t) {
-      const ConvTap& tap = pass.taps[t];
-      if (!tap_inside(shape, tap, at)) continue;
-      sum += static_cast<T>(weight[tap.weight]) *
-             static_cast<T>(static_cast<const S*>(shape.input)[from + tap.input]);
-    }
-    static_cast<S*>(shape.out)[to] = static_cast<S>(sum);
-  }
-}
-
 }  // namespace
 
 bool convolve_depthwise(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass,
@@ -238,13 +206,9 @@ bool convolve_depthwise(KernelContext& ctx, const ConvShape& shape, const ConvPa
   bool fits = true;
   dispatch<Real>(ctx, shape.dtype, [&](auto tag) {
     using S = typename decltype(tag)::type;
-    if constexpr (kSmallCode) {
-      convolve_plainly<S>(shape, pass);
-    } else {
-      Depthwise<S> depthwise(shape, pass);
-      fits = depthwise.fits();
-      if (fits) depthwise.run(ctx, workspace);
-    }
+    Depthwise<S> depthwise(shape, pass);
+    fits = depthwise.fits();
+    if (fits) depthwise.run(ctx, workspace);
   });
   return fits;
 }
