@@ -201,7 +201,7 @@ PENLIGHT_BY_DTYPES_END
   }
 
 // Kernels by name, domain and functor: of a tensor, of two, of a tensor and a
-// number, of a number and a tensor.
+// number.
 #define PENLIGHT_MAP_1(kernel, domain, ...)                          \
   void kernel(KernelContext& ctx, const Tensor& self, Tensor& out) { \
     map<Domain::domain>(ctx, __VA_ARGS__, out, self);                \
@@ -212,10 +212,6 @@ PENLIGHT_BY_DTYPES_END
   }
 #define PENLIGHT_MAP_SCALAR(kernel, domain, ...)                                          \
   void kernel(KernelContext& ctx, const Tensor& self, const Scalar& other, Tensor& out) { \
-    map<Domain::domain>(ctx, __VA_ARGS__, out, self, other);                              \
-  }
-#define PENLIGHT_MAP_OF_SCALAR(kernel, domain, ...)                                       \
-  void kernel(KernelContext& ctx, const Scalar& self, const Tensor& other, Tensor& out) { \
     map<Domain::domain>(ctx, __VA_ARGS__, out, self, other);                              \
   }
 

@@ -13,18 +13,29 @@ constexpr auto kDivide = PENLIGHT_OF_2(a / b);
 
 // Integer division has two inputs without a result: by zero, which is reported
 // through `by_zero`, and of the lowest number by -1, which wraps.
+inline int64_t quotient(int64_t a, int64_t b, bool* by_zero) {
+  if (b == -1) return math::negative(a);
+  if (b == 0) return *by_zero = true, 0;
+  return a / b;
+}
+
 struct DivTrunc {
   bool* by_zero;
 
   template <class T>
   T operator()(T a, T b) const {
-    if constexpr (is_floating_type<T>) {
-      return math::trunc(a / b);
-    } else {
-      if (b == -1) return math::negative(a);
-      if (b == 0) return *by_zero = true, T(0);
-      return a / b;
-    }
+    if constexpr (is_floating_type<T>) return math::trunc(a / b);
+    if constexpr (!is_floating_type<T>) return quotient(a, b, by_zero);
+  }
+};
+
+struct Fmod {
+  bool* by_zero;
+
+  template <class T>
+  T operator()(T a, T b) const {
+    if constexpr (is_floating_type<T>) return math::fmod(a, b);
+    if constexpr (!is_floating_type<T>) return math::minus(a, math::times(quotient(a, b, by_zero), b));
   }
 };
 
@@ -35,33 +46,16 @@ struct DivFloor {
 
   template <class T>
   T operator()(T a, T b) const {
+    const T rest = Fmod{by_zero}(a, b);
+    const bool lower = rest != T(0) && (b < T(0)) != (rest < T(0));
     if constexpr (is_floating_type<T>) {
       if (b == T(0)) return a / b;
-      const T rest = math::fmod(a, b);
-      T quotient = (a - rest) / b;
-      if (rest != T(0) && (b < T(0)) != (rest < T(0))) quotient -= T(1);
-      if (quotient == T(0)) return math::copysign(T(0), a / b);
-      const T whole = math::floor(quotient);
-      return quotient - whole > T(0.5) ? whole + T(1) : whole;
+      const T exact = (a - rest) / b, ratio = lower ? exact - T(1) : exact;
+      if (ratio == T(0)) return math::copysign(T(0), a / b);
+      const T whole = math::floor(ratio);
+      return ratio - whole > T(0.5) ? whole + T(1) : whole;
     } else {
-      if (b == -1) return math::negative(a);
-      if (b == 0) return *by_zero = true, T(0);
-      return a / b - ((a % b != 0) && ((a < 0) != (b < 0)));
-    }
-  }
-};
-
-struct Fmod {
-  bool* by_zero;
-
-  template <class T>
-  T operator()(T a, T b) const {
-    if constexpr (is_floating_type<T>) {
-      return math::fmod(a, b);
-    } else {
-      if (b == -1) return 0;
-      if (b == 0) return *by_zero = true, T(0);
-      return a % b;
+      return quotient(a, b, by_zero) - lower;
     }
   }
 };
@@ -93,7 +87,7 @@ void divide(KernelContext& ctx, Tensor& out, const A& a, const B& b) {
 }
 
 // As the other operand of a division with a rest, a number has the tensor's dtype.
-Scalar in_dtype_of(const Tensor& tensor, const Scalar& scalar) {
+Scalar in_dtype_of(const Tensor& tensor, Scalar scalar) {
   const ScalarType type = tensor.scalar_type();
   return is_floating(type) && scalar.isFloatingPoint() ? cast_to(type, scalar) : scalar;
 }
@@ -114,7 +108,7 @@ bool keeps_number(const Tensor& other, const Tensor& out) {
          (type == ScalarType::Half || type == ScalarType::BFloat16);
 }
 
-bool is_one(const Scalar& scalar) { return scalar.isIntegral(true) && scalar.to<int64_t>() == 1; }
+bool is_one(Scalar scalar) { return scalar.isIntegral(true) && scalar.to<int64_t>() == 1; }
 
 // One functor, whatever the operands are.
 auto add_scaled(const Parameter& alpha) {
@@ -122,7 +116,7 @@ auto add_scaled(const Parameter& alpha) {
 }
 
 template <class A, class B>
-void add(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scalar& alpha) {
+void add(KernelContext& ctx, Tensor& out, const A& a, const B& b, Scalar alpha) {
   if (is_one(alpha)) return map<Domain::Number>(ctx, kAdd, out, a, b);
   // Of truth values it says whether `b` counts, not how often and with which sign.
   const bool logical = out.scalar_type() == ScalarType::Bool;
@@ -130,7 +124,7 @@ void add(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scalar& 
 }
 
 template <class A, class B>
-void sub(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scalar& alpha) {
+void sub(KernelContext& ctx, Tensor& out, const A& a, const B& b, Scalar alpha) {
   if (is_one(alpha)) return map<Domain::Number>(ctx, kSubtract, out, a, b);
   add(ctx, out, a, b,
       alpha.isFloatingPoint() ? Scalar(-alpha.to<double>()) : Scalar(math::negative(alpha.to<int64_t>())));
@@ -139,10 +133,9 @@ void sub(KernelContext& ctx, Tensor& out, const A& a, const B& b, const Scalar& 
 }  // namespace
 
 // Kernels of a tensor, a tensor or a number, and the factor of what is added.
-#define PENLIGHT_SCALED(kernel, Other, function, a, b)                                         \
-  void kernel(KernelContext& ctx, const Tensor& self, const Other& other, const Scalar& alpha, \
-              Tensor& out) {                                                                   \
-    function(ctx, out, a, b, alpha);                                                           \
+#define PENLIGHT_SCALED(kernel, Other, function, a, b)                                                 \
+  void kernel(KernelContext& ctx, const Tensor& self, const Other& other, Scalar alpha, Tensor& out) { \
+    function(ctx, out, a, b, alpha);                                                                   \
   }
 PENLIGHT_SCALED(add_out, Tensor, add, self, other)
 PENLIGHT_SCALED(add_scalar_out, Scalar, add, self, other)
@@ -170,7 +163,7 @@ void div_out_mode(KernelContext& ctx, const Tensor& self, const Tensor& other,
   divide_in_mode(ctx, out, self, other, rounding_mode);
 }
 
-void div_scalar_mode_out(KernelContext& ctx, const Tensor& self, const Scalar& other,
+void div_scalar_mode_out(KernelContext& ctx, const Tensor& self, Scalar other,
                          Optional<StringView> rounding_mode, Tensor& out) {
   divide_in_mode(ctx, out, self, other, rounding_mode);
 }
@@ -192,8 +185,7 @@ PENLIGHT_DIVIDE(remainder_tensor_out, Tensor, Tensor, Remainder, self, other)
 PENLIGHT_DIVIDE(remainder_scalar_out, Tensor, Scalar, Remainder, self, in_dtype_of(self, other))
 PENLIGHT_DIVIDE(remainder_scalar_tensor_out, Scalar, Tensor, Remainder, in_dtype_of(other, self), other)
 
-void lerp_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& end, const Scalar& weight,
-                     Tensor& out) {
+void lerp_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& end, Scalar weight, Tensor& out) {
   map<Domain::Floating>(ctx, kLerp, out, self, end, weight);
 }
 
@@ -203,7 +195,7 @@ void lerp_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& end, 
 }
 
 void addcmul_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
-                 const Scalar& value, Tensor& out) {
+                 Scalar value, Tensor& out) {
   const auto add_product = [factor = Parameter(value)](auto x, auto a, auto b) {
     return math::plus(x, math::times(math::times(factor.as<decltype(x)>(), a), b));
   };
@@ -211,7 +203,7 @@ void addcmul_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, 
 }
 
 void addcdiv_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor1, const Tensor& tensor2,
-                 const Scalar& value, Tensor& out) {
+                 Scalar value, Tensor& out) {
   const auto add_quotient = [factor = Parameter(value)](auto x, auto a, auto b) {
     return x + factor.as<decltype(x)>() * (a / b);
   };

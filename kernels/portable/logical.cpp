@@ -6,9 +6,6 @@ namespace penlight::portable {
 namespace {
 
 constexpr auto kNot = PENLIGHT_OF_1(x == T(0));
-constexpr auto kBitAnd = PENLIGHT_OF_2(a & b);
-constexpr auto kBitOr = PENLIGHT_OF_2(a | b);
-constexpr auto kBitXor = PENLIGHT_OF_2(a ^ b);
 // Shifts by a negative count, or by the type's width and more, leave no bit of the number; to the
 // right, signed numbers leave their sign.
 constexpr auto kShiftRight = PENLIGHT_OF_2(a >> (b < 0 || b > 63 ? 63 : b));
@@ -34,21 +31,22 @@ PENLIGHT_FORMULA_2(logical_and_out, Number, (int{a != T(0)} & int{b != T(0)}) !=
 PENLIGHT_FORMULA_2(logical_or_out, Number, (int{a != T(0)} | int{b != T(0)}) != 0)
 PENLIGHT_FORMULA_2(logical_xor_out, Number, (a != T(0)) != (b != T(0)))
 
-PENLIGHT_MAP_2(bitwise_and_tensor_out, Integral, kBitAnd)
-PENLIGHT_MAP_SCALAR(bitwise_and_scalar_out, Integral, kBitAnd)
-PENLIGHT_MAP_OF_SCALAR(bitwise_and_scalar_tensor_out, Integral, kBitAnd)
-PENLIGHT_MAP_2(bitwise_or_tensor_out, Integral, kBitOr)
-PENLIGHT_MAP_SCALAR(bitwise_or_scalar_out, Integral, kBitOr)
-PENLIGHT_MAP_OF_SCALAR(bitwise_or_scalar_tensor_out, Integral, kBitOr)
-PENLIGHT_MAP_2(bitwise_xor_tensor_out, Integral, kBitXor)
-PENLIGHT_MAP_SCALAR(bitwise_xor_scalar_out, Integral, kBitXor)
-PENLIGHT_MAP_OF_SCALAR(bitwise_xor_scalar_tensor_out, Integral, kBitXor)
-PENLIGHT_MAP_2(bitwise_left_shift_tensor_out, Integral, shift_left(self, other))
-PENLIGHT_MAP_SCALAR(bitwise_left_shift_tensor_scalar_out, Integral, shift_left(self, other))
-PENLIGHT_MAP_OF_SCALAR(bitwise_left_shift_scalar_tensor_out, Integral, shift_left(self, other))
-PENLIGHT_MAP_2(bitwise_right_shift_tensor_out, Integral, kShiftRight)
-PENLIGHT_MAP_SCALAR(bitwise_right_shift_tensor_scalar_out, Integral, kShiftRight)
-PENLIGHT_MAP_OF_SCALAR(bitwise_right_shift_scalar_tensor_out, Integral, kShiftRight)
+// Kernels of two tensors, of a tensor and a number, and of a number and a tensor.
+#define PENLIGHT_BITWISE(name, functor)                                                              \
+  void name##_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& other, Tensor& out) { \
+    map<Domain::Integral>(ctx, functor, out, self, other);                                           \
+  }                                                                                                  \
+  void name##_scalar_out(KernelContext& ctx, const Tensor& self, Scalar other, Tensor& out) {        \
+    map<Domain::Integral>(ctx, functor, out, self, other);                                           \
+  }                                                                                                  \
+  void name##_scalar_tensor_out(KernelContext& ctx, Scalar self, const Tensor& other, Tensor& out) { \
+    map<Domain::Integral>(ctx, functor, out, self, other);                                           \
+  }
+PENLIGHT_BITWISE(bitwise_and, PENLIGHT_OF_2(a& b))
+PENLIGHT_BITWISE(bitwise_or, PENLIGHT_OF_2(a | b))
+PENLIGHT_BITWISE(bitwise_xor, PENLIGHT_OF_2(a ^ b))
+PENLIGHT_BITWISE(bitwise_left_shift, shift_left(self, other))
+PENLIGHT_BITWISE(bitwise_right_shift, kShiftRight)
 
 void bitwise_not_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (self.scalar_type() == ScalarType::Bool) return map<Domain::Number>(ctx, kNot, out, self);
@@ -62,7 +60,7 @@ void where_self_out(KernelContext& ctx, const Tensor& condition, const Tensor& s
   map_promoting<Domain::Number, 1, 2>(ctx, choose, out, condition, self, other);
 }
 
-void masked_fill_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, const Scalar& value,
+void masked_fill_scalar_out(KernelContext& ctx, const Tensor& self, const Tensor& mask, Scalar value,
                             Tensor& out) {
   // Truth values are computed as integers, where 0.5 is 0.
   const bool logical = self.scalar_type() == ScalarType::Bool;
