@@ -58,25 +58,25 @@ inline void rank_elements(ScalarType type, const void* from, dim_t stride, dim_t
 
 // By one byte of the keys after the other, from the lowest on; those that are equal in all are left out.
 inline void sort_by_digits(Ranked* items, Ranked* spare, dim_t count) {
-  Ranked *from = items, *to = spare;
+  Ranked* const lists[] = {items, spare};
+  int at = 0;
   const auto bits = [](const Ranked& item) { return static_cast<uint64_t>(item.key) ^ uint64_t { 1 } << 63; };
   uint64_t differing = 0;
   for (dim_t i = 0; i < count; ++i) differing |= bits(items[i]) ^ bits(items[0]);
   for (int shift = 0; shift < 64; shift += 8) {
     if (!(differing >> shift & 255)) continue;
     dim_t places[256] = {}, place = 0;
+    const Ranked* const from = lists[at];
     for (dim_t i = 0; i < count; ++i) ++places[bits(from[i]) >> shift & 255];
     for (dim_t& one : places) {
       const dim_t first = place;
       place += one;
       one = first;
     }
-    for (dim_t i = 0; i < count; ++i) to[places[bits(from[i]) >> shift & 255]++] = from[i];
-    Ranked* const swap = from;
-    from = to;
-    to = swap;
+    at = 1 - at;
+    for (dim_t i = 0; i < count; ++i) lists[at][places[bits(from[i]) >> shift & 255]++] = from[i];
   }
-  if (from != items) memcpy(items, from, static_cast<size_t>(count) * sizeof(Ranked));
+  if (at == 1) memcpy(items, spare, static_cast<size_t>(count) * sizeof(Ranked));
 }
 
 // Sorts by ranks_before(). `spare` has room for as many.
@@ -92,8 +92,10 @@ inline void sort_ranked(Ranked* items, Ranked* spare, dim_t count) {
       items[at] = item;
     }
   }
-  Ranked *from = items, *to = spare;
-  for (dim_t width = kRun; width < count; width *= 2) {
+  Ranked* const lists[] = {items, spare};
+  int at = 0;
+  for (dim_t width = kRun; width < count; width *= 2, at = 1 - at) {
+    Ranked *const from = lists[at], *const to = lists[1 - at];
     for (dim_t first = 0; first < count; first += 2 * width) {
       const dim_t middle = first + width < count ? first + width : count;
       const dim_t last = middle + width < count ? middle + width : count;
@@ -103,11 +105,8 @@ inline void sort_ranked(Ranked* items, Ranked* spare, dim_t count) {
         to[i] = second ? from[b++] : from[a++];
       }
     }
-    Ranked* const swap = from;
-    from = to;
-    to = swap;
   }
-  if (from != items) memcpy(items, from, static_cast<size_t>(count) * sizeof(Ranked));
+  if (at == 1) memcpy(items, spare, static_cast<size_t>(count) * sizeof(Ranked));
 }
 
 // Leaves those that come first among `count` in `items[0, wanted)`, by ranks_before() but in no order but

@@ -5,38 +5,19 @@
 
 namespace penlight::portable {
 
-// The lanes of a tensor along one dimension, and where their results go: views without that dimension.
-// Steps along it are in bytes.
-struct Lanes {
+// A lane of a tensor along one dimension, whose elements lie `step` bytes apart.
+struct Lane {
   ScalarType type;
-  View self, values, indices;
-  dim_t length, step, value_step, index_step;
+  const char* data;
+  dim_t length, step;
 
-  Lanes(const Tensor& tensor, int dim, const Tensor& to_values, const Tensor& to_indices)
-      : type(tensor.scalar_type()),
-        self(at_least_1d(tensor)),
-        values(at_least_1d(to_values)),
-        indices(at_least_1d(to_indices)) {
-    if (values.dim < self.dim) {  // one result for each lane
-      values.insert_dim(dim, 1, 0);
-      indices.insert_dim(dim, 1, 0);
-    }
-    length = self.sizes[dim];
-    step = self.strides[dim];
-    value_step = values.strides[dim];
-    index_step = indices.strides[dim];
-    self.remove_dim(dim);
-    values.remove_dim(dim);
-    indices.remove_dim(dim);
-  }
-
-  void rank(const char* lane, dim_t first, dim_t count, bool descending, Ranked* to) const {
-    rank_elements(type, lane + first * step, step / static_cast<dim_t>(element_size(type)), first, count,
+  void rank(dim_t first, dim_t count, bool descending, Ranked* to) const {
+    rank_elements(type, data + first * step, step / static_cast<dim_t>(element_size(type)), first, count,
                   descending, to);
   }
 };
 
-// Of each lane the `count` elements that `choose(lanes, lane, ranked)` returns, which ranks them in `ranked`,
+// Of each lane the `count` elements that `choose(lane, ranked)` returns, which ranks them in `ranked`,
 // with `room`: bit for bit, and their places. With a single one, the dimension may go. `values` may be null.
 template <class Choose>
 static void for_each_lane(KernelContext& ctx, const Tensor& self, int64_t dim, dim_t count, bool keepdim,
@@ -49,13 +30,20 @@ static void for_each_lane(KernelContext& ctx, const Tensor& self, int64_t dim, d
     return;
   Ranked* const ranked = ctx.allocate_scratch_array<Ranked>(static_cast<size_t>(room));
   if (!ranked) return;
-  const Lanes lanes(self, d, values ? *values : indices, indices);
-  for_each_place({&lanes.self, &lanes.values, &lanes.indices}, lanes.self.dim, [&](char* const* at) {
-    const Ranked* const chosen = choose(lanes, at[0], ranked);
+  // Views without the dimension.
+  View views[] = {at_least_1d(self), at_least_1d(values ? *values : indices), at_least_1d(indices)};
+  const dim_t length = views[0].sizes[d];
+  dim_t steps[3] = {};
+  const bool gone = views[2].dim < views[0].dim;
+  for (int k = 0; k < (gone ? 1 : 3); ++k) {
+    steps[k] = views[k].strides[d];
+    views[k].remove_dim(d);
+  }
+  for_each_place({&views[0], &views[1], &views[2]}, views[0].dim, [&](char* const* at) {
+    const Ranked* const chosen = choose(Lane{self.scalar_type(), at[0], length, steps[0]}, ranked);
     for (dim_t i = 0; i < count; ++i) {
-      if (values)
-        memmove(at[1] + i * lanes.value_step, at[0] + chosen[i].place * lanes.step, self.element_size());
-      detail::store_item<int64_t>(at[2] + i * lanes.index_step, chosen[i].place);
+      if (values) memmove(at[1] + i * steps[1], at[0] + chosen[i].place * steps[0], self.element_size());
+      detail::store_item<int64_t>(at[2] + i * steps[2], chosen[i].place);
     }
   });
 }
@@ -81,8 +69,8 @@ static void sort(KernelContext& ctx, const Tensor& self, int64_t dim, bool desce
                  Tensor& indices) {
   if (!check_outs(ctx, self, values, indices) || !normalize_dim(ctx, dim, self.dim())) return;
   const dim_t length = lane_length(self, dim);
-  const auto sorted = [=](const Lanes& lanes, const char* lane, Ranked* ranked) {
-    lanes.rank(lane, 0, length, descending, ranked);
+  const auto sorted = [=](const Lane& lane, Ranked* ranked) {
+    lane.rank(0, length, descending, ranked);
     sort_ranked(ranked, ranked + length, length);
     return ranked;
   };
@@ -109,15 +97,15 @@ static dim_t room_for(dim_t k) { return k + (k < 64 ? 64 : k); }
 
 // The first `k` of a lane in sorted order, at the start of `ranked`, which has twice as much room. What comes
 // is ranked behind the best so far; of those that may be among them no more are kept than there is room for.
-static void best_of_lane(const Lanes& lanes, const char* lane, dim_t k, bool descending, Ranked* ranked) {
+static void best_of_lane(const Lane& lane, dim_t k, bool descending, Ranked* ranked) {
   const dim_t room = room_for(k);
   Ranked* const spare = ranked + room;
   dim_t kept = 0;
   int64_t limit = 0;
   bool limited = false;
-  for (dim_t first = 0, count = 0; k > 0 && first < lanes.length; first += count) {
-    count = lanes.length - first < room - kept ? lanes.length - first : room - kept;
-    lanes.rank(lane, first, count, descending, ranked + kept);
+  for (dim_t first = 0, count = 0; k > 0 && first < lane.length; first += count) {
+    count = lane.length - first < room - kept ? lane.length - first : room - kept;
+    lane.rank(first, count, descending, ranked + kept);
     for (dim_t i = kept, end = kept + count; i < end; ++i) {
       const Ranked item = ranked[i];
       ranked[kept] = item;
@@ -137,8 +125,8 @@ void topk_values(KernelContext& ctx, const Tensor& self, int64_t k, int64_t dim,
   if (!check_outs(ctx, self, &values, indices) || !normalize_dim(ctx, dim, self.dim())) return;
   const dim_t length = lane_length(self, dim), count = static_cast<dim_t>(k);
   if (k < 0 || k > length) return ctx.fail("k is {}, dimension {} has size {}", k, dim, length);
-  const auto best = [=](const Lanes& lanes, const char* lane, Ranked* ranked) {
-    best_of_lane(lanes, lane, count, largest, ranked);
+  const auto best = [=](const Lane& lane, Ranked* ranked) {
+    best_of_lane(lane, count, largest, ranked);
     return ranked;
   };
   for_each_lane(ctx, self, dim, count, true, 2 * room_for(count), &values, indices, best);
@@ -149,8 +137,8 @@ template <class Choose>
 static void pick(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& values,
                  Tensor& indices, Choose&& choose) {
   const dim_t length = lane_length(self, dim);
-  const auto picked = [&](const Lanes& lanes, const char* lane, Ranked* ranked) {
-    lanes.rank(lane, 0, length, false, ranked);
+  const auto picked = [&](const Lane& lane, Ranked* ranked) {
+    lane.rank(0, length, false, ranked);
     return choose(ranked, ranked + length, length);
   };
   for_each_lane(ctx, self, dim, 1, keepdim, 2 * length, &values, indices, picked);
