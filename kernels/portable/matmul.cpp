@@ -1,25 +1,20 @@
 // Matrix products: mm, bmm, addmm, baddbmm, addmv, mv, dot, linear, grouped_linear.
 //
 // All of them are product.h on views of their arguments, so any strides do.
-#include <penlight/kernel.h>
-
-#include "kernels/common/checks.h"
 #include "kernels/common/complex.h"
 #include "kernels/common/groups.h"
+#include "kernels/common/strided.h"
 #include "product.h"
-#include "span.h"
 
 namespace penlight::portable {
 
-namespace {
-
 // A dimension of size 1 has whatever stride: say 1, which helps to take fast paths.
-MatrixView matrix_of(const Tensor& tensor, dim_t row, dim_t column) {
+static MatrixView matrix_of(const Tensor& tensor, dim_t row, dim_t column) {
   return {tensor.const_data_ptr(), tensor.stride(row), tensor.stride(column)};
 }
 
 // `tensor` read as if it had been broadcast to [m, n]; sets `view`.
-bool broadcast_matrix(KernelContext& ctx, const Tensor& tensor, dim_t m, dim_t n, MatrixView& view) {
+static bool broadcast_matrix(KernelContext& ctx, const Tensor& tensor, dim_t m, dim_t n, MatrixView& view) {
   const dim_t dim = tensor.dim();
   const dim_t rows = dim >= 2 ? tensor.size(-2) : 1, columns = dim >= 1 ? tensor.size(-1) : 1;
   if (dim > 3 || (rows != m && rows != 1) || (columns != n && columns != 1))
@@ -28,16 +23,9 @@ bool broadcast_matrix(KernelContext& ctx, const Tensor& tensor, dim_t m, dim_t n
   return true;
 }
 
-// The dimensions outside of the matrices, of which there may be none.
-struct Batch {
-  Span a, b, addend, out;
-
-  explicit Batch(ScalarType dtype) : a(dtype), b(dtype), addend(dtype), out(dtype) {}
-};
-
 // Complex numbers are seldom multiplied by the matrix: sum by sum.
-void multiply_complex(dim_t m, dim_t n, dim_t k, const MatrixView& a, const MatrixView& b,
-                      const Epilogue& epilogue, ScalarType dtype, char* out, dim_t row, dim_t column) {
+static void multiply_complex(dim_t m, dim_t n, dim_t k, const MatrixView& a, const MatrixView& b,
+                             const Epilogue& epilogue, ScalarType dtype, char* out, dim_t row, dim_t column) {
   constexpr dim_t kBlock = 32;
   const dim_t item = static_cast<dim_t>(element_size(dtype));
   const auto at = [item](const void* data, dim_t offset) {
@@ -62,20 +50,20 @@ void multiply_complex(dim_t m, dim_t n, dim_t k, const MatrixView& a, const Matr
   }
 }
 
-// out[i] = alpha * (a[i] @ b[i]) + beta * addend[i] for each i of the batch.
-void multiply(KernelContext& ctx, dim_t m, dim_t n, dim_t k, const MatrixView& a, const MatrixView& b,
-              const Epilogue& epilogue, Tensor& out, dim_t out_row, dim_t out_column, const Batch& batch) {
+// out = alpha * (a @ b) + beta * addend for each row of `batch`, a loop over out, a, b and the addend.
+static void multiply(KernelContext& ctx, dim_t m, dim_t n, dim_t k, const MatrixView& a, const MatrixView& b,
+                     const Epilogue& epilogue, Tensor& out, dim_t out_row, dim_t out_column,
+                     const StridedLoop& batch = StridedLoop()) {
   const dim_t item = static_cast<dim_t>(out.element_size());
   const auto for_each = [&](auto&& work) {
-    const auto at = [item](const MatrixView& view, dim_t offset) {
+    const auto moved = [item](const MatrixView& view, dim_t offset) {
       const char* data = static_cast<const char*>(view.data);
       return MatrixView{data ? data + offset * item : nullptr, view.row, view.column};
     };
-    for (dim_t i = 0; i < batch.out.count(); ++i) {
-      const Epilogue here = {epilogue.alpha, epilogue.beta, at(epilogue.addend, batch.addend.offset(i))};
-      work(at(a, batch.a.offset(i)), at(b, batch.b.offset(i)), here,
-           out.mutable_data_ptr<char>() + batch.out.offset(i) * item);
-    }
+    batch.for_each_row([&](const dim_t* at, dim_t) {
+      const Epilogue here = {epilogue.alpha, epilogue.beta, moved(epilogue.addend, at[3])};
+      work(moved(a, at[1]), moved(b, at[2]), here, out.mutable_data_ptr<char>() + at[0] * item);
+    });
   };
   if (kComplexSelected && is_complex(out.dtype())) {
     for_each([&](const MatrixView& x, const MatrixView& y, const Epilogue& here, char* to) {
@@ -94,8 +82,8 @@ void multiply(KernelContext& ctx, dim_t m, dim_t n, dim_t k, const MatrixView& a
 }
 
 // mm and addmm of rank 2, bmm and baddbmm of rank 3.
-void multiply_matrices(KernelContext& ctx, dim_t rank, const Tensor* self, const Tensor& a, const Tensor& b,
-                       Scalar beta, Scalar alpha, Tensor& out) {
+static void multiply_matrices(KernelContext& ctx, dim_t rank, const Tensor* self, const Tensor& a,
+                              const Tensor& b, Scalar beta, Scalar alpha, Tensor& out) {
   const bool batched = rank == 3;
   if (!check_rank(ctx, a, rank, batched ? "the first batch" : "the first matrix") ||
       !check_rank(ctx, b, rank, batched ? "the second batch" : "the second matrix") ||
@@ -106,7 +94,7 @@ void multiply_matrices(KernelContext& ctx, dim_t rank, const Tensor* self, const
   if (batched && b.size(0) != count)
     return ctx.fail("a batch of {} matrices times one of {}", count, b.size(0));
   Epilogue epilogue;
-  Batch batch(out.dtype());
+  dim_t addend_step = 0;
   if (self) {
     if (!check_same_dtype(ctx, a, *self)) return;
     if (self->dim() > rank && !check_rank(ctx, *self, rank, "self")) return;
@@ -114,25 +102,28 @@ void multiply_matrices(KernelContext& ctx, dim_t rank, const Tensor* self, const
     if (self->dim() == 3 && self->size(0) != 1) {
       if (self->size(0) != count)
         return ctx.fail("self has a batch of {}, the matrices of {}", self->size(0), count);
-      batch.addend.push(count, self->stride(0));
+      addend_step = self->stride(0);
     }
     epilogue.alpha = alpha;
     epilogue.beta = beta;
   }
   const dim_t sizes[] = {count, m, n};
   if (!ctx.resize(out, batched ? SizesRef(sizes, 3) : SizesRef(sizes + 1, 2))) return;
-  if (batched) {
-    batch.a.push(count, a.stride(0));
-    batch.b.push(count, b.stride(0));
-    batch.out.push(count, out.stride(0));
+  // A row for each of the batch.
+  const dim_t shape[] = {count, 1};
+  const dim_t steps[] = {out.stride(0), a.stride(0), b.stride(0), addend_step};
+  StridedLoop batch(shape);
+  for (const dim_t step : steps) {
+    const dim_t strides[] = {step, 0};
+    batch.add(shape, strides);
   }
   multiply(ctx, m, n, k, matrix_of(a, -2, -1), matrix_of(b, -2, -1), epilogue, out, out.stride(-2),
            out.stride(-1), batch);
 }
 
 // mv and addmv.
-void multiply_vector(KernelContext& ctx, const Tensor* self, const Tensor& matrix, const Tensor& vec,
-                     Scalar beta, Scalar alpha, Tensor& out) {
+static void multiply_vector(KernelContext& ctx, const Tensor* self, const Tensor& matrix, const Tensor& vec,
+                            Scalar beta, Scalar alpha, Tensor& out) {
   if (!check_rank(ctx, matrix, 2, "the matrix") || !check_rank(ctx, vec, 1, "the vector")) return;
   if (!check_same_dtype(ctx, matrix, vec) || !check_same_dtype(ctx, matrix, out)) return;
   const dim_t m = matrix.size(0), k = matrix.size(1);
@@ -148,10 +139,8 @@ void multiply_vector(KernelContext& ctx, const Tensor* self, const Tensor& matri
   const dim_t sizes[] = {m};
   if (!ctx.resize(out, sizes)) return;
   multiply(ctx, m, 1, k, matrix_of(matrix, 0, 1), {vec.const_data_ptr(), vec.stride(0), 1}, epilogue, out,
-           out.stride(0), 1, Batch(out.dtype()));
+           out.stride(0), 1);
 }
-
-}  // namespace
 
 void multiply_out(KernelContext& ctx, int rank, const Tensor& self, const Tensor& mat2, Tensor& out) {
   multiply_matrices(ctx, rank, nullptr, self, mat2, 1, 1, out);
@@ -166,8 +155,8 @@ void mv_out(KernelContext& ctx, const Tensor& self, const Tensor& vec, Tensor& o
   multiply_vector(ctx, nullptr, self, vec, 1, 1, out);
 }
 
-void addmv_out(KernelContext& ctx, const Tensor& self, const Tensor& mat, const Tensor& vec,
-               const Scalar& beta, const Scalar& alpha, Tensor& out) {
+void addmv_out(KernelContext& ctx, const Tensor& self, const Tensor& mat, const Tensor& vec, Scalar beta,
+               Scalar alpha, Tensor& out) {
   multiply_vector(ctx, &self, mat, vec, beta, alpha, out);
 }
 
@@ -178,11 +167,11 @@ void dot_out(KernelContext& ctx, const Tensor& self, const Tensor& tensor, Tenso
   if (tensor.size(0) != k) return ctx.fail("[{}] times [{}]", k, tensor.size(0));
   if (!ctx.resize(out, {})) return;
   multiply(ctx, 1, 1, k, {self.const_data_ptr(), 1, self.stride(0)},
-           {tensor.const_data_ptr(), tensor.stride(0), 1}, Epilogue(), out, 1, 1, Batch(out.dtype()));
+           {tensor.const_data_ptr(), tensor.stride(0), 1}, Epilogue(), out, 1, 1);
 }
 
 // input [..., in], weight [out, in] or [in], bias [out].
-void linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Optional<Tensor>& bias,
+void linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, Optional<Tensor> bias,
                 Tensor& out) {
   const dim_t dim = input.dim();
   if (dim < 1 || weight.dim() < 1 || weight.dim() > 2 || input.size(-1) != weight.size(-1))
@@ -192,7 +181,7 @@ void linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, c
   const bool vector = weight.dim() == 1;  // then the result has no last dimension
   const dim_t k = input.size(-1), n = vector ? 1 : weight.size(0);
   Epilogue epilogue;
-  if (bias.has_value()) {
+  if (bias) {
     const Tensor& addend = bias.value();
     if (!check_same_dtype(ctx, input, addend)) return;
     if (addend.dim() > 1 || (addend.numel() != n && addend.numel() != 1))
@@ -206,26 +195,17 @@ void linear_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, c
 
   // Leading dimensions that lie evenly in both tensors are one dimension of rows;
   // what is left outside of it is walked as batches.
-  dim_t rows = 1, outer = dim - 1, in_row = k, out_row = n;
-  bool first = true;
-  for (; outer > 0; --outer) {
-    const dim_t d = outer - 1;
-    if (input.size(d) == 1) continue;
-    if (first) {
-      in_row = input.stride(d);
-      out_row = out.stride(d);
-      first = false;
-    } else if (input.stride(d) != in_row * rows || out.stride(d) != out_row * rows) {
-      break;
-    }
-    rows *= input.size(d);
-  }
-  Batch batch(out.dtype());
-  batch.a = Span(input, 0, outer);
-  batch.out = Span(out, 0, outer);
-  multiply(ctx, rows, n, k, {input.const_data_ptr(), in_row, input.stride(-1)},
+  const size_t outer = static_cast<size_t>(dim - 1);
+  const SizesRef leading = input.sizes().slice(0, outer);
+  StridedLoop batch(leading);
+  batch.add(leading, out.strides().slice(0, outer));
+  batch.add(leading, input.strides().slice(0, outer));
+  batch.add(SizesRef(), SizesRef());
+  batch.add(SizesRef(), SizesRef());
+  batch.simplify();
+  multiply(ctx, batch.inner_size(), n, k, {input.const_data_ptr(), batch.inner_stride(1), input.stride(-1)},
            {weight.const_data_ptr(), weight.stride(-1), vector ? k : weight.stride(0)}, epilogue, out,
-           out_row, vector ? 1 : out.stride(dim - 1), batch);
+           batch.inner_stride(0), vector ? 1 : out.stride(dim - 1), batch);
 }
 
 // input [rows, in], weight [groups, out, in]; rows that are of no group give zeros.
