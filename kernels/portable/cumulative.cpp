@@ -142,8 +142,9 @@ void logcumsumexp_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tenso
 }
 
 // The best element so far and its place: the last among equals; NaN stays.
-template <class C, bool greatest>
+template <class C>
 struct RunningBest {
+  bool greatest;
   int64_t seen;
   C best[kLanes];
   int64_t place[kLanes];
@@ -170,24 +171,16 @@ struct RunningBest {
   }
 };
 
-template <bool greatest>
-static void running_best(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& values,
-                         Tensor& indices) {
+void running_best_out(KernelContext& ctx, bool greatest, const Tensor& self, int64_t dim, Tensor& values,
+                      Tensor& indices) {
   if (!check_same_dtype(ctx, self, values) || !normalize_dim(ctx, dim, self.dim())) return;
   if (!ctx.resize(values, self.sizes()) || !ctx.resize(indices, self.sizes())) return;
   dispatch_compute(ctx, self.scalar_type(), [&](auto tag) {
     using C = typename decltype(tag)::type;
-    RunningBest<C, greatest> scan;
+    RunningBest<C> scan;
+    scan.greatest = greatest;
     scan_lanes<C>(self, static_cast<int>(dim), scan, values, &indices);
   });
-}
-
-void cummax_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& values, Tensor& indices) {
-  running_best<true>(ctx, self, dim, values, indices);
-}
-
-void cummin_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& values, Tensor& indices) {
-  running_best<false>(ctx, self, dim, values, indices);
 }
 
 }  // namespace penlight::portable

@@ -1,8 +1,6 @@
 // Sums, means, products, any and all, counts.
 #include "kernels/common/reduce.h"
 
-#include <string.h>
-
 #include "kernels/common/elementwise.h"
 
 namespace penlight::portable {
@@ -55,67 +53,40 @@ void total(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tota
   });
 }
 
-void sum(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor& out) {
-  if (out.scalar_type() != ScalarType::Bool) return total(ctx, self, dims, keepdim, kSum, kConvert, out);
-  fold(ctx, self, dims, keepdim, self.scalar_type(), 0, kAny, out);
-}
-
-// Calls no fold, so that a build for a program with means alone has none.
-void mean(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor& out) {
-  const ScalarType type = out.scalar_type();
-  if (is_floating(type) || is_complex(type)) return total(ctx, self, dims, keepdim, kMean, kConvert, out);
-  ctx.fail("a mean is floating point, out has dtype {}", dtype_name(type));
-}
-
 void product(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor& out) {
   if (out.scalar_type() == ScalarType::Bool)
     return fold(ctx, self, dims, keepdim, self.scalar_type(), 1, kAll, out);
   fold(ctx, self, dims, keepdim, out.scalar_type(), 1, kProduct, out);
 }
 
-// An empty list reduces nothing here: each element is its own any().
-void any(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor& out) {
-  fold(ctx, self, dims, keepdim, self.scalar_type(), 0, kAny, out, false);
-}
-void all(KernelContext& ctx, const Tensor& self, Dims dims, bool keepdim, Tensor& out) {
-  fold(ctx, self, dims, keepdim, self.scalar_type(), 1, kAll, out, false);
-}
-
-// Counted in int64: a float stops counting at 2^24.
-void count_nonzero(KernelContext& ctx, const Tensor& self, Dims dims, Tensor& out) {
-  ReduceLoop loop;
-  if (!loop.prepare(ctx, self, dims, false, out)) return;
-  dispatch_compute(ctx, self.scalar_type(), [&](auto tag) {
-    using C = typename decltype(tag)::type;
-    loop.run<C>(sum_of<C>(out, PENLIGHT_OF_1(x != T(0) ? T(1) : T(0)),
-                          [](auto total) { return static_cast<int64_t>(total); }));
-  });
-}
-
 }  // namespace
 
-void sum_int_list_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim, bool keepdim,
+void sum_int_list_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dims, bool keepdim,
                       Optional<ScalarType>, Tensor& out) {
-  sum(ctx, self, dim, keepdim, out);
+  if (out.scalar_type() != ScalarType::Bool) return total(ctx, self, dims, keepdim, kSum, kConvert, out);
+  fold(ctx, self, dims, keepdim, self.scalar_type(), 0, kAny, out);
 }
 
 void sum_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
-  sum(ctx, self, nullopt, false, out);
+  sum_int_list_out(ctx, self, nullopt, false, nullopt, out);
 }
 
 void nansum_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim, bool keepdim,
                 Optional<ScalarType>, Tensor& out) {
-  if (!is_floating(self.scalar_type())) return sum(ctx, self, dim, keepdim, out);
+  if (!is_floating(self.scalar_type())) return sum_int_list_out(ctx, self, dim, keepdim, nullopt, out);
   total(ctx, self, dim, keepdim, kSum, PENLIGHT_OF_1(x == x ? x : T(0)), out);
 }
 
-void mean_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim, bool keepdim,
+// Calls no fold, so that a build for a program with means alone has none.
+void mean_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dims, bool keepdim,
               Optional<ScalarType>, Tensor& out) {
-  mean(ctx, self, dim, keepdim, out);
+  const ScalarType type = out.scalar_type();
+  if (is_floating(type) || is_complex(type)) return total(ctx, self, dims, keepdim, kMean, kConvert, out);
+  ctx.fail("a mean is floating point, out has dtype {}", dtype_name(type));
 }
 
 void mean_dtype_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
-  mean(ctx, self, nullopt, false, out);
+  mean_out(ctx, self, nullopt, false, nullopt, out);
 }
 
 void prod_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Optional<ScalarType>,
@@ -127,26 +98,42 @@ void prod_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tens
   product(ctx, self, nullopt, false, out);
 }
 
-// Kernels of one fold: along a dimension, along several, of all elements.
-#define PENLIGHT_LOGICAL(along_dim, along_dims, of_all, fold)                                      \
+// An empty list reduces nothing here: each element is its own any().
+void any_dims_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dims, bool keepdim,
+                  Tensor& out) {
+  fold(ctx, self, dims, keepdim, self.scalar_type(), 0, kAny, out, false);
+}
+
+void all_dims_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dims, bool keepdim,
+                  Tensor& out) {
+  fold(ctx, self, dims, keepdim, self.scalar_type(), 1, kAll, out, false);
+}
+
+// Kernels of one fold: along a dimension, of all elements.
+#define PENLIGHT_LOGICAL(along_dim, of_all, along_dims)                                            \
   void along_dim(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Tensor& out) { \
-    fold(ctx, self, dims_of(dim), keepdim, out);                                                   \
+    along_dims(ctx, self, dims_of(dim), keepdim, out);                                             \
   }                                                                                                \
-  void along_dims(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dim, bool keepdim, \
-                  Tensor& out) {                                                                   \
-    fold(ctx, self, dim, keepdim, out);                                                            \
-  }                                                                                                \
-  void of_all(KernelContext& ctx, const Tensor& self, Tensor& out) { fold(ctx, self, nullopt, false, out); }
+  void of_all(KernelContext& ctx, const Tensor& self, Tensor& out) {                               \
+    along_dims(ctx, self, nullopt, false, out);                                                    \
+  }
+PENLIGHT_LOGICAL(any_out, any_all_out, any_dims_out)
+PENLIGHT_LOGICAL(all_out, all_all_out, all_dims_out)
 
-PENLIGHT_LOGICAL(any_out, any_dims_out, any_all_out, any)
-PENLIGHT_LOGICAL(all_out, all_dims_out, all_all_out, all)
-
-void count_nonzero_dim_int_list_out(KernelContext& ctx, const Tensor& self, IntArrayRef dim, Tensor& out) {
-  count_nonzero(ctx, self, dim, out);
+// Counted in int64: a float stops counting at 2^24.
+void count_nonzero_dim_int_list_out(KernelContext& ctx, const Tensor& self, Optional<IntArrayRef> dims,
+                                    Tensor& out) {
+  ReduceLoop loop;
+  if (!loop.prepare(ctx, self, dims, false, out)) return;
+  dispatch_compute(ctx, self.scalar_type(), [&](auto tag) {
+    using C = typename decltype(tag)::type;
+    loop.run<C>(sum_of<C>(out, PENLIGHT_OF_1(x != T(0) ? T(1) : T(0)),
+                          [](auto total) { return static_cast<int64_t>(total); }));
+  });
 }
 
 void count_nonzero_out(KernelContext& ctx, const Tensor& self, Optional<int64_t> dim, Tensor& out) {
-  count_nonzero(ctx, self, dims_of(dim), out);
+  count_nonzero_dim_int_list_out(ctx, self, dims_of(dim), out);
 }
 
 // The bits of 64-bit numbers, combined by exclusive or: the result is bits too, in an output of uint64.

@@ -82,15 +82,10 @@ static double number_of(const Optional<Scalar>& correction) {
   return correction ? correction->to<double>() : 1;
 }
 
-// By a correction, by yes or no, with the mean.
+// A correction by yes or no is one of 1 or 0.
 void variance_correction_out(KernelContext& ctx, bool root, const Tensor& self, Optional<IntArrayRef> dim,
                              Optional<Scalar> correction, bool keepdim, Tensor& out) {
   variance(ctx, self, dim, number_of(correction), keepdim, root, out, nullptr);
-}
-
-void variance_out(KernelContext& ctx, bool root, const Tensor& self, Optional<IntArrayRef> dim, bool unbiased,
-                  bool keepdim, Tensor& out) {
-  variance(ctx, self, dim, unbiased ? 1 : 0, keepdim, root, out, nullptr);
 }
 
 void variance_mean_out(KernelContext& ctx, bool root, const Tensor& self, Optional<IntArrayRef> dim,

@@ -113,14 +113,18 @@ def find(kernel: str, definitions: Iterable[Definition]) -> list[Definition]:
 def agree(schema: Schema, letters: str, *, wider: bool = False) -> bool:
     """Does a C++ function take what the schema passes? "." is a type only the compiler knows.
 
-    `wider`: it may do without what the schema always passes, as a kernel of several operators.
+    `wider`: as a kernel of several operators it may do without what the schema always passes, or
+    take any number.
     """
     if len(schema.letters) != len(letters):
         return False
     for argument, wanted, got in zip(schema.arguments, schema.letters, letters, strict=True):
         # What the schema lets it write, a kernel need not.
         reads = "T" if argument.written and not argument.is_out else wanted
-        if got not in (wanted, reads, ".") and not (wider and got == reads.lower()):
+        fits = got in (wanted, reads, ".")
+        if wider and not fits:
+            fits = got == reads.lower() or (got in "Ss" and wanted in "FIB")
+        if not fits:
             return False
     return True
 
