@@ -12,8 +12,6 @@
 
 #include <math.h>
 #include <penlight/context.h>
-#include <stdint.h>
-#include <string.h>
 
 namespace penlight {
 

@@ -3,7 +3,6 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/common/elementwise.h"
-#include "kernels/common/strided.h"
 
 namespace penlight::portable {
 
@@ -52,14 +51,9 @@ int digits_of(ScalarType type) {
   return type == ScalarType::Double ? 53 : type == ScalarType::Float ? 24 : type == ScalarType::Half ? 11 : 8;
 }
 
-bool resize_to(KernelContext& ctx, Tensor& out, const Tensor& like) { return ctx.resize(out, like.sizes()); }
-
-// `size`: a list, or a tensor of that size.
-template <class Size>
-void uniform(KernelContext& ctx, const Size& size, double from, double to, Tensor& out) {
+void uniform(KernelContext& ctx, double from, double to, Tensor& out) {
   if (!(from <= to) || !(to - from < HUGE_VAL))
     return ctx.fail("uniform: no finite interval between the limits");
-  if (!resize_to(ctx, out, size)) return;
   draw<double>(
       ctx, out,
       [digits = digits_of(out.scalar_type())](uint64_t bits, double low, double high) {
@@ -68,30 +62,24 @@ void uniform(KernelContext& ctx, const Size& size, double from, double to, Tenso
       Scalar(from), Scalar(to));
 }
 
-template <class Size>
-void normal(KernelContext& ctx, const Size& size, const Operand& mean, const Operand& deviation,
-            Tensor& out) {
+void normal(KernelContext& ctx, const Operand& mean, const Operand& deviation, Tensor& out) {
   if (!deviation.tensor() && !(deviation.scalar().to<double>() >= 0))
     return ctx.fail("normal: the standard deviation is negative");
-  if (!resize_to(ctx, out, size)) return;
   const auto at = [](uint64_t bits, double m, double s) { return m + s * random::normal(bits); };
   draw<double>(ctx, out, at, mean, deviation);
 }
 
 // `range` integers from `low` on. 64 bits make the bias of the remainder too small to see.
-template <class Size>
-void integers_of(KernelContext& ctx, const Size& size, int64_t low, uint64_t range, Tensor& out) {
-  if (!resize_to(ctx, out, size)) return;
+void integers_of(KernelContext& ctx, int64_t low, uint64_t range, Tensor& out) {
   return draw<int64_t>(ctx, out, [=](uint64_t bits, double, double) {
     return static_cast<int64_t>(static_cast<uint64_t>(low) + bits % range);
   });
 }
 
 // Integers of [low, high).
-template <class Size>
-void integers(KernelContext& ctx, const Size& size, int64_t low, int64_t high, Tensor& out) {
+void integers(KernelContext& ctx, int64_t low, int64_t high, Tensor& out) {
   if (low >= high) return ctx.fail("random integers from {} up to, but not including, {}", low, high);
-  integers_of(ctx, size, low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low), out);
+  integers_of(ctx, low, static_cast<uint64_t>(high) - static_cast<uint64_t>(low), out);
 }
 
 // The largest integer up to which the dtype has all of them.
@@ -103,9 +91,7 @@ int64_t integer_limit(ScalarType type) {
 }
 
 // Each element is 1 with the probability `p`.
-template <class Size>
-void bernoulli(KernelContext& ctx, const Size& size, const Operand& p, Tensor& out) {
-  if (!resize_to(ctx, out, size)) return;
+void bernoulli(KernelContext& ctx, const Operand& p, Tensor& out) {
   const auto one = [&](uint64_t bits, double chance, double) {
     if (!(chance >= 0 && chance <= 1)) ctx.fail(Status::KernelFailed, "a probability is not in [0, 1]");
     return static_cast<int64_t>(random::uniform(bits) < chance);
@@ -124,58 +110,60 @@ struct ScaleWhere {
 
 }  // namespace
 
-void rand_out(KernelContext& ctx, IntArrayRef size, Tensor& out) { uniform(ctx, size, 0, 1, out); }
+void rand_out(KernelContext& ctx, IntArrayRef size, Tensor& out) {
+  if (resize_to(ctx, out, size)) uniform(ctx, 0, 1, out);
+}
 
 void rand_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  uniform(ctx, self, 0, 1, out);
+  if (ctx.resize(out, self.sizes())) uniform(ctx, 0, 1, out);
 }
 
 void uniform_out(KernelContext& ctx, const Tensor& self, double from, double to, Optional<Generator>,
                  Tensor& out) {
-  uniform(ctx, self, from, to, out);
+  if (ctx.resize(out, self.sizes())) uniform(ctx, from, to, out);
 }
 
-void prims_uniform_out(KernelContext& ctx, IntArrayRef shape, const Scalar& low, const Scalar& high,
-                       ScalarType, Device, IntArrayRef, Optional<Generator>, Tensor& out) {
-  uniform(ctx, shape, low.to<double>(), high.to<double>(), out);
+void prims_uniform_out(KernelContext& ctx, IntArrayRef shape, Scalar low, Scalar high, ScalarType, Device,
+                       IntArrayRef, Optional<Generator>, Tensor& out) {
+  if (resize_to(ctx, out, shape)) uniform(ctx, low.to<double>(), high.to<double>(), out);
 }
 
-void prims_normal_out(KernelContext& ctx, IntArrayRef shape, const Scalar& mean, const Scalar& std,
-                      ScalarType, Device, bool, Optional<Generator>, Tensor& out) {
-  normal(ctx, shape, mean, std, out);
+void prims_normal_out(KernelContext& ctx, IntArrayRef shape, Scalar mean, Scalar std, ScalarType, Device,
+                      bool, Optional<Generator>, Tensor& out) {
+  if (resize_to(ctx, out, shape)) normal(ctx, mean, std, out);
 }
 
 void randn_out(KernelContext& ctx, IntArrayRef size, Tensor& out) {
-  normal(ctx, size, Scalar(0), Scalar(1), out);
+  if (resize_to(ctx, out, size)) normal(ctx, Scalar(0), Scalar(1), out);
 }
 
 void randn_like_out(KernelContext& ctx, const Tensor& self, Optional<MemoryFormat>, Tensor& out) {
-  normal(ctx, self, Scalar(0), Scalar(1), out);
+  if (ctx.resize(out, self.sizes())) normal(ctx, Scalar(0), Scalar(1), out);
 }
 
 void normal_functional_out(KernelContext& ctx, const Tensor& self, double mean, double std,
                            Optional<Generator>, Tensor& out) {
-  normal(ctx, self, Scalar(mean), Scalar(std), out);
+  if (ctx.resize(out, self.sizes())) normal(ctx, Scalar(mean), Scalar(std), out);
 }
 
 void normal_float_float_out(KernelContext& ctx, double mean, double std, IntArrayRef size,
                             Optional<Generator>, Tensor& out) {
-  normal(ctx, size, Scalar(mean), Scalar(std), out);
+  if (resize_to(ctx, out, size)) normal(ctx, Scalar(mean), Scalar(std), out);
 }
 
 void normal_tensor_float_out(KernelContext& ctx, const Tensor& mean, double std, Optional<Generator>,
                              Tensor& out) {
-  normal(ctx, mean, mean, Scalar(std), out);
+  if (ctx.resize(out, mean.sizes())) normal(ctx, mean, Scalar(std), out);
 }
 
 void normal_float_tensor_out(KernelContext& ctx, double mean, const Tensor& std, Optional<Generator>,
                              Tensor& out) {
-  normal(ctx, std, Scalar(mean), std, out);
+  if (ctx.resize(out, std.sizes())) normal(ctx, Scalar(mean), std, out);
 }
 
 void normal_tensor_tensor_out(KernelContext& ctx, const Tensor& mean, const Tensor& std, Optional<Generator>,
                               Tensor& out) {
-  if (resize_to_both(ctx, out, mean, std)) normal(ctx, out, mean, std, out);
+  if (resize_to_both(ctx, out, mean, std)) normal(ctx, mean, std, out);
 }
 
 void exponential_out(KernelContext& ctx, const Tensor& self, double lambd, Optional<Generator>, Tensor& out) {
@@ -187,48 +175,50 @@ void exponential_out(KernelContext& ctx, const Tensor& self, double lambd, Optio
 }
 
 void randint_out(KernelContext& ctx, int64_t high, IntArrayRef size, Tensor& out) {
-  integers(ctx, size, 0, high, out);
+  if (resize_to(ctx, out, size)) integers(ctx, 0, high, out);
 }
 
 void randint_low_out(KernelContext& ctx, int64_t low, int64_t high, IntArrayRef size, Tensor& out) {
-  integers(ctx, size, low, high, out);
+  if (resize_to(ctx, out, size)) integers(ctx, low, high, out);
 }
 
 void randint_like_out(KernelContext& ctx, const Tensor& self, int64_t high, Optional<MemoryFormat>,
                       Tensor& out) {
-  integers(ctx, self, 0, high, out);
+  if (ctx.resize(out, self.sizes())) integers(ctx, 0, high, out);
 }
 
 void randint_like_low_dtype_out(KernelContext& ctx, const Tensor& self, int64_t low, int64_t high,
                                 Optional<MemoryFormat>, Tensor& out) {
-  integers(ctx, self, low, high, out);
+  if (ctx.resize(out, self.sizes())) integers(ctx, low, high, out);
 }
 
 void random_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
-  integers_of(ctx, self, 0, static_cast<uint64_t>(integer_limit(out.scalar_type())) + 1, out);
+  if (ctx.resize(out, self.sizes()))
+    integers_of(ctx, 0, static_cast<uint64_t>(integer_limit(out.scalar_type())) + 1, out);
 }
 
 void random_to_out(KernelContext& ctx, const Tensor& self, int64_t to, Optional<Generator>, Tensor& out) {
-  integers(ctx, self, 0, to, out);
+  if (ctx.resize(out, self.sizes())) integers(ctx, 0, to, out);
 }
 
 void random_from_out(KernelContext& ctx, const Tensor& self, int64_t from, Optional<int64_t> to,
                      Optional<Generator>, Tensor& out) {
   const int64_t limit = integer_limit(out.scalar_type());
-  integers(ctx, self, from, to ? *to : limit < INT64_MAX ? limit + 1 : limit, out);
+  if (ctx.resize(out, self.sizes()))
+    integers(ctx, from, to ? *to : limit < INT64_MAX ? limit + 1 : limit, out);
 }
 
 void bernoulli_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
-  bernoulli(ctx, self, self, out);
+  if (ctx.resize(out, self.sizes())) bernoulli(ctx, self, out);
 }
 
 void bernoulli_float_out(KernelContext& ctx, const Tensor& self, double p, Optional<Generator>, Tensor& out) {
-  bernoulli(ctx, self, Scalar(p), out);
+  if (ctx.resize(out, self.sizes())) bernoulli(ctx, Scalar(p), out);
 }
 
 void bernoulli_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& p, Optional<Generator>,
                           Tensor& out) {
-  if (resize_to_both(ctx, out, self, p)) bernoulli(ctx, out, p, out);
+  if (resize_to_both(ctx, out, self, p)) bernoulli(ctx, p, out);
 }
 
 void poisson_out(KernelContext& ctx, const Tensor& self, Optional<Generator>, Tensor& out) {
@@ -257,7 +247,7 @@ void native_dropout_out(KernelContext& ctx, const Tensor& input, double p, Optio
                         Tensor& mask) {
   if (!ctx.resize(out, input.sizes()) || !ctx.resize(mask, input.sizes())) return;
   const bool drops = train.value_or(true);
-  bernoulli(ctx, input, Scalar(drops ? 1 - p : 1.0), mask);
+  bernoulli(ctx, Scalar(drops ? 1 - p : 1.0), mask);
   if (!ctx.ok()) return;
   const double scale = !drops ? 1 : p == 1 ? 0 : 1 / (1 - p);
   map<Domain::Floating>(ctx, ScaleWhere{scale}, out, input, mask);
@@ -267,7 +257,7 @@ void native_dropout_out(KernelContext& ctx, const Tensor& input, double p, Optio
 void randperm_out(KernelContext& ctx, int64_t n, Tensor& out) {
   if (n > integer_limit(out.scalar_type()))
     return ctx.fail("{} numbers do not fit {}", n, dtype_name(out.scalar_type()));
-  if (!penlight::resize_to(ctx, out, {&n, 1})) return;
+  if (!resize_to(ctx, out, {&n, 1})) return;
   const RandomBits random(ctx.random());
   const dim_t item = static_cast<dim_t>(out.element_size()), step = out.stride(0) * item;
   char* const at = static_cast<char*>(out.data_ptr());
