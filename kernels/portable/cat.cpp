@@ -1,6 +1,7 @@
 // Joining and taking apart: cat, stack, split, unbind, repeat, roll, flip.
 #include "kernels/common/elementwise.h"
-#include "kernels/common/reshape.h"
+#include "kernels/common/view.h"
+#include "likeness.h"
 
 namespace penlight::portable {
 
@@ -9,12 +10,11 @@ static bool is_skipped(const Tensor& tensor) { return tensor.dim() == 1 && tenso
 
 // Into the part of `out` that begins at `start` in dimension `d`, of another element type.
 static void convert_part(KernelContext& ctx, const Tensor& from, const Tensor& out, int d, dim_t start) {
-  TensorImpl part = *out.unsafeGetTensorImpl();
-  part.data = static_cast<char*>(part.data) + start * out.stride(d) * static_cast<dim_t>(out.element_size());
-  part.sizes = from.unsafeGetTensorImpl()->sizes;
-  part.numel = from.numel();
-  Tensor to(&part);
-  map<Domain::Number>(ctx, kConvert, to, from);
+  Likeness part(out);
+  part.impl.data = address(out, start * out.stride(d));
+  part.sizes[d] = from.size(d);
+  part.impl.numel = from.numel();
+  map<Domain::Number>(ctx, kConvert, part.tensor, from);
 }
 
 void cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {

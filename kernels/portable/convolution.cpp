@@ -1,8 +1,6 @@
 // Convolution in one, two and three dimensions, transposed or not, in groups.
 #include "convolution.h"
 
-#include <penlight/kernel.h>
-
 #include "axis_argument.h"
 #include "kernels/common/checks.h"
 
@@ -76,10 +74,9 @@ void run_pass(KernelContext& ctx, const ConvShape& shape, const Axis axes[3], co
 
 }  // namespace
 
-void convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
-                     const Optional<Tensor>& bias, IntArrayRef stride, IntArrayRef padding,
-                     IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups,
-                     Tensor& out) {
+void convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weight, Optional<Tensor> bias,
+                     IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
+                     IntArrayRef output_padding, int64_t groups, Tensor& out) {
   const dim_t dims = input.dim() - 2;
   if (dims < 1 || dims > 3 || weight.dim() != input.dim())
     return ctx.fail("input has {} dimensions and weight {}: both need 3, 4 or 5", input.dim(), weight.dim());
@@ -96,10 +93,10 @@ void convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weig
     return ctx.fail("a weight of [{}, {}, ...] in {} groups does not fit {} input channels", weight.size(0),
                     weight.size(1), groups, input.size(1));
   const dim_t all_out = shape.out_channels * shape.groups;
-  if (bias.has_value()) {
+  if (bias) {
     if (!check_same_dtype(ctx, input, bias.value())) return;
-    if (bias.value().dim() != 1 || bias.value().size(0) != all_out)
-      return ctx.fail("bias of {} elements for {} output channels", bias.value().numel(), all_out);
+    if (bias->dim() != 1 || bias->size(0) != all_out)
+      return ctx.fail("bias of {} elements for {} output channels", bias->numel(), all_out);
   }
 
   Axis axes[3];
@@ -138,8 +135,8 @@ void convolution_out(KernelContext& ctx, const Tensor& input, const Tensor& weig
   shape.dtype = out.dtype();
   shape.input = input.const_data_ptr();
   shape.weight = weight.const_data_ptr();
-  shape.bias = bias.has_value() ? bias.value().const_data_ptr() : nullptr;
-  shape.bias_stride = bias.has_value() ? bias.value().stride(0) : 0;
+  shape.bias = bias ? bias->const_data_ptr() : nullptr;
+  shape.bias_stride = bias ? bias->stride(0) : 0;
   shape.out = out.mutable_data_ptr();
 
   const Tensor& multiplied = transposed ? input : out;

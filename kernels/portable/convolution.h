@@ -9,10 +9,7 @@
 // that reach it, so that no multiplication with an inserted zero is ever made.
 #pragma once
 
-#include <penlight/kernel.h>
-
 #include "gemm.h"
-#include "kernels/common/dispatch.h"
 #include "volume.h"
 
 namespace penlight::portable {

@@ -5,9 +5,6 @@
 // into scratch, the channels of a place side by side and zeros around the image, so
 // that every output of the tile is the same sum over the taps, without an edge.
 #include "convolution.h"
-#include "gemm.h"
-#include "kernels/common/convert.h"
-#include "vector.h"
 
 namespace penlight::portable {
 

@@ -6,9 +6,6 @@
 // which both patches and weights lie in memory most of the time. The output's
 // layout decides which operand is which: its densest dimension becomes n.
 #include "convolution.h"
-#include "gemm.h"
-#include "kernels/common/convert.h"
-#include "vector.h"
 
 namespace penlight::portable {
 
@@ -57,21 +54,15 @@ PanelPositions panel_positions(const ConvPass& pass, dim_t first, dim_t count) {
   PanelPositions panel;
   panel.count = count;
   panel.even = true;
-  dim_t w = first % pass.q[2], rest = first / pass.q[2];
-  dim_t h = rest % pass.q[1], d = rest / pass.q[1];
   for (dim_t p = 0; p < count; ++p) {
-    panel.at[p][0] = d * pass.in_step[0];
-    panel.at[p][1] = h * pass.in_step[1];
-    panel.at[p][2] = w * pass.in_step[2];
-    panel.offset[p] = d * pass.input_step[0] + h * pass.input_step[1] + w * pass.input_step[2];
-    if (p && panel.offset[p] != panel.offset[p - 1] + pass.input_step[2]) panel.even = false;
-    if (++w == pass.q[2]) {
-      w = 0;
-      if (++h == pass.q[1]) {
-        h = 0;
-        ++d;
-      }
+    const dim_t position = first + p, row = position / pass.q[2];
+    const dim_t at[] = {row / pass.q[1], row % pass.q[1], position % pass.q[2]};
+    panel.offset[p] = 0;
+    for (int d = 0; d < 3; ++d) {
+      panel.at[p][d] = at[d] * pass.in_step[d];
+      panel.offset[p] += at[d] * pass.input_step[d];
     }
+    if (p && panel.offset[p] != panel.offset[p - 1] + pass.input_step[2]) panel.even = false;
   }
   return panel;
 }
@@ -289,10 +280,7 @@ void convolve_as(KernelContext& ctx, const ConvShape& shape, const ConvPass& pas
 bool convolve_gemm(KernelContext& ctx, const ConvShape& shape, const ConvPass& pass,
                    ConvWorkspace& workspace) {
   if constexpr (dtype_selected(ScalarType::Float) && kFewProducts > 0) {
-    if (shape.exact) {
-      convolve_as<float, double>(ctx, shape, pass, workspace);
-      return ctx.ok();
-    }
+    if (shape.exact) return convolve_as<float, double>(ctx, shape, pass, workspace), true;
   }
   return dispatch<Real>(ctx, shape.dtype, [&](auto tag) {
     using S = typename decltype(tag)::type;

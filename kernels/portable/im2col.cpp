@@ -1,8 +1,5 @@
 // Patches of an image as columns (im2col), and columns summed back into an image.
-#include <penlight/kernel.h>
-
 #include "axis_argument.h"
-#include "kernels/common/checks.h"
 #include "kernels/common/fill.h"
 
 namespace penlight::portable {

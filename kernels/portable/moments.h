@@ -4,8 +4,6 @@
 // million elements keep their last digits.
 #pragma once
 
-#include <penlight/kernel.h>
-
 #include "vector.h"
 
 namespace penlight::portable {

@@ -2,8 +2,6 @@
 // loops over windows.
 #include "pool.h"
 
-#include <penlight/kernel.h>
-
 #include "axis_argument.h"
 #include "kernels/common/checks.h"
 #include "kernels/common/convert.h"
@@ -140,21 +138,24 @@ inline void for_each_tap(const PoolShape& shape, const PoolWindow& window, Tap&&
   }
 }
 
-template <class S>
-void average_as(const PoolShape& shape, const PoolAverage& average, const S* input, S* out) {
-  using T = Compute<S>;
-  for_each_window(shape, [&](const PoolWindow& window) {
-    const dim_t inside = window.count();
-    // Unsigned: a window far larger than the input may be any size.
-    const int64_t whole =
-        static_cast<int64_t>(static_cast<uint64_t>(window.d.padded) * static_cast<uint64_t>(window.h.padded) *
-                             static_cast<uint64_t>(window.w.padded));
-    const T divisor = static_cast<T>(average.divisor         ? average.divisor
-                                     : average.count_padding ? whole
-                                                             : inside);
-    T sum = 0;
-    for_each_tap(shape, window, [&](dim_t offset, dim_t) { sum += static_cast<T>(input[offset]); });
-    out[window.to] = static_cast<S>(inside ? sum / divisor : T(0));
+void average_pool(KernelContext& ctx, const PoolShape& shape, const PoolAverage& average, const Tensor& self,
+                  Tensor& out) {
+  dispatch<Real>(ctx, out.dtype(), [&](auto tag) {
+    using S = typename decltype(tag)::type;
+    using T = Compute<S>;
+    const S* const input = self.const_data_ptr<S>();
+    for_each_window(shape, [&](const PoolWindow& window) {
+      const dim_t inside = window.count();
+      // Unsigned: a window far larger than the input may be any size.
+      const uint64_t whole = static_cast<uint64_t>(window.d.padded) * static_cast<uint64_t>(window.h.padded) *
+                             static_cast<uint64_t>(window.w.padded);
+      const T divisor = static_cast<T>(average.divisor         ? average.divisor
+                                       : average.count_padding ? static_cast<int64_t>(whole)
+                                                               : inside);
+      T sum = 0;
+      for_each_tap(shape, window, [&](dim_t offset, dim_t) { sum += static_cast<T>(input[offset]); });
+      out.mutable_data_ptr<S>()[window.to] = static_cast<S>(inside ? sum / divisor : T(0));
+    });
   });
 }
 
@@ -169,38 +170,26 @@ S lowest_value() {
   }
 }
 
-template <class S>
-void maximum_as(const PoolShape& shape, const S* input, S* out, int64_t* indices) {
-  using T = Compute<S>;
-  for_each_window(shape, [&](const PoolWindow& window) {
-    T best = static_cast<T>(lowest_value<S>());
-    dim_t best_at = (window.d.first * shape.axes[1].in + window.h.first) * shape.axes[2].in + window.w.first;
-    for_each_tap(shape, window, [&](dim_t offset, dim_t index) {
-      const T value = static_cast<T>(input[offset]);
-      // A NaN wins over everything, the last one over earlier ones.
-      const bool better = (value > best) | (value != value);
-      best = better ? value : best;
-      best_at = better ? index : best_at;
-    });
-    out[window.to] = static_cast<S>(best);
-    indices[window.indices] = best_at;
-  });
-}
-
-bool average_pool(KernelContext& ctx, const PoolShape& shape, const PoolAverage& average, const Tensor& self,
-                  Tensor& out) {
-  return dispatch<Real>(ctx, out.dtype(), [&](auto tag) {
-    using S = typename decltype(tag)::type;
-    average_as<S>(shape, average, self.const_data_ptr<S>(), out.mutable_data_ptr<S>());
-  });
-}
-
-bool maximum_pool(KernelContext& ctx, const PoolShape& shape, const Tensor& self, Tensor& out,
+void maximum_pool(KernelContext& ctx, const PoolShape& shape, const Tensor& self, Tensor& out,
                   Tensor& indices) {
-  return dispatch<Real>(ctx, out.dtype(), [&](auto tag) {
+  dispatch<Real>(ctx, out.dtype(), [&](auto tag) {
     using S = typename decltype(tag)::type;
-    maximum_as<S>(shape, self.const_data_ptr<S>(), out.mutable_data_ptr<S>(),
-                  indices.mutable_data_ptr<int64_t>());
+    using T = Compute<S>;
+    const S* const input = self.const_data_ptr<S>();
+    for_each_window(shape, [&](const PoolWindow& window) {
+      T best = static_cast<T>(lowest_value<S>());
+      dim_t best_at =
+          (window.d.first * shape.axes[1].in + window.h.first) * shape.axes[2].in + window.w.first;
+      for_each_tap(shape, window, [&](dim_t offset, dim_t index) {
+        const T value = static_cast<T>(input[offset]);
+        // A NaN wins over everything, the last one over earlier ones.
+        const bool better = (value > best) | (value != value);
+        best = better ? value : best;
+        best_at = better ? index : best_at;
+      });
+      out.mutable_data_ptr<S>()[window.to] = static_cast<S>(best);
+      indices.mutable_data_ptr<int64_t>()[window.indices] = best_at;
+    });
   });
 }
 

@@ -4,8 +4,6 @@
 // differ only in how an axis makes its ranges.
 #pragma once
 
-#include <penlight/kernel.h>
-
 #include "volume.h"
 
 namespace penlight::portable {

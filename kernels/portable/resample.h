@@ -1,8 +1,6 @@
 // Resampling one axis: which inputs, with which weights, make one output.
 #pragma once
 
-#include <penlight/kernel.h>
-
 #include "kernels/common/resample_axis.h"
 
 namespace penlight::portable {

@@ -1,14 +1,10 @@
 // Channels to pixels and back: only moves, described as views.
-#include <penlight/kernel.h>
-
 #include "kernels/common/view.h"
 
 namespace penlight::portable {
 
-namespace {
-
 // Splits dimension `d` of a view into [size / inner, inner].
-void split_dim(View& view, int d, dim_t inner) {
+static void split_dim(View& view, int d, dim_t inner) {
   const dim_t stride = view.strides[d];
   view.sizes[d] /= inner;
   view.strides[d] = stride * inner;
@@ -16,18 +12,16 @@ void split_dim(View& view, int d, dim_t inner) {
 }
 
 // Takes dimension `from` out and puts it in so that it becomes dimension `to`.
-void move_dim(View& view, int from, int to) {
+static void move_dim(View& view, int from, int to) {
   const dim_t size = view.sizes[from], stride = view.strides[from];
   view.remove_dim(from);
   view.insert_dim(to, size, stride);
 }
 
-bool check_factor(KernelContext& ctx, const Tensor& self, int64_t factor) {
+static bool check_factor(KernelContext& ctx, const Tensor& self, int64_t factor) {
   if (self.dim() >= 3 && self.dim() <= kMaxDim - 2 && factor > 0 && factor < 1 << 15) return true;
   return ctx.refuse("factor {} for an input of {} dimensions", factor, self.dim());
 }
-
-}  // namespace
 
 // [..., C r r, H, W] to [..., C, H r, W r], or back.
 void shuffle_pixels_out(KernelContext& ctx, bool to_pixels, const Tensor& self, int64_t factor, Tensor& out) {

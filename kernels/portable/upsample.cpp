@@ -2,10 +2,7 @@
 //
 // All kinds are separable: each axis has a table of the inputs and weights that
 // make one output (resample.h). Nearest neighbours are moved, not computed.
-#include <penlight/kernel.h>
-
 #include "kernels/common/checks.h"
-#include "kernels/common/convert.h"
 #include "resample.h"
 #include "vector.h"
 #include "volume.h"
@@ -209,7 +206,7 @@ void upsample_vec(KernelContext& ctx, const Tensor& input, Optional<IntArrayRef>
                   Optional<ArrayRef<double>> scale_factors, bool align_corners, Interpolation kind,
                   Tensor& out) {
   if (output_size.has_value() == scale_factors.has_value() || !check_rank(ctx, input, 4, "input") ||
-      (scale_factors.has_value() && scale_factors.value().size() != 2))
+      (scale_factors.has_value() && scale_factors->size() != 2))
     return ctx.fail("give output_size or {} scale_factors", 2);
   if (output_size.has_value())
     return upsample(ctx, input, output_size.value(), {nullopt, nullopt}, align_corners, kind, out);

@@ -4,11 +4,6 @@
 // the target has. Loads and stores need no alignment.
 #pragma once
 
-#include <penlight/half.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
 #include "kernels/common/convert.h"
 
 namespace penlight::portable {
