@@ -1,7 +1,9 @@
 // Activations: one number in, one out, with the parameters that ATen gives them.
 //
 // Conditions are written so that NaN falls through to the branch that returns it.
+#include "kernels/common/checks.h"
 #include "kernels/common/elementwise.h"
+#include "likeness.h"
 
 namespace penlight::portable {
 
@@ -49,19 +51,19 @@ void gelu_out(KernelContext& ctx, const Tensor& self, StringView approximate, Te
   ctx.fail("approximate must be none or tanh");
 }
 
-void elu_out(KernelContext& ctx, const Tensor& self, const Scalar& alpha, const Scalar& scale,
-             const Scalar& input_scale, Tensor& out) {
+void elu_out(KernelContext& ctx, const Tensor& self, Scalar alpha, Scalar scale, Scalar input_scale,
+             Tensor& out) {
   const double outer = scale.to<double>();
   const Elu functor{alpha.to<double>() * outer, outer, input_scale.to<double>()};
   map<Domain::Floating>(ctx, functor, out, self);
 }
 
-void celu_out(KernelContext& ctx, const Tensor& self, const Scalar& alpha, Tensor& out) {
+void celu_out(KernelContext& ctx, const Tensor& self, Scalar alpha, Tensor& out) {
   const double a = alpha.to<double>();
   map<Domain::Floating>(ctx, Elu{a, 1.0, 1.0 / a}, out, self);
 }
 
-void leaky_relu_out(KernelContext& ctx, const Tensor& self, const Scalar& negative_slope, Tensor& out) {
+void leaky_relu_out(KernelContext& ctx, const Tensor& self, Scalar negative_slope, Tensor& out) {
   const double slope = negative_slope.to<double>();
   const auto leak = [=](auto x) { return x > decltype(x)(0) ? x : x * static_cast<decltype(x)>(slope); };
   map<Domain::Floating>(ctx, leak, out, self);
@@ -71,8 +73,7 @@ void prelu_kernel_out(KernelContext& ctx, const Tensor& self, const Tensor& weig
   map<Domain::Floating>(ctx, PENLIGHT_OF_2(a > T(0) ? a : a * b), out, self, weight);
 }
 
-void softplus_out(KernelContext& ctx, const Tensor& self, const Scalar& beta, const Scalar& threshold,
-                  Tensor& out) {
+void softplus_out(KernelContext& ctx, const Tensor& self, Scalar beta, Scalar threshold, Tensor& out) {
   const auto soft = [b = beta.to<double>(), limit = threshold.to<double>()](auto x) {
     using T = decltype(x);
     const T scaled = x * static_cast<T>(b);
@@ -97,14 +98,13 @@ void logit_out(KernelContext& ctx, const Tensor& self, Optional<double> eps, Ten
   map<Domain::Floating>(ctx, logit, out, self);
 }
 
-void threshold_out(KernelContext& ctx, const Tensor& self, const Scalar& threshold, const Scalar& value,
-                   Tensor& out) {
+void threshold_out(KernelContext& ctx, const Tensor& self, Scalar threshold, Scalar value, Tensor& out) {
   const Parameter limit = cast_to(self.scalar_type(), threshold), low = cast_to(self.scalar_type(), value);
   const auto above = [=](auto x) { return x <= limit.as<decltype(x)>() ? low.as<decltype(x)>() : x; };
   map<Domain::Real>(ctx, above, out, self);
 }
 
-void hardshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {
+void hardshrink_out(KernelContext& ctx, const Tensor& self, Scalar lambd, Tensor& out) {
   const auto shrink = [lambda = cast_to(self.scalar_type(), lambd).to<double>()](auto x) {
     const auto limit = static_cast<decltype(x)>(lambda);
     return x >= -limit && x <= limit ? decltype(x)(0) : x;
@@ -112,13 +112,28 @@ void hardshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd,
   map<Domain::Floating>(ctx, shrink, out, self);
 }
 
-void softshrink_out(KernelContext& ctx, const Tensor& self, const Scalar& lambd, Tensor& out) {
+void softshrink_out(KernelContext& ctx, const Tensor& self, Scalar lambd, Tensor& out) {
   const auto shrink = [lambda = lambd.to<double>()](auto x) {
     using T = decltype(x);
     const T limit = static_cast<T>(lambda);
     return x > limit ? x - limit : x < -limit ? x + limit : x * T(0);
   };
   map<Domain::Floating>(ctx, shrink, out, self);
+}
+
+// The first half of a dimension times the sigmoid of the second.
+void glu_out(KernelContext& ctx, const Tensor& self, int64_t dim, Tensor& out) {
+  if (!normalize_dim(ctx, dim, self.dim()) || !check_same_dtype(ctx, self, out)) return;
+  const dim_t axis = static_cast<dim_t>(dim);
+  if (self.dim() == 0 || self.size(axis) % 2 != 0)
+    return ctx.fail("dimension {} of size {} has no two halves", axis, self.dim() ? self.size(axis) : 1);
+  Likeness half(self);
+  half.sizes[axis] /= 2;
+  half.impl.numel /= 2;
+  Likeness gate(half.tensor);
+  gate.impl.data = address(self, half.sizes[axis] * self.stride(axis));
+  map<Domain::Floating>(ctx, PENLIGHT_OF_2(a * (T(1) / (T(1) + math::exp(-b)))), out, half.tensor,
+                        gate.tensor);
 }
 
 }  // namespace penlight::portable

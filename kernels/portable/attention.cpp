@@ -8,12 +8,8 @@
 // a larger score scales down what was summed before (Milakov & Gimelshein 2018,
 // arXiv:1805.02867). Rows that the mask leaves nothing to attend to become zero,
 // as in ATen; or NaN, as with a softmax that is written out.
-#include <math.h>
-#include <penlight/kernel.h>
-
 #include "exponential.h"
 #include "kernels/common/checks.h"
-#include "kernels/common/convert.h"
 #include "product.h"
 #include "span.h"
 
@@ -219,10 +215,9 @@ bool check_mask(KernelContext& ctx, const Tensor& mask, const Tensor& query, Siz
 
 // query [..., heads, L, E], key [..., heads, S, E], value [..., heads, S, Ev].
 void scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query, const Tensor& key,
-                                      const Tensor& value, const Optional<Tensor>& attn_mask,
-                                      double dropout_p, bool is_causal, Optional<double> scale,
-                                      bool enable_gqa, bool safe_softmax, Optional<double> hidden_score,
-                                      Tensor& out) {
+                                      const Tensor& value, Optional<Tensor> attn_mask, double dropout_p,
+                                      bool is_causal, Optional<double> scale, bool enable_gqa,
+                                      bool safe_softmax, Optional<double> hidden_score, Tensor& out) {
   if (dropout_p > 0)
     return ctx.fail(Status::NotSupported, "attention drops nothing at run time: dropout_p has to be 0");
   if (query.dim() < 2 || key.dim() < 2 || value.dim() < 2 || query.size(-1) != key.size(-1) ||
@@ -232,7 +227,7 @@ void scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query, c
   if (!is_floating(query.dtype()) || !check_same_dtype(ctx, query, key) ||
       !check_same_dtype(ctx, query, value) || !check_same_dtype(ctx, query, out))
     return ctx.fail("attention takes floating types, got {}", dtype_name(query.dtype()));
-  if (is_causal && attn_mask.has_value()) return ctx.fail("attention is causal or has a mask, not both");
+  if (is_causal && attn_mask) return ctx.fail("attention is causal or has a mask, not both");
   // Batch dimensions broadcast; shared heads are the query's.
   dim_t rank = query.dim() > key.dim() ? query.dim() : key.dim();
   if (value.dim() > rank) rank = value.dim();
@@ -248,17 +243,14 @@ void scaled_dot_product_attention_out(KernelContext& ctx, const Tensor& query, c
   if (!check_batch(ctx, "query", query, shape, false) || !check_batch(ctx, "key", key, shape, enable_gqa) ||
       !check_batch(ctx, "value", value, shape, enable_gqa))
     return;
-  if (attn_mask.has_value() && !check_mask(ctx, attn_mask.value(), query, shape, key.size(-2))) return;
+  if (attn_mask && !check_mask(ctx, attn_mask.value(), query, shape, key.size(-2))) return;
   if (!ctx.resize(out, shape) || out.numel() == 0) return;
   const double factor = scale ? *scale : 1 / sqrt(static_cast<double>(query.size(-1)));
   const Attention attention = {query,          key,          value,          attn_mask,
                                is_causal,      factor,       safe_softmax,   hidden_score,
                                query.size(-2), key.size(-2), query.size(-1), value.size(-1)};
-  if (query.dtype() == ScalarType::Double) {
-    attend<double>(ctx, attention, enable_gqa, out);
-  } else {
-    attend<float>(ctx, attention, enable_gqa, out);
-  }
+  dispatch_real(ctx, query.dtype(),
+                [&](auto zero) { attend<decltype(zero)>(ctx, attention, enable_gqa, out); });
 }
 
 }  // namespace penlight::portable

@@ -1,13 +1,9 @@
 // Absolute values and directions, of real and of complex numbers, and complex
 // numbers made from their parts.
-#include "kernels/common/complex.h"
-
 #include "kernels/common/checks.h"
 #include "kernels/common/elementwise.h"
 
 namespace penlight::portable {
-
-namespace {
 
 constexpr auto kHypot = PENLIGHT_OF_2(math::hypot(a, b));
 constexpr auto kAtan2 = PENLIGHT_OF_2(math::atan2(a, b));
@@ -23,12 +19,10 @@ constexpr auto kConj = [](auto x) {
   return x;
 };
 
-bool resize_for_parts(KernelContext& ctx, const Tensor& a, const Tensor& b, Tensor& out) {
+static bool resize_for_parts(KernelContext& ctx, const Tensor& a, const Tensor& b, Tensor& out) {
   return check(ctx, is_complex(out.dtype()), "the result of parts is complex") &&
          resize_to_both(ctx, out, a, b);
 }
-
-}  // namespace
 
 void abs_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
   if (is_complex(self.dtype())) {

@@ -5,8 +5,8 @@
 // outputs of an ordinary convolution and the inputs of a transposed one, so one
 // walk over all meetings serves both.
 #include "axis_argument.h"
-#include "dense_copy.h"
 #include "kernels/common/checks.h"
+#include "span.h"
 
 namespace penlight::portable {
 

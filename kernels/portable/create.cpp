@@ -1,23 +1,18 @@
 // Tensors made from numbers: filled with one, or with a sequence.
-#include <string.h>
-
-#include "kernels/common/convert.h"
 #include "kernels/common/fill.h"
 #include "kernels/common/math.h"
 #include "kernels/common/strided.h"
 
 namespace penlight::portable {
 
-namespace {
-
-void fill(KernelContext& ctx, Tensor& out, Scalar value) {
+static void fill(KernelContext& ctx, Tensor& out, Scalar value) {
   char item[16] = {};
   if (scalar_item(ctx, value, out.scalar_type(), item)) fill_view(out.element_size(), item, view_of(out));
 }
 
 // out[i] = value(i), for a tensor of one dimension, in blocks of the type C.
 template <class C, class F>
-void fill_sequence(Tensor& out, F value) {
+static void fill_sequence(Tensor& out, F value) {
   constexpr dim_t kBlock = 64;
   C block[kBlock];
   const dim_t count = out.numel(), stride = out.dim() == 0 ? 1 : out.stride(0);
@@ -28,13 +23,13 @@ void fill_sequence(Tensor& out, F value) {
   }
 }
 
-int64_t whole(const Scalar& value) {
+static int64_t whole(Scalar value) {
   return value.isIntegral(true) ? value.to<int64_t>() : convert<int64_t>(value.to<double>());
 }
 
 // The nearer end counts, so that both are met exactly. C is the type of the step.
 template <class C>
-void fill_linspace(Tensor& out, const Scalar& start, const Scalar& end, int64_t steps) {
+static void fill_linspace(Tensor& out, Scalar start, Scalar end, int64_t steps) {
   const C first = start.to<C>(), last = end.to<C>();
   if (steps == 1) return fill_sequence<C>(out, [=](dim_t) { return first; });
   const C step = (last - first) / static_cast<C>(steps - 1);
@@ -43,8 +38,6 @@ void fill_linspace(Tensor& out, const Scalar& start, const Scalar& end, int64_t 
     return i < half ? first + step * static_cast<C>(i) : last - step * static_cast<C>(top - i);
   });
 }
-
-}  // namespace
 
 void fill_scalar_out(KernelContext& ctx, const Tensor& self, Scalar value, Tensor& out) {
   if (ctx.resize(out, self.sizes())) fill(ctx, out, value);
@@ -59,13 +52,12 @@ void full_out(KernelContext& ctx, IntArrayRef size, Scalar fill_value, Tensor& o
   if (resize_to(ctx, out, size)) fill(ctx, out, fill_value);
 }
 
-void full_like_out(KernelContext& ctx, const Tensor& self, const Scalar& fill_value, Optional<MemoryFormat>,
+void full_like_out(KernelContext& ctx, const Tensor& self, Scalar fill_value, Optional<MemoryFormat>,
                    Tensor& out) {
   fill_scalar_out(ctx, self, fill_value, out);
 }
 
-void new_full_out(KernelContext& ctx, const Tensor&, IntArrayRef size, const Scalar& fill_value,
-                  Tensor& out) {
+void new_full_out(KernelContext& ctx, const Tensor&, IntArrayRef size, Scalar fill_value, Tensor& out) {
   full_out(ctx, size, fill_value, out);
 }
 
@@ -84,25 +76,20 @@ void new_number_out(KernelContext& ctx, int64_t number, const Tensor&, IntArrayR
 
 // An "empty" tensor is filled as well: what it holds must not depend on what the
 // memory was used for before.
-// Where elements lie is said by the program's dim order: strides are not looked at.
-void empty_strided_out(KernelContext& ctx, IntArrayRef size, IntArrayRef, Tensor& out) {
-  resize_to(ctx, out, size);
-}
-
 void empty_out(KernelContext& ctx, IntArrayRef size, Optional<MemoryFormat>, Tensor& out) {
   full_out(ctx, size, 0, out);
 }
 
+// Where elements lie is said by the program: neither a dim order nor strides are looked at.
 void empty_dim_order_out(KernelContext& ctx, IntArrayRef size, Optional<IntArrayRef>, Tensor& out) {
   full_out(ctx, size, 0, out);
 }
 
-void scalar_tensor_out(KernelContext& ctx, const Scalar& s, Tensor& out) {
+void scalar_tensor_out(KernelContext& ctx, Scalar s, Tensor& out) {
   if (ctx.resize(out, SizesRef())) fill(ctx, out, s);
 }
 
-void arange_start_out(KernelContext& ctx, const Scalar& start, const Scalar& end, const Scalar& step,
-                      Tensor& out) {
+void arange_start_out(KernelContext& ctx, Scalar start, Scalar end, Scalar step, Tensor& out) {
   const double first = start.to<double>(), last = end.to<double>(), by = step.to<double>();
   if (by == 0 || (last - first) / by < 0 || !(last - first < 9e15 && first - last < 9e15))
     return ctx.fail("arange: the step must lead from start to end");
@@ -124,11 +111,11 @@ void arange_start_out(KernelContext& ctx, const Scalar& start, const Scalar& end
   }
 }
 
-void arange_out(KernelContext& ctx, const Scalar& end, Tensor& out) {
+void arange_out(KernelContext& ctx, Scalar end, Tensor& out) {
   arange_start_out(ctx, Scalar(0), end, Scalar(1), out);
 }
 
-void linspace_out(KernelContext& ctx, const Scalar& start, const Scalar& end, int64_t steps, Tensor& out) {
+void linspace_out(KernelContext& ctx, Scalar start, Scalar end, int64_t steps, Tensor& out) {
   if (steps < 0) return ctx.fail("linspace: {} steps", steps);
   if (!resize_to(ctx, out, {&steps, 1})) return;
   const ScalarType type = out.scalar_type();

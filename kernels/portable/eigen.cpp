@@ -3,7 +3,6 @@
 // In complex numbers whatever the dtype, so that conjugate pairs need no cases of
 // their own, and with one tool, the rotation of two rows and two columns. Values
 // come in any order; vectors have length 1 and a largest component that is real.
-#include "kernels/common/complex.h"
 #include "matrices.h"
 
 namespace penlight::portable {

@@ -1,8 +1,5 @@
 // Sums, means and maxima over bags of rows of a table.
-#include <penlight/kernel.h>
-
 #include "kernels/common/checks.h"
-#include "kernels/common/convert.h"
 #include "vector.h"
 
 namespace penlight::portable {
@@ -90,14 +87,14 @@ bool is_index(const Tensor& tensor) {
 // out0 is the result. The others are what ATen keeps for gradients: the bag of each
 // index (empty when a plain sum needs none), the sizes of bags, the rows of maxima.
 void embedding_bag_out(KernelContext& ctx, const Tensor& weight, const Tensor& indices, const Tensor& offsets,
-                       bool, int64_t mode, bool, const Optional<Tensor>& per_sample_weights,
+                       bool, int64_t mode, bool, Optional<Tensor> per_sample_weights,
                        bool include_last_offset, int64_t padding_idx, Tensor& out0, Tensor& out1,
                        Tensor& out2, Tensor& out3) {
   if (!check_rank(ctx, weight, 2, "weight") || !check_same_dtype(ctx, weight, out0)) return;
   if (!is_index(indices) || !is_index(offsets) || mode < kSum || mode > kMax ||
       (include_last_offset && offsets.numel() < 1))
     return ctx.fail("indices and offsets are int32 or int64 of 1 dimension, and mode {} 0, 1 or 2", mode);
-  if (per_sample_weights.has_value()) {
+  if (per_sample_weights) {
     const Tensor& factors = per_sample_weights.value();
     if (!check_same_dtype(ctx, weight, factors) || !check_rank(ctx, factors, 1, "per_sample_weights")) return;
     if (mode != kSum || factors.numel() != indices.numel())

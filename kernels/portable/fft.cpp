@@ -5,10 +5,10 @@
 // above 50 is done as a convolution with a chirp (Bluestein), which is a transform
 // of a power of two. Real input has its imaginary parts filled in, and of its
 // result, which is symmetric, half is stored.
-#include "dense_copy.h"
 #include "kernels/common/broadcast.h"
 #include "kernels/common/checks.h"
 #include "kernels/common/complex.h"
+#include "span.h"
 
 namespace penlight::portable {
 
@@ -99,10 +99,7 @@ class Transform {
     for (dim_t k = 0; k < p; ++k) split(m, from + k * stride, stride * p, to + k * m);
     for (dim_t q = 0; q < m; ++q) {
       for (dim_t k = 0; k < p; ++k) part_[k] = to[k * m + q] * roots_[k * q * step];
-      if (p == 2) {
-        to[q] = part_[0] + part_[1];
-        to[q + m] = part_[0] - part_[1];
-      } else if (p == 4) {
+      if (p == 4) {
         const Complex even = part_[0] + part_[2], odd = part_[1] + part_[3];
         const Complex difference = part_[0] - part_[2];
         const Complex turned = times_i(part_[1] - part_[3], chirped_ ? -1 : sign_);
@@ -133,13 +130,14 @@ struct Volume {
   Complex* data;
   Shape sizes;
 
-  dim_t outer(int d) const { return product(0, d); }
-  dim_t inner(int d) const { return product(d + 1, sizes.dim); }
-
- private:
-  dim_t product(int first, int last) const {
+  dim_t inner(int d) const {
     dim_t result = 1;
-    for (int d = first; d < last; ++d) result *= sizes[d];
+    while (++d < sizes.dim) result *= sizes[d];
+    return result;
+  }
+  dim_t outer(int d) const {
+    dim_t result = 1;
+    while (d-- > 0) result *= sizes[d];
     return result;
   }
 };
@@ -194,14 +192,15 @@ bool change_size(KernelContext& ctx, Volume& volume, int d, dim_t size, bool sym
   return true;
 }
 
-// The transformed dimensions, counted from the start.
-bool read_dims(KernelContext& ctx, IntArrayRef list, const Tensor& self, int (&dims)[kMaxDim]) {
+// A copy of `self`, and the transformed dimensions, counted from the start.
+bool read(KernelContext& ctx, const Tensor& self, IntArrayRef list, Volume& volume, int (&dims)[kMaxDim]) {
   if (!check(ctx, list.size() <= static_cast<size_t>(self.dim()), "more dimensions than the tensor has"))
     return false;
   for (size_t i = 0; i < list.size(); ++i) {
     if (!wrap_dim(ctx, list[i], self.dim(), dims[i])) return false;
   }
-  return true;
+  volume = {dense_copy<Complex>(ctx, self), Shape(self.sizes())};
+  return volume.data != nullptr;
 }
 
 // ATen's numbers: 0 leaves the sums, 1 divides by the root of their length, 2 by the length.
@@ -217,8 +216,8 @@ void store_scaled(Volume& volume, int64_t normalization, double count, Tensor& o
 void fft_c2c_out(KernelContext& ctx, const Tensor& self, IntArrayRef dim, int64_t normalization, bool forward,
                  Tensor& out) {
   int dims[kMaxDim];
-  Volume volume = {dense_copy<Complex>(ctx, self), Shape(self.sizes())};
-  if (!read_dims(ctx, dim, self, dims) || !ctx.resize(out, self.sizes()) || !ctx.ok()) return;
+  Volume volume;
+  if (!read(ctx, self, dim, volume, dims) || !ctx.resize(out, self.sizes())) return;
   double count = 1;
   if (!transform_all(ctx, volume, dims, dim.size(), forward ? -1 : 1, count)) return;
   store_scaled(volume, normalization, count, out);
@@ -227,9 +226,8 @@ void fft_c2c_out(KernelContext& ctx, const Tensor& self, IntArrayRef dim, int64_
 void fft_r2c_out(KernelContext& ctx, const Tensor& self, IntArrayRef dim, int64_t normalization,
                  bool onesided, Tensor& out) {
   int dims[kMaxDim];
-  Volume volume = {dense_copy<Complex>(ctx, self), Shape(self.sizes())};
-  if (!check(ctx, !dim.empty(), "a transform needs a dimension") || !read_dims(ctx, dim, self, dims) ||
-      !ctx.ok())
+  Volume volume;
+  if (!check(ctx, !dim.empty(), "a transform needs a dimension") || !read(ctx, self, dim, volume, dims))
     return;
   const int last = dims[dim.size() - 1];
   double count = static_cast<double>(self.size(last));
@@ -243,9 +241,9 @@ void fft_r2c_out(KernelContext& ctx, const Tensor& self, IntArrayRef dim, int64_
 void fft_c2r_out(KernelContext& ctx, const Tensor& self, IntArrayRef dim, int64_t normalization,
                  int64_t last_dim_size, Tensor& out) {
   int dims[kMaxDim];
-  Volume volume = {dense_copy<Complex>(ctx, self), Shape(self.sizes())};
+  Volume volume;
   if (!check(ctx, !dim.empty() && last_dim_size > 0, "a transform needs a dimension with elements") ||
-      !read_dims(ctx, dim, self, dims) || !ctx.ok())
+      !read(ctx, self, dim, volume, dims))
     return;
   const int last = dims[dim.size() - 1];
   const dim_t size = static_cast<dim_t>(last_dim_size);

@@ -1,8 +1,9 @@
 // Gather and scatter: an index for each element, counted along one dimension.
-#include "kernels/common/combine.h"
 #include "kernels/common/fill.h"
 #include "kernels/common/indexing.h"
 #include "kernels/common/order.h"
+#include "likeness.h"
+#include "span.h"
 
 namespace penlight::portable {
 
@@ -100,7 +101,8 @@ struct Scatter {
         const char* const indices = at[0] + first * stride;
         int64_t block[kIndexBlock];
         if (!dense) load_block(block, type, indices, stride / static_cast<dim_t>(element_size(type)), count);
-        const Places places(step(), dense ? indices : reinterpret_cast<char*>(block), to.stride, to.size);
+        const Places places = {step(), dense ? static_cast<const void*>(indices) : block, to.stride,
+                               static_cast<uint64_t>(to.size)};
         if (body(at[1] + first * step(), places, at[2] + first * beside_step(), count)) continue;
         dim_t offsets[kIndexBlock] = {};  // says which it is
         add_offsets(ctx, to, type, indices, stride, static_cast<int>(count), offsets);
@@ -112,7 +114,7 @@ struct Scatter {
   // Moves what is at the index's own position, or `item` each time, to the named places.
   bool replace(KernelContext& ctx, size_t size, const char* item) const {
     return for_each_block(ctx, [&](char* named, const Places& places, const char* beside, dim_t count) {
-      const Places from(item ? 0 : beside_step(), places.index, 0, to.size);
+      const Places from = {item ? 0 : beside_step(), places.index, 0, places.size};
       return move_row(size, named, places, item ? item : beside, from, count);
     });
   }
@@ -124,7 +126,7 @@ void gather_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tenso
       !scatter.prepare(ctx, self, dim, index, &out))
     return;
   scatter.for_each_block(ctx, [&](const char* named, const Places& places, char* beside, dim_t count) {
-    return move_row(out.element_size(), beside, scatter.beside_step(), named, places, count);
+    return move_row(out.element_size(), beside, {scatter.beside_step()}, named, places, count);
   });
 }
 
@@ -201,6 +203,22 @@ static const char* const kFolds[] = {"sum", "prod", "amin", "amax", "mean"};
 static const char* const kFoldsOfSlices[] = {"mean", "prod", "amin", "amax"};
 static const char* const kSumAndProduct[] = {"add", "multiply"};
 
+// Combines src (or `item`) with what is at the named places of `to`, in to's dtype.
+static bool combine(KernelContext& ctx, Combine op, const Tensor& to, int64_t dim, const Tensor& index,
+                    const Tensor* src, const char* item) {
+  Scatter scatter;
+  const CombineRow row = combine_row_for(ctx, to.scalar_type());
+  if (!row || !scatter.prepare(ctx, to, dim, index, src)) return false;
+  const dim_t step = src ? scatter.beside_step() : 0;
+  const bool converts = src && src->scalar_type() != to.scalar_type();  // a 16-bit float to float
+  return scatter.for_each_block(ctx, [&](char* named, const Places& places, const char* beside, dim_t count) {
+    if (!converts) return row(op, named, places, src ? beside : item, step, count);
+    float values[kIndexBlock];
+    load_block(values, src->scalar_type(), beside, step / static_cast<dim_t>(src->element_size()), count);
+    return row(op, named, places, reinterpret_cast<const char*>(values), sizeof(float), count);
+  });
+}
+
 // Combines src (or `item`) with what is at the named places. With `rounds_once` 16-bit floats are combined in
 // float, and rounded at the end.
 static void reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
@@ -208,12 +226,9 @@ static void reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const Te
                    bool rounds_once, Tensor& out) {
   Combine op;
   if (!reduction.find(ctx, op)) return;
-  const bool mean = reduction.mean();
   Scatter scatter;
   const ScalarType type = out.scalar_type();
-  const bool wide = rounds_once && (type == ScalarType::Half || type == ScalarType::BFloat16);
-  const CombineRow row = combine_row_for(ctx, wide ? ScalarType::Float : type);
-  if (!row || (src && !check_same_dtype(ctx, *src, out)) || !copy_whole(ctx, self, out) ||
+  if ((src && !check_same_dtype(ctx, *src, out)) || !copy_whole(ctx, self, out) ||
       !scatter.prepare(ctx, out, dim, index, src))
     return;
   if (!include_self) {
@@ -223,40 +238,28 @@ static void reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const Te
   }
   // By place in memory: `out` may lie there in any order, but without overlap.
   char* const to = static_cast<char*>(out.mutable_data_ptr());
-  const int shift = __builtin_ctz(static_cast<unsigned>(out.element_size()));
   dim_t span = out.numel() > 0 ? 1 : 0;
   for (int d = 0; span > 0 && d < out.dim(); ++d) span += (out.size(d) - 1) * out.stride(d);
-  int64_t* counts = nullptr;
-  float* sums = nullptr;
-  if (mean) counts = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(span) + 1);
-  if (wide) sums = ctx.allocate_scratch_array<float>(static_cast<size_t>(span) + 1);
+  Likeness sums(out), counts(out);
+  const bool wide = rounds_once && (type == ScalarType::Half || type == ScalarType::BFloat16);
+  float value, *const wide_sums = wide ? scratch<float>(ctx, span) : nullptr;
+  int64_t *const how_often = reduction.mean() ? scratch<int64_t>(ctx, span) : nullptr, one = 1;
   if (!ctx.ok()) return;
-  for (dim_t i = 0; mean && i < span; ++i) counts[i] = include_self ? 1 : 0;
-  if (wide) load_block(sums, type, to, 1, span);
-  const auto combine = [&](char* named, const Places& places, const char* beside, dim_t count) {
-    // In `counts` and `sums`, whose elements have other sizes, everything lies as in `out`.
-    const dim_t start = (named - to) >> shift, from_step = src ? scatter.beside_step() : 0;
-    const auto scaled = [&](dim_t item) {
-      return Places((places.step >> shift) * item, places.index, (places.along >> shift) * item,
-                    scatter.to.size);
-    };
-    const int64_t one = 1;
-    if (mean &&
-        !detail::combine_row<int64_t>(Combine::Add, reinterpret_cast<char*>(counts + start),
-                                      scaled(sizeof one), reinterpret_cast<const char*>(&one), 0, count))
-      return false;
-    const char* const from = src ? beside : item;
-    if (!wide) return row(op, named, places, from, from_step, count);
-    float values[kIndexBlock];
-    load_block(values, type, from, from_step >> shift, count);
-    return row(op, reinterpret_cast<char*>(sums + start), scaled(sizeof(float)),
-               reinterpret_cast<const char*>(values), sizeof(float), count);
-  };
-  const bool done = scatter.for_each_block(ctx, combine);
-  if (done && wide) store_block(type, to, 1, sums, span);
-  if (!done || !mean) return;
+  if (wide) {
+    load_block(wide_sums, type, to, 1, span);
+    sums.look_at(wide_sums);
+    if (item) value = load_element<float>(type, item);
+  }
+  const char* const added = wide && item ? reinterpret_cast<const char*>(&value) : item;
+  if (!combine(ctx, op, sums.tensor, dim, index, src, added)) return;
+  if (wide) store_block(type, to, 1, wide_sums, span);
+  if (!how_often) return;
+  for (dim_t i = 0; i < span; ++i) how_often[i] = include_self ? 1 : 0;
+  counts.look_at(how_often);
+  if (!combine(ctx, Combine::Add, counts.tensor, dim, index, nullptr, reinterpret_cast<const char*>(&one)))
+    return;
   dispatch<RealBool>(
-      ctx, type, [&](auto tag) { divide<Compute<typename decltype(tag)::type>>(type, to, counts, span); });
+      ctx, type, [&](auto tag) { divide<Compute<typename decltype(tag)::type>>(type, to, how_often, span); });
 }
 
 void scatter_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
@@ -282,15 +285,11 @@ void index_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const
     if (k != d && !check(ctx, source.size(k) == self.size(k), "slices of the source have other sizes"))
       return;
   }
-  TensorImpl impl = *index.unsafeGetTensorImpl();
-  dim_t sizes[kMaxDim], strides[kMaxDim] = {};
-  for (int k = 0; k < source.dim(); ++k) sizes[k] = source.size(k);
-  if (source.dim() > 0 && index.dim() > 0) strides[d] = index.stride(0);
-  impl.sizes = sizes;
-  impl.strides = strides;
-  impl.dim = static_cast<uint8_t>(source.dim());
-  impl.numel = source.numel();
-  reduce(ctx, self, dim, Tensor(&impl), &source, nullptr, {reduce_name, kFoldsOfSlices}, include_self, false,
+  Likeness each(source);
+  each.impl.data = index.data_ptr();
+  each.impl.dtype = index.dtype();
+  for (int k = 0; k < source.dim(); ++k) each.strides[k] = k == d && index.dim() > 0 ? index.stride(0) : 0;
+  reduce(ctx, self, dim, each.tensor, &source, nullptr, {reduce_name, kFoldsOfSlices}, include_self, false,
          out);
 }
 
@@ -309,7 +308,7 @@ void put_out(KernelContext& ctx, const Tensor& self, const Tensor& index, const 
       return;
     char* const to = element_at(out, place);
     if (accumulate) {
-      row(Combine::Add, to, dim_t{0}, sources.next(), 0, 1);
+      row(Combine::Add, to, {0}, sources.next(), 0, 1);
     } else {
       memcpy(to, sources.next(), out.element_size());
     }

@@ -1,9 +1,7 @@
 // Sampling an image or a volume at the positions of a grid.
 #include <math.h>
-#include <penlight/kernel.h>
 
 #include "kernels/common/checks.h"
-#include "kernels/common/convert.h"
 #include "resample.h"
 #include "span.h"
 #include "volume.h"

@@ -1,20 +1,34 @@
-// Advanced indexing: x[i, :, j] and x[i, :, j] = values.
+// Advanced indexing: x[i, :, j] and x[i, :, j] = values, and rows of a table by their numbers.
 #include "indexed.h"
-#include "kernels/common/combine.h"
 
 namespace penlight::portable {
 
-void index_tensor_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<Tensor>> indices,
-                      Tensor& out) {
-  Indexing indexing;
-  const View whole = view_of(self);
-  if (!check_same_dtype(ctx, self, out) || !indexing.prepare(ctx, whole, indices)) return;
+// What the indices name in `whole`.
+static void take(KernelContext& ctx, const Indexing& indexing, const View& whole, Tensor& out) {
   if (!ctx.resize(out, indexing.sizes())) return;
   const View result = view_of(out);
   const IndexedMover mover(out.element_size(), indexing.rest(), indexing.rest_of(result));
   indexing.for_each_block(ctx, result, [&](const dim_t* offsets, const dim_t* result_offsets, int count) {
     mover.run(whole.data, offsets, result.data, result_offsets, count);
   });
+}
+
+void index_tensor_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<Tensor>> indices,
+                      Tensor& out) {
+  Indexing indexing;
+  const View whole = view_of(self);
+  if (check_same_dtype(ctx, self, out) && indexing.prepare(ctx, whole, indices))
+    take(ctx, indexing, whole, out);
+}
+
+// padding_idx, scale_grad_by_freq and sparse say something about gradients only.
+void embedding_out(KernelContext& ctx, const Tensor& weight, const Tensor& indices, int64_t, bool, bool,
+                   Tensor& out) {
+  Indexing indexing;
+  const View table = view_of(weight);
+  if (check_rank(ctx, weight, 2, "weight") && check_same_dtype(ctx, weight, out) &&
+      indexing.prepare_slices(ctx, table, 0, indices, false, kMaxDim - 1))
+    take(ctx, indexing, table, out);
 }
 
 void index_put_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<Tensor>> indices,
@@ -49,13 +63,7 @@ void index_put_out(KernelContext& ctx, const Tensor& self, ArrayRef<Optional<Ten
   if (!row) return;
   const bool single = rest.numel() == 1;
   indexing.for_each_block(ctx, given, [&](const dim_t* offsets, const dim_t* given_offsets, int count) {
-    const dim_t step = count > 1 ? given_offsets[1] - given_offsets[0] : 0;
-    if (single) {
-      int64_t places[kIndexBlock];
-      for (int i = 0; i < count; ++i) places[i] = offsets[i];
-      row(Combine::Add, whole.data, {0, places, 1, INT64_MAX}, given.data + given_offsets[0], step, count);
-      return;
-    }
+    if (single) return combine_at(row, whole.data, offsets, given.data, given_offsets, count);
     for (int i = 0; i < count; ++i) {
       rest.data = whole.data + offsets[i];
       given_rest.data = given.data + given_offsets[i];

@@ -1,7 +1,8 @@
 // One-dimensional indices along one dimension: whole slices are moved.
 #include "indexed.h"
-#include "kernels/common/combine.h"
+#include "kernels/common/elementwise.h"
 #include "kernels/common/fill.h"
+#include "likeness.h"
 
 namespace penlight::portable {
 
@@ -85,40 +86,27 @@ void index_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Te
   Slices slices;
   const ScalarType type = out.scalar_type();
   const CombineRow row = combine_row_for(ctx, type);
-  if (!row || !check_same_dtype(ctx, source, out) || !copy_whole(ctx, self, out) ||
-      !slices.prepare(ctx, out, dim, index, &source))
-    return;
   const bool scaled = alpha.isFloatingPoint() ? alpha.to<double>() != 1 : alpha.to<int64_t>() != 1;
+  Likeness product(source);
+  if (!row || !check_same_dtype(ctx, source, out)) return;
+  if (scaled) {
+    product.impl.data = ctx.allocate_scratch(source.nbytes() + 1);
+    if (!product.impl.data) return;
+    for (dim_t d = source.dim(), stride = 1; d-- > 0; stride *= source.size(d)) product.strides[d] = stride;
+    map<Domain::Real>(ctx, PENLIGHT_OF_2(math::times(a, b)), product.tensor, source, cast_to(type, alpha));
+  }
+  if (!copy_whole(ctx, self, out) ||
+      !slices.prepare(ctx, out, dim, index, scaled ? &product.tensor : &source))
+    return;
   View to = slices.whole_slice(), from = slices.other_slice();
   join_views(to, from);
-  // Scaled slices are made in scratch, one at a time.
-  View scratch = from;
-  char factor[16];
-  if (scaled) {
-    dim_t stride = static_cast<dim_t>(out.element_size());
-    for (int d = scratch.dim; d-- > 0; stride *= scratch.sizes[d]) scratch.strides[d] = stride;
-    scratch.data = static_cast<char*>(ctx.allocate_scratch(static_cast<size_t>(stride) + 1));
-    if (!scratch.data || !scalar_item(ctx, alpha, type, factor)) return;
-  }
-  View factors = from;
-  factors.data = factor;
-  for (int d = 0; d < factors.dim; ++d) factors.strides[d] = 0;
   slices.for_each_block(ctx, [&](const dim_t* offsets, const dim_t* source_offsets, int count) {
-    if (to.dim == 0 && !scaled && count > 1 && sizeof(dim_t) == sizeof(uint64_t)) {
-      // Slices of one element, one behind the other: places in bytes are indices too.
-      const dim_t step = source_offsets[1] - source_offsets[0];
-      row(Combine::Add, slices.whole.data, Places(0, offsets, 1, INT64_MAX),
-          slices.other.data + source_offsets[0], step, count);
-      return;
-    }
+    if (to.dim == 0)
+      return combine_at(row, slices.whole.data, offsets, slices.other.data, source_offsets, count);
     for (int i = 0; i < count; ++i) {
       to.data = slices.whole.data + offsets[i];
       from.data = slices.other.data + source_offsets[i];
-      if (scaled) {
-        move_view(out.element_size(), from, scratch);
-        combine_views(row, Combine::Multiply, scratch, factors);
-      }
-      combine_views(row, Combine::Add, to, scaled ? scratch : from);
+      combine_views(row, Combine::Add, to, from);
     }
   });
 }

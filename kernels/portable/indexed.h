@@ -56,12 +56,15 @@ class Indexing {
     return true;
   }
 
-  // The slices along dimension `d` that a row of indices names; with `wraps`, negative ones from the end.
-  bool prepare_slices(KernelContext& ctx, const View& whole, int d, const Tensor& index, bool wraps) {
+  // The slices along dimension `d` that indices name; with `wraps`, negative ones from the end. They have at
+  // most `rank` dimensions; of one where a row is wanted.
+  bool prepare_slices(KernelContext& ctx, const View& whole, int d, const Tensor& index, bool wraps,
+                      dim_t rank = 1) {
     if (!add_index(ctx, whole, d, index)) return false;
-    if (index.dim() > 1) return ctx.refuse("the index has {} dimensions, at most 1 is taken", index.dim());
+    if (index.dim() > rank)
+      return ctx.refuse("the index has {} dimensions, at most {} is taken", index.dim(), rank);
     index_[0].to.wraps = wraps;
-    index_[0].view = at_least_1d(index);
+    index_[0].view = rank == 1 ? at_least_1d(index) : view_of(index);
     shape_ = Shape(sizes_of(index_[0].view));
     rest_ = without_dim(whole, d);
     place_ = d;

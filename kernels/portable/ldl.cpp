@@ -4,8 +4,6 @@
 // In double whatever the dtype. Pivots are LAPACK's: positive k where row k, counted
 // from 1, came to the place of a block of one row; negative, twice, for two rows of
 // which the second was exchanged with row -k.
-#include "kernels/common/broadcast.h"
-#include "kernels/common/math.h"
 #include "matrices.h"
 
 namespace penlight::portable {

@@ -1,7 +1,6 @@
 // Factorisations of small matrices: LU, Cholesky, and what is solved with them.
 //
 // In double whatever the dtype, matrix by matrix, each copied into scratch.
-#include "kernels/common/math.h"
 #include "matrices.h"
 
 namespace penlight::portable {
@@ -90,31 +89,33 @@ void check_singular(KernelContext& ctx, int64_t info, bool check_errors) {
 
 }  // namespace
 
-void linalg_det_result(KernelContext& ctx, const Tensor& A, Tensor& result, Tensor& LU, Tensor& pivots) {
-  if (!check_square(ctx, A)) return;
+// Of each matrix the factors, and what put(determinant) makes of them.
+template <class Put>
+static void write_determinants(Batch& batch, const Tensor& A, Tensor& LU, Tensor& pivots, Put&& put) {
   const dim_t n = A.size(-1);
-  Batch batch(ctx, A);
-  double *a = batch.read(A), *lu = batch.write(LU, {n, n}), *product = batch.write(result);
+  double *a = batch.read(A), *lu = batch.write(LU, {n, n});
   int64_t* order = batch.write<int64_t>(pivots, {n});
   batch.for_each([&] {
     copy_by_columns(A, a, n, lu);
-    *product = Determinant(lu, n, order).product;
+    put(Determinant(lu, n, order));
   });
+}
+
+void linalg_det_result(KernelContext& ctx, const Tensor& A, Tensor& result, Tensor& LU, Tensor& pivots) {
+  if (!check_square(ctx, A)) return;
+  Batch batch(ctx, A);
+  double* product = batch.write(result);
+  write_determinants(batch, A, LU, pivots, [&](const Determinant& of) { *product = of.product; });
 }
 
 void linalg_slogdet_sign(KernelContext& ctx, const Tensor& A, Tensor& sign, Tensor& logabsdet, Tensor& LU,
                          Tensor& pivots) {
   if (!check_square(ctx, A)) return;
-  const dim_t n = A.size(-1);
   Batch batch(ctx, A);
-  double *a = batch.read(A), *lu = batch.write(LU, {n, n});
   double *sign_of = batch.write(sign), *log_of = batch.write(logabsdet);
-  int64_t* order = batch.write<int64_t>(pivots, {n});
-  batch.for_each([&] {
-    copy_by_columns(A, a, n, lu);
-    const Determinant determinant(lu, n, order);
-    *sign_of = determinant.sign;
-    *log_of = determinant.log;
+  write_determinants(batch, A, LU, pivots, [&](const Determinant& of) {
+    *sign_of = of.sign;
+    *log_of = of.log;
   });
 }
 

@@ -2,10 +2,10 @@
 // double and back.
 #pragma once
 
-#include "dense_copy.h"
 #include "kernels/common/broadcast.h"
 #include "kernels/common/checks.h"
 #include "kernels/common/complex.h"
+#include "span.h"
 
 namespace penlight::portable {
 

@@ -1,6 +1,6 @@
 // Gradients of layer and group normalisation, and of embedding tables.
-#include "dense_copy.h"
 #include "kernels/common/checks.h"
+#include "span.h"
 
 namespace penlight::portable {
 
@@ -15,7 +15,7 @@ struct NormRows {
 //   x_hat = (x - mean) * rstd,  a = grad * weight
 //   grad_input = rstd * (a - mean(a) - x_hat * mean(a * x_hat))
 void normalize_backward(KernelContext& ctx, const NormRows& norm, const Tensor& grad_out, const Tensor& input,
-                        const Tensor& mean, const Tensor& rstd, const Optional<Tensor>& weight,
+                        const Tensor& mean, const Tensor& rstd, Optional<Tensor> weight,
                         SizesRef weight_sizes, ArrayRef<bool> mask, Tensor& out0, Tensor& out1,
                         Tensor& out2) {
   const dim_t count = norm.channels * norm.plane;
@@ -61,7 +61,7 @@ void normalize_backward(KernelContext& ctx, const NormRows& norm, const Tensor& 
 
 void native_layer_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, const Tensor& input,
                                     IntArrayRef normalized_shape, const Tensor& mean, const Tensor& rstd,
-                                    const Optional<Tensor>& weight, const Optional<Tensor>&,
+                                    Optional<Tensor> weight, const Optional<Tensor>&,
                                     ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1, Tensor& out2) {
   const dim_t axis = input.dim() - static_cast<dim_t>(normalized_shape.size());
   if (!check(ctx, axis >= 0, "normalized_shape is longer than the input's shape")) return;
@@ -73,7 +73,7 @@ void native_layer_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, 
 }
 
 void native_group_norm_backward_out(KernelContext& ctx, const Tensor& grad_out, const Tensor& input,
-                                    const Tensor& mean, const Tensor& rstd, const Optional<Tensor>& weight,
+                                    const Tensor& mean, const Tensor& rstd, Optional<Tensor> weight,
                                     int64_t N, int64_t C, int64_t HxW, int64_t group,
                                     ArrayRef<bool> output_mask, Tensor& out0, Tensor& out1, Tensor& out2) {
   dim_t spatial = 1;

@@ -1,11 +1,10 @@
 // Layer, group and RMS normalisation: statistics of a row, then scale and shift.
 #include <math.h>
-#include <penlight/kernel.h>
 
-#include "dense_copy.h"
 #include "kernels/common/broadcast.h"
 #include "kernels/common/checks.h"
 #include "moments.h"
+#include "span.h"
 
 namespace penlight::portable {
 
@@ -16,15 +15,9 @@ bool check_floating(KernelContext& ctx, const Tensor& input, const Tensor& out) 
   return ctx.refuse("normalisation takes floating types, got {}", dtype_name(input.dtype()));
 }
 
-bool check_parameter(KernelContext& ctx, const char* name, const Optional<Tensor>& parameter, dim_t count) {
-  if (!parameter.has_value() || parameter.value().numel() == count) return true;
-  return ctx.refuse("{} has {} elements, {} are normalised", name, parameter.value().numel(), count);
-}
-
-// The parameter as a row of T, or null.
-template <class T>
-T* load_parameter(KernelContext& ctx, const Optional<Tensor>& parameter) {
-  return parameter ? dense_copy<T>(ctx, *parameter) : nullptr;
+bool check_parameter(KernelContext& ctx, const char* name, Optional<Tensor> parameter, dim_t count) {
+  if (!parameter || parameter->numel() == count) return true;
+  return ctx.refuse("{} has {} elements, {} are normalised", name, parameter->numel(), count);
 }
 
 template <class T>
@@ -92,7 +85,7 @@ struct NormRows {
 // nothing is taken off; `means` and `rstds` get a number a row.
 struct Normalization {
   const Tensor& input;
-  const Optional<Tensor>& weight;
+  Optional<Tensor> weight;
   Optional<Tensor> bias;
   double eps;
   NormRows from, to;
@@ -105,8 +98,8 @@ void normalize_as(KernelContext& ctx, const Normalization& norm, Tensor& out) {
   const dim_t count = norm.from.row.count(), plane = norm.plane, channels = plane ? count / plane : 0;
   // As many elements at a time as have one weight, or one each.
   const dim_t run = plane == 1 ? count : plane, step = plane == 1 ? 1 : 0;
-  const T* scale = load_parameter<T>(ctx, norm.weight);
-  const T* shift = load_parameter<T>(ctx, norm.bias);
+  const T* scale = norm.weight ? dense_copy<T>(ctx, *norm.weight) : nullptr;
+  const T* shift = norm.bias ? dense_copy<T>(ctx, *norm.bias) : nullptr;
   T* x = scratch<T>(ctx, count);
   if (!ctx.ok()) return;
   for (dim_t i = 0; i < norm.from.rows.count(); ++i) {
@@ -126,11 +119,7 @@ void normalize_as(KernelContext& ctx, const Normalization& norm, Tensor& out) {
 }
 
 void normalize(KernelContext& ctx, const Normalization& norm, Tensor& out) {
-  if (out.dtype() == ScalarType::Double) {
-    normalize_as<double>(ctx, norm, out);
-  } else {
-    normalize_as<float>(ctx, norm, out);
-  }
+  dispatch_real(ctx, out.dtype(), [&](auto zero) { normalize_as<decltype(zero)>(ctx, norm, out); });
 }
 
 // The distance from 1 to the next number of the dtype: the default of eps.
@@ -144,8 +133,8 @@ double epsilon_of(ScalarType dtype) {
 }  // namespace
 
 void native_layer_norm_out(KernelContext& ctx, const Tensor& input, IntArrayRef normalized_shape,
-                           const Optional<Tensor>& weight, const Optional<Tensor>& bias, double eps,
-                           Tensor& out0, Tensor& out1, Tensor& out2) {
+                           Optional<Tensor> weight, Optional<Tensor> bias, double eps, Tensor& out0,
+                           Tensor& out1, Tensor& out2) {
   dim_t axis, count;
   if (!check_floating(ctx, input, out0) || !check_normalized_shape(ctx, input, normalized_shape, axis, count))
     return;
@@ -157,8 +146,8 @@ void native_layer_norm_out(KernelContext& ctx, const Tensor& input, IntArrayRef 
 }
 
 // N, C and HxW repeat what the input's sizes say.
-void native_group_norm_out(KernelContext& ctx, const Tensor& input, const Optional<Tensor>& weight,
-                           const Optional<Tensor>& bias, int64_t N, int64_t C, int64_t HxW, int64_t group,
+void native_group_norm_out(KernelContext& ctx, const Tensor& input, Optional<Tensor> weight,
+                           Optional<Tensor> bias, int64_t N, int64_t C, int64_t HxW, int64_t group,
                            double eps, Tensor& out0, Tensor& out1, Tensor& out2) {
   if (!check_floating(ctx, input, out0)) return;
   dim_t spatial = 1;
@@ -186,12 +175,12 @@ void native_group_norm_out(KernelContext& ctx, const Tensor& input, const Option
 }
 
 void rms_norm_out(KernelContext& ctx, const Tensor& input, IntArrayRef normalized_shape,
-                  const Optional<Tensor>& weight, Optional<double> eps, Tensor& out) {
+                  Optional<Tensor> weight, Optional<double> eps, Tensor& out) {
   dim_t axis, count;
   if (!check_floating(ctx, input, out) || !check_normalized_shape(ctx, input, normalized_shape, axis, count))
     return;
   if (!check_parameter(ctx, "weight", weight, count) || !ctx.resize(out, input.sizes())) return;
-  const double epsilon = eps.has_value() ? eps.value() : epsilon_of(input.dtype());
+  const double epsilon = eps ? eps.value() : epsilon_of(input.dtype());
   normalize(ctx, {input, weight, nullopt, epsilon, {input, axis}, {out, axis}, 1, 1, nullptr, nullptr}, out);
 }
 

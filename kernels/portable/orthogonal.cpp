@@ -5,7 +5,6 @@
 // accurate to the last digit for small singular values; they need no special cases
 // for matrices of low rank. Signs of vectors are free: QR has LAPACK's, the others
 // may differ from it.
-#include "kernels/common/math.h"
 #include "matrices.h"
 
 namespace penlight::portable {

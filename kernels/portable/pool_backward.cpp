@@ -1,29 +1,14 @@
 // Gradients of pooling: each output's gradient goes back to the elements of its window.
-#include "dense_copy.h"
 #include "kernels/common/checks.h"
+#include "likeness.h"
 #include "pool.h"
+#include "span.h"
 
 namespace penlight::portable {
 
-namespace {
-
-// The output of the forward operator, which must have exactly its sizes.
-class FixedOutput {
- public:
-  explicit FixedOutput(const Tensor& grad_output)
-      : impl_(*grad_output.unsafeGetTensorImpl()), tensor_(&impl_) {
-    impl_.dynamism = Dynamism::Static;
-  }
-  Tensor& tensor() { return tensor_; }
-
- private:
-  TensorImpl impl_;
-  Tensor tensor_;
-};
-
 // grad_input += grad_output / divisor(window) over each window of two dimensions.
-void spread(KernelContext& ctx, const Tensor& grad_output, const Tensor& self, const PoolShape& shape,
-            const PoolAverage& average, Tensor& grad_input) {
+static void spread(KernelContext& ctx, const Tensor& grad_output, const Tensor& self, const PoolShape& shape,
+                   const PoolAverage& average, Tensor& grad_input) {
   if (!ctx.resize(grad_input, self.sizes())) return;
   const PoolAxis &y = shape.axes[1], &x = shape.axes[2];
   const double* from = dense_copy(ctx, grad_output);
@@ -50,16 +35,14 @@ void spread(KernelContext& ctx, const Tensor& grad_output, const Tensor& self, c
   dense_store(sums, grad_input);
 }
 
-}  // namespace
-
 void avg_pool2d_backward_grad_input(KernelContext& ctx, const Tensor& grad_output, const Tensor& self,
                                     IntArrayRef kernel_size, IntArrayRef stride, IntArrayRef padding,
                                     bool ceil_mode, bool count_include_pad,
                                     Optional<int64_t> divisor_override, Tensor& grad_input) {
   PoolShape shape;
-  FixedOutput output(grad_output);
+  Likeness output(grad_output);  // of the forward operator: it must have exactly its sizes
   if (!check(ctx, divisor_override.value_or(1) != 0, "divisor_override is 0") ||
-      !prepare_pool(ctx, 2, self, kernel_size, stride, padding, kNoDilation, ceil_mode, output.tensor(),
+      !prepare_pool(ctx, 2, self, kernel_size, stride, padding, kNoDilation, ceil_mode, output.tensor,
                     nullptr, shape))
     return;
   spread(ctx, grad_output, self, shape, {count_include_pad, divisor_override.value_or(0)}, grad_input);
@@ -68,11 +51,11 @@ void avg_pool2d_backward_grad_input(KernelContext& ctx, const Tensor& grad_outpu
 void adaptive_avg_pool2d_backward_out(KernelContext& ctx, const Tensor& grad_output, const Tensor& self,
                                       Tensor& out) {
   PoolShape shape;
-  FixedOutput output(grad_output);
+  Likeness output(grad_output);  // of the forward operator: it must have exactly its sizes
   if (!check(ctx, grad_output.dim() == self.dim() && self.dim() >= 2, "gradient and input differ in rank"))
     return;
   const int64_t size[] = {grad_output.size(-2), grad_output.size(-1)};
-  if (!prepare_adaptive_pool(ctx, self, size, output.tensor(), nullptr, shape)) return;
+  if (!prepare_adaptive_pool(ctx, self, size, output.tensor, nullptr, shape)) return;
   spread(ctx, grad_output, self, shape, {false, 0}, out);
 }
 
@@ -82,8 +65,8 @@ void max_pool2d_with_indices_backward_grad_input(KernelContext& ctx, const Tenso
                                                  IntArrayRef dilation, bool ceil_mode, const Tensor& indices,
                                                  Tensor& grad_input) {
   PoolShape shape;
-  FixedOutput output(grad_output);
-  if (!prepare_pool(ctx, 2, self, kernel_size, stride, padding, dilation, ceil_mode, output.tensor(), nullptr,
+  Likeness output(grad_output);  // of the forward operator: it must have exactly its sizes
+  if (!prepare_pool(ctx, 2, self, kernel_size, stride, padding, dilation, ceil_mode, output.tensor, nullptr,
                     shape) ||
       !check_same_sizes(ctx, indices, grad_output) || !ctx.resize(grad_input, self.sizes()))
     return;

@@ -5,12 +5,10 @@
 // between the tensors is in the compute type; weights of that type are read where
 // they are, 16-bit ones are converted once a layer.
 #include <math.h>
-#include <penlight/kernel.h>
 
-#include "dense_copy.h"
 #include "kernels/common/checks.h"
-#include "kernels/common/convert.h"
 #include "product.h"
+#include "span.h"
 
 namespace penlight::portable {
 
@@ -51,13 +49,30 @@ void gru_cell(dim_t hidden, const T* x, const T* h, T* state) {
   }
 }
 
-// A [rows, columns] parameter as T.
+// Products with the rows of a parameter.
 template <class T>
-MatrixView weights_as(KernelContext& ctx, const Tensor& tensor) {
-  if (tensor.dtype() == ScalarTypeOf<T>::value)
-    return {tensor.const_data_ptr(), tensor.stride(0), tensor.stride(1)};
-  return {dense_copy<T>(ctx, tensor), tensor.size(1), 1};
-}
+class Linear {
+ public:
+  // Of so many inputs at once.
+  void prepare(KernelContext& ctx, dim_t rows, const Tensor& weights) {
+    outputs_ = weights.size(0);
+    inputs_ = weights.size(1);
+    weights_ = {weights.const_data_ptr(), weights.stride(1), weights.stride(0)};
+    if (weights.dtype() != ScalarTypeOf<T>::value) weights_ = {dense_copy<T>(ctx, weights), 1, inputs_};
+    product_.prepare(ctx, rows, outputs_, inputs_, {nullptr, inputs_, 1}, weights_);
+  }
+  void run(const T* from, dim_t rows, const T* bias, T* to) {
+    Epilogue epilogue;
+    epilogue.addend = {bias, 0, 1};
+    product_.shrink(rows, outputs_, inputs_);
+    product_.run({from, inputs_, 1}, weights_, epilogue, to, outputs_, 1);
+  }
+
+ private:
+  dim_t outputs_, inputs_;
+  MatrixView weights_;
+  Product<T> product_;
+};
 
 // A sequence [steps, batch, width], of a tensor or in scratch.
 struct Sequence {
@@ -93,9 +108,6 @@ class Cell {
   Cell(KernelContext& ctx, const RecurrentShape& shape, const Tensor* params, dim_t width)
       : shape_(shape), width_(width) {
     const dim_t gates = shape.gates * shape.hidden;
-    input_weights_ = weights_as<T>(ctx, params[0]);
-    state_weights_ = weights_as<T>(ctx, params[1]);
-    if (shape.projected) project_weights_ = weights_as<T>(ctx, params[shape.biases ? 4 : 2]);
     chunk_ = kInputRows / (shape.batch > 0 ? shape.batch : 1);
     if (chunk_ < 1) chunk_ = 1;
     if (chunk_ > shape.steps) chunk_ = shape.steps;
@@ -111,16 +123,9 @@ class Cell {
       Span(params[2], 0, 1).load(biases_, params[2].const_data_ptr(), 0);
       Span(params[3], 0, 1).load(biases_ + gates, params[3].const_data_ptr(), 0);
     }
-    if (!from_input_.prepare(ctx, rows, gates, width, {nullptr, width, 1}, transposed(input_weights_)))
-      return;
-    if (!from_state_.prepare(ctx, shape.batch, gates, shape.output, {nullptr, shape.output, 1},
-                             transposed(state_weights_))) {
-      return;
-    }
-    if (shape.projected) {
-      project_.prepare(ctx, shape.batch, shape.output, shape.hidden, {nullptr, shape.hidden, 1},
-                       transposed(project_weights_));
-    }
+    from_input_.prepare(ctx, rows, params[0]);
+    from_state_.prepare(ctx, shape.batch, params[1]);
+    if (shape.projected) project_.prepare(ctx, shape.batch, params[shape.biases ? 4 : 2]);
   }
 
   // `state` [batch, output] and `cell` [batch, hidden] are updated in place.
@@ -132,10 +137,7 @@ class Cell {
         for (dim_t n = 0; n < shape_.batch; ++n)
           from.load(x_ + (s * shape_.batch + n) * width_, at_step(done + s, backward), n);
       }
-      from_input_.shrink(count * shape_.batch, gates, width_);
-      Epilogue epilogue;
-      epilogue.addend = {biases_, 0, 1};
-      from_input_.run({x_, width_, 1}, transposed(input_weights_), epilogue, input_gates_, gates, 1);
+      from_input_.run(x_, count * shape_.batch, biases_, input_gates_);
       for (dim_t s = 0; s < count; ++s) {
         step(input_gates_ + s * shape_.batch * gates, state, cell);
         for (dim_t n = 0; n < shape_.batch; ++n)
@@ -145,14 +147,11 @@ class Cell {
   }
 
  private:
-  static MatrixView transposed(const MatrixView& view) { return {view.data, view.column, view.row}; }
   dim_t at_step(dim_t s, bool backward) const { return backward ? shape_.steps - 1 - s : s; }
 
   void step(const T* input_gates, T* state, T* cell) {
     const dim_t gates = shape_.gates * shape_.hidden, hidden = shape_.hidden;
-    Epilogue epilogue;
-    epilogue.addend = {biases_ + gates, 0, 1};
-    from_state_.run({state, shape_.output, 1}, transposed(state_weights_), epilogue, state_gates_, gates, 1);
+    from_state_.run(state, shape_.batch, biases_ + gates, state_gates_);
     for (dim_t n = 0; n < shape_.batch; ++n) {
       T* mine = state_gates_ + n * gates;
       const T* given = input_gates + n * gates;
@@ -163,16 +162,13 @@ class Cell {
         gru_cell(hidden, given, mine, state + n * hidden);
       }
     }
-    if (shape_.projected) {
-      project_.run({hidden_, hidden, 1}, transposed(project_weights_), Epilogue(), state, shape_.output, 1);
-    }
+    if (shape_.projected) project_.run(hidden_, shape_.batch, nullptr, state);
   }
 
   RecurrentShape shape_;
   dim_t width_, chunk_;
-  MatrixView input_weights_, state_weights_, project_weights_;
   T *x_, *input_gates_, *state_gates_, *hidden_, *biases_;
-  Product<T> from_input_, from_state_, project_;
+  Linear<T> from_input_, from_state_, project_;
 };
 
 template <class T, bool lstm>
@@ -276,11 +272,9 @@ void recurrent(KernelContext& ctx, const Tensor& input, const Tensor& h0, const 
   const dim_t sizes[] = {input.size(0), input.size(1), width};
   if (!ctx.resize(out, sizes) || !ctx.resize(h_n, h0.sizes()) || (lstm && !ctx.resize(*c_n, c0->sizes())))
     return;
-  if (input.dtype() == ScalarType::Double) {
-    run_layers<double, lstm>(ctx, shape, input, h0, c0, params, out, h_n, c_n);
-  } else {
-    run_layers<float, lstm>(ctx, shape, input, h0, c0, params, out, h_n, c_n);
-  }
+  dispatch_real(ctx, input.dtype(), [&](auto zero) {
+    run_layers<decltype(zero), lstm>(ctx, shape, input, h0, c0, params, out, h_n, c_n);
+  });
 }
 
 }  // namespace

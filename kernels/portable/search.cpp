@@ -1,7 +1,8 @@
 // Searching sorted sequences, and histograms.
-#include "kernels/common/combine.h"
 #include "kernels/common/elementwise.h"
-#include "kernels/common/view.h"
+#include "kernels/common/indexing.h"
+#include "likeness.h"
+#include "span.h"
 
 namespace penlight::portable {
 
@@ -30,13 +31,12 @@ static bool check_sorter(KernelContext& ctx, const Tensor& sequence, const Tenso
   if (sorter.scalar_type() != ScalarType::Long || !sorter.sizes().equals(sequence.sizes()))
     return ctx.refuse("the sorter has dtype {} and {} elements, the sequence {}",
                       dtype_name(sorter.scalar_type()), sorter.numel(), sequence.numel());
-  const dim_t last = sorter.dim() - 1, length = last < 0 ? 1 : sorter.size(last);
+  const dim_t last = sorter.dim() - 1;
+  const IndexedDim in_row = {static_cast<int>(last), last < 0 ? 1 : sorter.size(last), 0, false};
   Elements places(view_of(sorter));
   for (dim_t left = sorter.numel(); left > 0; --left) {
-    const int64_t place = detail::load_item<int64_t>(places.next());
-    if (place < 0 || place >= length)
-      return ctx.refuse(Status::KernelFailed, "index {} is out of range for dimension {} with size {}", place,
-                        last, length);
+    dim_t offset = 0;
+    if (!add_offsets(ctx, in_row, ScalarType::Long, places.next(), 0, 1, &offset)) return false;
   }
   return true;
 }
@@ -82,29 +82,15 @@ static void search_all(KernelContext& ctx, const Tensor& sequence, const Tensor&
   search_as<int64_t>(ctx, sequence, self, sorter, right, out);
 }
 
-namespace {
-
-// A number as a tensor without dimensions, of the dtype that it and the sequence promote to.
-class NumberTensor {
- public:
-  NumberTensor(const Tensor& sequence, const Scalar& number)
-      : impl_(*sequence.unsafeGetTensorImpl()), tensor_(&impl_) {
-    const Operand operands[] = {sequence, number};
-    impl_.dtype = promote(operands, 2);
-    impl_.data = &element_;
-    impl_.dim = 0;
-    impl_.numel = 1;
-    store_scalar(impl_.dtype, &element_, number);
-  }
-  const Tensor& tensor() const { return tensor_; }
-
- private:
-  int64_t element_;
-  TensorImpl impl_;
-  Tensor tensor_;
-};
-
-}  // namespace
+// `number` as a tensor without dimensions, of the dtype that it and the sequence promote to.
+static void set_number(Likeness& like, Scalar number, int64_t* element) {
+  const Operand operands[] = {like.tensor, number};
+  like.impl.dtype = promote(operands, 2);
+  like.impl.data = element;
+  like.impl.dim = 0;
+  like.impl.numel = 1;
+  store_scalar(like.impl.dtype, element, number);
+}
 
 void bucketize_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& boundaries, bool, bool right,
                           Tensor& out) {
@@ -114,8 +100,10 @@ void bucketize_tensor_out(KernelContext& ctx, const Tensor& self, const Tensor& 
 
 void bucketize_scalar_out(KernelContext& ctx, Scalar self, const Tensor& boundaries, bool, bool right,
                           Tensor& out) {
-  const NumberTensor number(boundaries, self);
-  bucketize_tensor_out(ctx, number.tensor(), boundaries, false, right, out);
+  Likeness number(boundaries);
+  int64_t element;
+  set_number(number, self, &element);
+  bucketize_tensor_out(ctx, number.tensor, boundaries, false, right, out);
 }
 
 // `side`, where given, says the same as `right` in words.
@@ -134,8 +122,10 @@ void searchsorted_tensor_out(KernelContext& ctx, const Tensor& sorted_sequence, 
 
 void searchsorted_scalar_out(KernelContext& ctx, const Tensor& sorted_sequence, Scalar self, bool, bool right,
                              Optional<StringView> side, Optional<Tensor> sorter, Tensor& out) {
-  const NumberTensor number(sorted_sequence, self);
-  searchsorted_tensor_out(ctx, sorted_sequence, number.tensor(), false, right, side, sorter, out);
+  Likeness number(sorted_sequence);
+  int64_t element;
+  set_number(number, self, &element);
+  searchsorted_tensor_out(ctx, sorted_sequence, number.tensor, false, right, side, sorter, out);
 }
 
 // Calls body(element) for each element as C.
@@ -186,6 +176,40 @@ void histc_out(KernelContext& ctx, const Tensor& self, int64_t bins, Scalar min,
     histogram<C, T>(ctx, self, size, convert<C>(low), convert<C>(high), counts);
   });
   if (ctx.ok()) store_block(out.scalar_type(), out.data_ptr(), out.stride(0), counts, size);
+}
+
+// How often each whole number occurs, or the sum of the weights that come with it.
+void bincount_out(KernelContext& ctx, const Tensor& self, Optional<Tensor> weights, int64_t minlength,
+                  Tensor& out) {
+  const dim_t count = self.numel();
+  if (!check(ctx, self.dim() == 1 || count == 0, "bincount takes a tensor of one dimension") ||
+      !check(ctx, minlength >= 0, "bincount: the least length is below 0") ||
+      !check(ctx, !weights || (weights->dim() == 1 && weights->numel() == count),
+             "bincount takes as many weights as numbers"))
+    return;
+  const int64_t* numbers = dense_copy<int64_t>(ctx, self);
+  const double* shares = weights ? dense_copy(ctx, weights.value()) : nullptr;
+  if (!ctx.ok()) return;
+  constexpr int64_t kMost = INTPTR_MAX / 8;  // so that sizes in bytes do not overflow
+  if (!check(ctx, minlength < kMost, "bincount: the least length is too large")) return;
+  int64_t length = minlength;
+  for (dim_t i = 0; i < count; ++i) {
+    if (numbers[i] < 0 || numbers[i] >= kMost)
+      return ctx.fail(Status::KernelFailed, "bincount: {} cannot be counted", numbers[i]);
+    if (numbers[i] >= length) length = numbers[i] + 1;
+  }
+  const dim_t size = static_cast<dim_t>(length);
+  if (!ctx.resize(out, SizesRef(&size, 1))) return;
+  const auto add_up = [&](auto zero) {
+    using C = decltype(zero);
+    C* sums = scratch<C>(ctx, size);
+    if (!sums) return;
+    for (dim_t i = 0; i < size; ++i) sums[i] = zero;
+    for (dim_t i = 0; i < count; ++i)
+      sums[numbers[i]] += same_type<C, double> && shares ? static_cast<C>(shares[i]) : C(1);
+    dense_store(sums, out);
+  };
+  is_floating(out.scalar_type()) ? add_up(0.0) : add_up(int64_t{0});
 }
 
 }  // namespace penlight::portable

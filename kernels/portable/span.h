@@ -5,8 +5,6 @@
 // is a single block.
 #pragma once
 
-#include <penlight/kernel.h>
-
 #include "kernels/common/convert.h"
 
 namespace penlight::portable {
@@ -90,6 +88,44 @@ class Span {
 template <class T = double>
 T* scratch(KernelContext& ctx, dim_t rows, dim_t columns = 1) {
   return ctx.allocate_scratch_array<T>(static_cast<size_t>(rows * columns) + 1);
+}
+
+// Whole tensors as rows, for operators that are seldom run: dtypes, layouts and the precision of long sums
+// cost them no code.
+
+PENLIGHT_BY_DTYPES_BEGIN
+
+// Calls body(zero), a zero of the type that floating point numbers of `type` are computed in.
+template <class Body>
+void dispatch_real(KernelContext& ctx, ScalarType type, Body&& body) {
+  if constexpr (kDoubleSelected) {
+    if (type == ScalarType::Double) return body(0.0);
+  }
+  if constexpr (kFloatSelected) {
+    if (is_floating(type) && type != ScalarType::Double) return body(0.0f);
+  }
+  ctx.fail(Status::NotSupported, "element type {} is not supported here", dtype_name(type));
+}
+
+PENLIGHT_BY_DTYPES_END
+
+// The elements in row-major order; null, with the failure recorded, without scratch.
+template <class T = double>
+T* dense_copy(KernelContext& ctx, const Tensor& tensor) {
+  T* row = scratch<T>(ctx, tensor.numel());
+  if (row) Span(tensor, 0, tensor.dim()).load(row, tensor.const_data_ptr(), 0);
+  return row;
+}
+
+inline double* dense_zeros(KernelContext& ctx, dim_t count) {
+  double* row = scratch(ctx, count);
+  if (row) memset(row, 0, static_cast<size_t>(count) * sizeof(double));
+  return row;
+}
+
+template <class T>
+void dense_store(const T* row, Tensor& tensor) {
+  Span(tensor, 0, tensor.dim()).store(row, tensor.mutable_data_ptr(), 0);
 }
 
 }  // namespace penlight::portable

@@ -1,32 +1,25 @@
 // Triangles and diagonals, and repeat_interleave's places.
-#include "kernels/common/convert.h"
 #include "kernels/common/fill.h"
 
 namespace penlight::portable {
 
 static const char kZeros[16] = {};
 
-// Row by row: the kept columns are moved, the others are zero.
+// Zeros in each row behind or before the kept columns.
 void triangle_out(KernelContext& ctx, bool lower, const Tensor& self, int64_t diagonal, Tensor& out) {
-  if (!check_same_dtype(ctx, self, out)) return;
   if (!check(ctx, self.dim() >= 2, "a triangle is part of a matrix: at least 2 dimensions")) return;
-  if (!ctx.resize(out, self.sizes()) || out.numel() == 0) return;
-  const View from = view_of(self), to = view_of(out);
-  const int column = from.dim - 1, row = column - 1;
-  const int64_t columns = from.sizes[column];
-  const int64_t shift = diagonal > columns            ? columns
-                        : diagonal < -from.sizes[row] ? -from.sizes[row]
-                                                      : diagonal;
-  for (dim_t i = 0; i < from.sizes[row]; ++i) {
+  if (!copy_whole(ctx, self, out) || out.numel() == 0) return;
+  const View to = view_of(out);
+  const int column = to.dim - 1, row = column - 1;
+  const int64_t rows = to.sizes[row], columns = to.sizes[column];
+  const int64_t shift = diagonal > columns ? columns : diagonal < -rows ? -rows : diagonal;
+  for (dim_t i = 0; i < rows; ++i) {
     int64_t edge = i + shift + (lower ? 1 : 0);
     edge = edge < 0 ? 0 : edge > columns ? columns : edge;
-    const dim_t split = static_cast<dim_t>(edge), rest = static_cast<dim_t>(columns - edge);
-    const dim_t kept = lower ? 0 : split, length = lower ? split : rest;
-    const View to_row = part_of(to, row, i, 1);
-    move_view(out.element_size(), part_of(part_of(from, row, i, 1), column, kept, length),
-              part_of(to_row, column, kept, length));
-    fill_view(out.element_size(), kZeros,
-              lower ? part_of(to_row, column, split, rest) : part_of(to_row, column, 0, split));
+    const int64_t first = lower ? edge : 0, last = lower ? columns : edge;
+    fill_view(
+        out.element_size(), kZeros,
+        part_of(part_of(to, row, i, 1), column, static_cast<dim_t>(first), static_cast<dim_t>(last - first)));
   }
 }
 
