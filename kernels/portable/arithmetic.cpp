@@ -1,6 +1,6 @@
 // Sums, products, quotients and what is made of them.
+#include "fill.h"
 #include "kernels/common/elementwise.h"
-#include "kernels/common/fill.h"
 
 namespace penlight::portable {
 

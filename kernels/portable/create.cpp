@@ -1,5 +1,5 @@
 // Tensors made from numbers: filled with one, or with a sequence.
-#include "kernels/common/fill.h"
+#include "fill.h"
 #include "kernels/common/math.h"
 #include "kernels/common/strided.h"
 

@@ -1,6 +1,6 @@
 // Gamma functions and their relatives, in double whatever the dtype.
 #include "kernels/common/elementwise.h"
-#include "kernels/common/random.h"
+#include "random.h"
 
 namespace penlight::portable {
 

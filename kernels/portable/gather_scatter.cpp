@@ -1,8 +1,8 @@
 // Gather and scatter: an index for each element, counted along one dimension.
-#include "kernels/common/fill.h"
-#include "kernels/common/indexing.h"
-#include "kernels/common/order.h"
+#include "fill.h"
+#include "indexing.h"
 #include "likeness.h"
+#include "order.h"
 #include "span.h"
 
 namespace penlight::portable {

@@ -1,6 +1,6 @@
 // Patches of an image as columns (im2col), and columns summed back into an image.
 #include "axis_argument.h"
-#include "kernels/common/fill.h"
+#include "fill.h"
 
 namespace penlight::portable {
 

@@ -1,7 +1,7 @@
 // One-dimensional indices along one dimension: whole slices are moved.
+#include "fill.h"
 #include "indexed.h"
 #include "kernels/common/elementwise.h"
-#include "kernels/common/fill.h"
 #include "likeness.h"
 
 namespace penlight::portable {

@@ -6,7 +6,7 @@
 // index tensors as it has dimensions: the places where it is true.
 #pragma once
 
-#include "kernels/common/indexing.h"
+#include "indexing.h"
 #include "nonzero.h"
 
 namespace penlight::portable {

@@ -2,7 +2,7 @@
 //
 // Pads are given for the last dimension first, as [before, after] pairs; a
 // negative one cuts.
-#include "kernels/common/fill.h"
+#include "fill.h"
 
 namespace penlight::portable {
 

@@ -1,5 +1,5 @@
-// Random operators. kernels/common/random.h says which bits an element gets.
-#include "kernels/common/random.h"
+// Random operators. random.h says which bits an element gets.
+#include "random.h"
 
 #include "kernels/common/checks.h"
 #include "kernels/common/elementwise.h"

@@ -1,6 +1,6 @@
 // Searching sorted sequences, and histograms.
+#include "indexing.h"
 #include "kernels/common/elementwise.h"
-#include "kernels/common/indexing.h"
 #include "likeness.h"
 #include "span.h"
 

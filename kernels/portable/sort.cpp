@@ -1,7 +1,7 @@
 // Sort, argsort, topk, median, kthvalue and mode.
 //
 // Stable: among equals the first comes first. NaN is greater than everything.
-#include "kernels/common/order.h"
+#include "order.h"
 
 namespace penlight::portable {
 

@@ -1,5 +1,5 @@
 // Triangles and diagonals, and repeat_interleave's places.
-#include "kernels/common/fill.h"
+#include "fill.h"
 
 namespace penlight::portable {
 

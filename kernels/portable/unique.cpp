@@ -1,7 +1,7 @@
 // Distinct elements or slices, where they went and how many there were.
 //
 // NaN is equal to nothing, so each one is distinct.
-#include "kernels/common/order.h"
+#include "order.h"
 
 namespace penlight::portable {
 

@@ -81,7 +81,7 @@ def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> list[int
 
 
 def bits(count: int, seed: int = 0, call: int = 0) -> list[int]:
-    """64 bits for each element of one call, as kernels/common/random.h describes them."""
+    """64 bits for each element of one call, as kernels/portable/random.h describes them."""
     found = []
     for i in range(count):
         words = philox((i // 2, 0, call & 0xFFFFFFFF, call >> 32), (seed & 0xFFFFFFFF, seed >> 32))

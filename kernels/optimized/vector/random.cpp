@@ -1,4 +1,4 @@
-// Random numbers of float32, several at once: the same ones, to the bit, as kernels/common/random.h
+// Random numbers of float32, several at once: the same ones, to the bit, as kernels/portable/random.h
 // describes and makes one by one.
 //
 // Compiled without fused multiplication. Words of the generator are the lower halves of 64 bits each,
