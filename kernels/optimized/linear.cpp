@@ -1,30 +1,33 @@
 // Linear layers over weights that were packed when the program was made.
+#include "linear.h"
+
 #include "packed.h"
 #include "product.h"
 
 namespace penlight::optimized {
 
-Tensor& linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
-                          const Optional<Tensor>& residual, int64_t outputs, int64_t activation, double low,
-                          double high, Tensor& out) {
+bool run_linear(KernelContext& ctx, const Tensor& input, const Tensor& weight,
+                const Optional<Tensor>& residual, int64_t outputs, int64_t activation, double low,
+                double high, bool by_blocks, Tensor& out) {
   const dim_t dim = input.dim();
   if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float || dim < 1 ||
       !input.is_contiguous())
-    return ctx.fail(out, Status::InvalidArgument,
-                    "linear_packed takes contiguous float32 of one dimension or more");
+    return ctx.refuse(Status::InvalidArgument,
+                      "a linear layer over packed weights takes contiguous float32 of one dimension or more");
   const dim_t depth = input.size(dim - 1);
   dim_t size = 0;
   if (!packed_size(outputs, depth, size))
-    return ctx.fail(out, Status::InvalidArgument, "linear_packed cannot have {} outputs", outputs);
+    return ctx.refuse(Status::InvalidArgument, "a linear layer cannot have {} outputs", outputs);
   const Format format = format_of(weight);
-  if (!check_packed(ctx, weight, size, format) || !check_activation(ctx, activation)) return out;
+  if (!check_packed(ctx, weight, size, format) || !check_activation(ctx, activation)) return false;
   dim_t sizes[kMaxDim];
   for (dim_t d = 0; d < dim; ++d) sizes[d] = input.size(d);
   sizes[dim - 1] = outputs;
-  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dim)))) return out;
+  if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dim)))) return false;
   if (!out.is_contiguous())
-    return ctx.fail(out, Status::InvalidArgument, "the result of linear_packed is contiguous");
-  if (!check_residual(ctx, residual, out) || out.numel() == 0) return out;
+    return ctx.refuse(Status::InvalidArgument, "the result of a linear layer is contiguous");
+  if (!check_residual(ctx, residual, out)) return false;
+  if (out.numel() == 0) return true;
 
   Product product = over_matrix(out.numel() / outputs, depth, depth, outputs, outputs);
   product.input = input.const_data_ptr<float>();
@@ -33,7 +36,14 @@ Tensor& linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
   product.packed = weight.const_data_ptr();
   product.format = format;
   product.by_channels = is_by_channels(product.last_row, depth, static_cast<dim_t>(outputs));
-  run_product(ctx, product);
+  product.by_blocks = by_blocks;
+  return run_product(ctx, product);
+}
+
+Tensor& linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
+                          const Optional<Tensor>& residual, int64_t outputs, int64_t activation, double low,
+                          double high, Tensor& out) {
+  run_linear(ctx, input, weight, residual, outputs, activation, low, high, false, out);
   return out;
 }
 

@@ -11,6 +11,16 @@ namespace {
 // as are multiplied at once, so that no split changes the order of a sum.
 constexpr dim_t kPanelStep = 2, kPanelStepOfRow = 4;
 
+// Below, sums of blocks take more time than the multiplication that they save.
+constexpr dim_t kFewestRows = 64, kFewestChannels = 64, kFewestOutputs = 128;
+// strassen() walks both halves of k by vectors.
+constexpr dim_t kChannelStep = 32;
+
+bool is_by_blocks(const Product& p) {
+  return p.by_blocks && routines().strassen && p.format == Format::Float32 && p.rows >= kFewestRows &&
+         p.outputs >= kFewestOutputs && p.channels >= kFewestChannels && p.channels % kChannelStep == 0;
+}
+
 }  // namespace
 
 bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept) {
@@ -22,7 +32,9 @@ bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept)
   const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) * depth;
   // Parts of the rows each read all weights; parts of the outputs all of the input, and the next
   // kernel finds half of what it reads in the cache of another.
-  const dim_t row_step = routines().tile_rows, panel_step = rows == 1 ? kPanelStepOfRow : kPanelStep;
+  const bool by_blocks = is_by_blocks(product);
+  const dim_t row_step = by_blocks ? kUnitRows : routines().tile_rows;
+  const dim_t panel_step = by_blocks ? kUnitPanels : rows == 1 ? kPanelStepOfRow : kPanelStep;
   const dim_t row_steps = (rows + row_step - 1) / row_step,
               panel_steps = (panels + panel_step - 1) / panel_step;
   const bool few_panels = panel_steps < static_cast<dim_t>(ctx.threads());
@@ -39,8 +51,11 @@ bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept)
   const dim_t parts = parts_of(ctx, work * static_cast<double>(groups), steps);
   ProductScratch own;
   ProductScratch& scratch = kept ? *kept : own;
-  if (!scratch.provide(ctx, parts, routines().product_scratch(product))) return false;
-  const auto multiply = product.format == Format::Float32 ? routines().product : routines().short_product;
+  const auto scratch_of = by_blocks ? routines().strassen_scratch : routines().product_scratch;
+  if (!scratch.provide(ctx, parts, scratch_of(product))) return false;
+  const auto multiply = by_blocks                           ? routines().strassen
+                        : product.format == Format::Float32 ? routines().product
+                                                            : routines().short_product;
   const auto part = [&](size_t index) {
     Product mine = product;
     if (by_groups) {

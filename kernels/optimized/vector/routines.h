@@ -62,6 +62,9 @@ struct InputPart {
   ptrdiff_t pixel;  // elements from one column to the next
 };
 
+// Of a unit of strassen(), which no part of a product may split.
+constexpr ptrdiff_t kUnitRows = 16, kUnitPanels = 4;
+
 // Sums of products of runs of the input with panels of weights, for the outputs
 // [first_panel, last_panel) * kPanel and rows [first_row, last_row):
 //
@@ -83,6 +86,7 @@ struct Product {
   ptrdiff_t first_group = 0, last_group = 1;
   ptrdiff_t rows;            // of all parts
   bool by_channels = false;  // vectors may be of channels: outputs are few
+  bool by_blocks = false;    // by strassen(), where there is that, and enough to multiply
   bool has_room = false;     // for copies of rows: `rows` was known when the scratch was made
   Epilogue epilogue;
   Geometry geometry;
@@ -460,6 +464,8 @@ struct Routines {
   size_t (*product_scratch)(const Product&);
   void (*product)(const Product&);
   void (*short_product)(const Product&);  // of weights that are not float32
+  size_t (*strassen_scratch)(const Product&);
+  void (*strassen)(const Product&);  // with seven multiplications of blocks for eight; may be null
   size_t (*few_channels_scratch)(const FewChannels&);
   void (*few_channels)(const FewChannels&);
   size_t (*depthwise_scratch)(const Depthwise&);

@@ -8,6 +8,8 @@ namespace PENLIGHT_ISA {
 size_t product_scratch(const Product& product);
 void product(const Product& product);
 void short_product(const Product& product);
+size_t strassen_scratch(const Product& product);
+void strassen(const Product& product);
 size_t few_channels_scratch(const FewChannels& convolution);
 void few_channels(const FewChannels& convolution);
 size_t depthwise_scratch(const Depthwise& convolution);
@@ -44,13 +46,17 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2, winograd_4;
 extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, strided_winograd_4;
 
 // A selective build leaves out what no kernel of its programs calls, and where size
-// counts winograd(): its places in the table are null then, and kernels ask before.
+// counts strassen() and winograd(): their places in the table are null then, and kernels ask before.
 #if defined(PENLIGHT_WITHOUT_PRODUCT)
 #define product_scratch nullptr
 #define product nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_SHORT_PRODUCT)
 #define short_product nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_STRASSEN) || !defined(__AVX512F__)
+#define strassen_scratch nullptr
+#define strassen nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_FEW_CHANNELS)
 #define few_channels_scratch nullptr
@@ -139,6 +145,8 @@ const Routines routines = {
     product_scratch,
     product,
     short_product,
+    strassen_scratch,
+    strassen,
     few_channels_scratch,
     few_channels,
     depthwise_scratch,

@@ -13,9 +13,11 @@ from penlight.ir.dtypes import DType
 # Routines of vector/NAME.cpp, and the kernel files that call them.
 _CALLERS = {
     "product": {
-        *("linear", "grouped", "convolution", "expansion", "transposed", "attention", "matmul", "recurrent")
+        *("linear", "strassen", "grouped", "convolution", "expansion", "transposed"),
+        *("attention", "matmul", "recurrent"),
     },
-    "short_product": {"linear", "grouped", "convolution"},
+    "short_product": {"linear", "strassen", "grouped", "convolution"},
+    "strassen": {"strassen"},
     "few_channels": {"convolution"},
     "depthwise": {"convolution", "expansion"},
     "depthwise_tiles": {"convolution", "expansion"},
@@ -45,7 +47,7 @@ _SHORT = frozenset({DType.float16, DType.bfloat16})
 _INTEGERS = frozenset({DType.uint8, DType.int8, DType.int16, DType.int32, DType.int64})
 _DTYPES = {"short_product": _SHORT, "convert": _SHORT, "numbers": _INTEGERS | {DType.bool}}
 # Routines that another of the library stands in for.
-_FASTER = {"winograd"}
+_FASTER = {"strassen", "winograd"}
 # Beside the target's own, each chosen when the program starts if the processor has it.
 _WIDER = {
     "avx2": ("-mavx2", "-mfma", "-mf16c"),

@@ -47,6 +47,7 @@ class PackedOps:
     video: OpOverload
     grouped: OpOverload
     convolution_of_parts: OpOverload
+    linear_strassen: OpOverload
 
 
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
@@ -328,4 +329,5 @@ _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "conv3d_packed": (_video_convolution, _video_convolution_shape),
     "grouped_linear_packed": (_grouped, _grouped_shape),
     "conv2d_parts_packed": (_convolution_of_parts, _convolution_of_parts_shape),
+    "linear_strassen": (_linear, _linear_shape),
 }

@@ -50,6 +50,7 @@ from penlight.passes.tune_convolutions import Measure, tune_convolutions
 from penlight.passes.unread_indices import drop_unread_indices, drop_unread_vectors, pool_values
 from penlight.passes.unread_taps import drop_unread_taps
 from penlight.passes.unstrided_transposed import turn_transposed
+from penlight.passes.use_strassen import use_strassen
 from penlight.passes.whole_rows import take_whole_rows
 from penlight.passes.written_activations import fuse_written_activations
 from penlight.passes.written_attention import fuse_written_attention
@@ -124,6 +125,7 @@ def packed(
     video: OpOverload,
     grouped: OpOverload,
     convolution_of_parts: OpOverload,
+    linear_strassen: OpOverload,
     beside_layers: Collection[str],
     beside_products: Collection[str],
     beside_groups: Collection[str],
@@ -153,6 +155,7 @@ def packed(
         fuse_expansions(convolution, expand_depthwise),
         convolve_parts(convolution, convolution_of_parts),
         merge_subexpressions,
+        use_strassen(linear, linear_strassen),
     )
 
 
@@ -198,6 +201,6 @@ OPTIONAL = frozenset(
             "pool_values",
         ),
         *("read_images_as_pixels", "read_row_major"),
-        *("fuse_epilogues", "fuse_expansions", "convolve_parts", "fuse_elementwise"),
+        *("fuse_epilogues", "fuse_expansions", "convolve_parts", "use_strassen", "fuse_elementwise"),
     )
 )
