@@ -120,9 +120,9 @@ bool read_parts(KernelContext& ctx, TensorList images, Product& product) {
   return true;
 }
 
-void run_groups(KernelContext& ctx, TensorList images, const Tensor& weight, const Convolution& c,
-                const Epilogue& epilogue, bool transformed, Tensor& out) {
-  const Tensor& input = images[0];
+void run_groups(KernelContext& ctx, const PackedConvolution& call, const Convolution& c,
+                const Epilogue& epilogue, Tensor& out) {
+  const Tensor& input = call.images[0];
   const dim_t channels = input.size(1) / c.groups, outputs = c.outputs / c.groups;
   Product product{};
   product.output_pitch = c.outputs;
@@ -134,16 +134,17 @@ void run_groups(KernelContext& ctx, TensorList images, const Tensor& weight, con
   product.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
   product.pixel = input.size(1);
   product.last_group = c.groups;
-  if (images.size() == 1) {
+  if (call.images.size() == 1) {
     product.by_channels = c.groups == 1 && is_by_channels(product.last_row, channels, outputs);
     product.input = input.const_data_ptr<float>();
-  } else if (!read_parts(ctx, images, product)) {
+  } else if (!read_parts(ctx, call.images, product)) {
     return;
   }
-  product.packed = weight.const_data_ptr();
-  product.format = format_of(weight);
+  product.packed = call.weight.const_data_ptr();
+  product.format = format_of(call.weight);
   product.output = out.mutable_data_ptr<float>();
-  if (transformed && c.groups == 1 && run_winograd(ctx, product, input.size(0))) return;
+  product.blocks = call.blocks;
+  if (call.transformed && c.groups == 1 && run_winograd(ctx, product, input.size(0))) return;
   if (!ctx.ok()) return;
   const dim_t longest = product.parts ? product.channels : product.pixel;
   float* zeros = ctx.allocate_scratch_array<float>(static_cast<size_t>(longest));
@@ -223,7 +224,7 @@ bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
   } else if (few) {
     run_few_channels(ctx, input, weight, c, epilogue, out);
   } else {
-    run_groups(ctx, call.images, weight, c, epilogue, call.transformed, out);
+    run_groups(ctx, call, c, epilogue, out);
   }
   return ctx.ok();
 }

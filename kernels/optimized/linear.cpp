@@ -8,7 +8,7 @@ namespace penlight::optimized {
 
 bool run_linear(KernelContext& ctx, const Tensor& input, const Tensor& weight,
                 const Optional<Tensor>& residual, int64_t outputs, int64_t activation, double low,
-                double high, bool by_blocks, Tensor& out) {
+                double high, const Blocks* blocks, Tensor& out) {
   const dim_t dim = input.dim();
   if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float || dim < 1 ||
       !input.is_contiguous())
@@ -36,14 +36,14 @@ bool run_linear(KernelContext& ctx, const Tensor& input, const Tensor& weight,
   product.packed = weight.const_data_ptr();
   product.format = format;
   product.by_channels = is_by_channels(product.last_row, depth, static_cast<dim_t>(outputs));
-  product.by_blocks = by_blocks;
+  product.blocks = blocks;
   return run_product(ctx, product);
 }
 
 Tensor& linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
                           const Optional<Tensor>& residual, int64_t outputs, int64_t activation, double low,
                           double high, Tensor& out) {
-  run_linear(ctx, input, weight, residual, outputs, activation, low, high, false, out);
+  run_linear(ctx, input, weight, residual, outputs, activation, low, high, nullptr, out);
   return out;
 }
 

@@ -3,12 +3,14 @@
 
 #include <penlight/kernel.h>
 
+#include "vector/routines.h"
+
 namespace penlight::optimized {
 
-// activation(input * weight + bias + residual); `by_blocks` as of Product. False, with the failure
+// activation(input * weight + bias + residual); `blocks` as of Product. False, with the failure
 // recorded, where the arguments do not fit.
 bool run_linear(KernelContext& ctx, const Tensor& input, const Tensor& weight,
                 const Optional<Tensor>& residual, int64_t outputs, int64_t activation, double low,
-                double high, bool by_blocks, Tensor& out);
+                double high, const Blocks* blocks, Tensor& out);
 
 }  // namespace penlight::optimized

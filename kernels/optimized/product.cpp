@@ -12,13 +12,27 @@ namespace {
 constexpr dim_t kPanelStep = 2, kPanelStepOfRow = 4;
 
 // Below, sums of blocks take more time than the multiplication that they save.
-constexpr dim_t kFewestRows = 64, kFewestChannels = 64, kFewestOutputs = 128;
-// strassen() walks both halves of k by vectors.
-constexpr dim_t kChannelStep = 32;
+constexpr dim_t kFewestRows = 32, kFewestChannels = 64, kFewestOutputs = 128;
+
+// Is a row of the output made from one of the input, in their order?
+bool is_over_matrix(const Product& p) {
+  const Geometry& g = p.geometry;
+  return g.taps_h == 1 && g.taps_w == 1 && g.stride_h == 1 && g.stride_w == 1 && g.out_height == g.height &&
+         g.out_width == g.width && !p.parts && p.last_group == 1;
+}
 
 bool is_by_blocks(const Product& p) {
-  return p.by_blocks && routines().strassen && p.format == Format::Float32 && p.rows >= kFewestRows &&
-         p.outputs >= kFewestOutputs && p.channels >= kFewestChannels && p.channels % kChannelStep == 0;
+  return p.blocks && routines().strassen && p.format == Format::Float32 && is_over_matrix(p) &&
+         p.rows >= kFewestRows && p.outputs >= kFewestOutputs && p.channels >= kFewestChannels &&
+         p.channels % 2 == 0;
+}
+
+// Rows that no part may split: of units and, where columns are left over, of tiles.
+dim_t rows_of_blocks(const Product& p) {
+  if (p.outputs % (kUnitPanels * kPanel) == 0) return kUnitRows;
+  dim_t rows = kUnitRows;
+  while (rows % routines().tile_rows != 0) rows += kUnitRows;
+  return rows;
 }
 
 }  // namespace
@@ -33,7 +47,7 @@ bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept)
   // Parts of the rows each read all weights; parts of the outputs all of the input, and the next
   // kernel finds half of what it reads in the cache of another.
   const bool by_blocks = is_by_blocks(product);
-  const dim_t row_step = by_blocks ? kUnitRows : routines().tile_rows;
+  const dim_t row_step = by_blocks ? rows_of_blocks(product) : routines().tile_rows;
   const dim_t panel_step = by_blocks ? kUnitPanels : rows == 1 ? kPanelStepOfRow : kPanelStep;
   const dim_t row_steps = (rows + row_step - 1) / row_step,
               panel_steps = (panels + panel_step - 1) / panel_step;

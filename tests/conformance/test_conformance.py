@@ -21,6 +21,7 @@ from test_grouped_linear import KERNELS as GROUPED
 from test_pack_convolution import KERNELS as PACKING
 from test_packed_kernels import KERNELS as PACKED
 from test_random import KERNELS
+from test_strassen_kernels import KERNELS as STRASSEN
 from test_transposed import KERNELS as TRANSPOSED
 from test_video_kernels import KERNELS as VIDEO
 from torch._ops import OpOverload
@@ -30,7 +31,9 @@ from penlight.kernels.table import default_table
 
 TABLES = ("elementwise", "dense", "reduce", "index", "gradients", "complex_numbers", "linear_algebra")
 ROWS: list[Op] = []
-UNCOMPARED: set[str] = {*KERNELS, *PACKED, *CHAINS, *ATTENTION, *TRANSPOSED, *PACKING, *VIDEO, *GROUPED}
+UNCOMPARED: set[str] = {
+    *(*KERNELS, *PACKED, *CHAINS, *ATTENTION, *TRANSPOSED, *PACKING, *VIDEO, *GROUPED, *STRASSEN),
+}
 for _name in TABLES:
     _table = importlib.import_module(_name)
     ROWS += _table.OPS

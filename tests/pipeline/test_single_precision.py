@@ -268,7 +268,7 @@ def test_weights_that_16_bits_hold(dtype: torch.dtype, rows: int, outputs: int, 
     content = penlight.compile(layer, (x,)).to_bytes()
     assert len(content) < 2.6 * (outputs + 16) * depth + 4000
     layer[0].weight.data[0, 0] += 1e-3 / 3  # that no 16 bits hold
-    program = penlight.load(penlight.compile(layer, (x,)).to_bytes())
+    program = penlight.load(penlight.compile(layer, (x,), without=["use_strassen"]).to_bytes())
     assert size(layer, x) > 3.9 * outputs * depth
     other = program(x)
     torch.testing.assert_close(result[:, 1:], other[:, 1:], rtol=0, atol=0)

@@ -65,6 +65,13 @@ struct InputPart {
 // Of a unit of strassen(), which no part of a product may split.
 constexpr ptrdiff_t kUnitRows = 16, kUnitPanels = 4;
 
+// The weights of a unit, for a part of k, are a block: those of all columns for the first part, then those
+// for the next. Some are multiplied directly.
+struct Blocks {
+  const int64_t* direct;  // their numbers
+  ptrdiff_t count;
+};
+
 // Sums of products of runs of the input with panels of weights, for the outputs
 // [first_panel, last_panel) * kPanel and rows [first_row, last_row):
 //
@@ -84,10 +91,10 @@ struct Product {
   ptrdiff_t channels;      // elements of a run
   ptrdiff_t first_row, last_row, first_panel, last_panel;
   ptrdiff_t first_group = 0, last_group = 1;
-  ptrdiff_t rows;            // of all parts
-  bool by_channels = false;  // vectors may be of channels: outputs are few
-  bool by_blocks = false;    // by strassen(), where there is that, and enough to multiply
-  bool has_room = false;     // for copies of rows: `rows` was known when the scratch was made
+  ptrdiff_t rows;                  // of all parts
+  bool by_channels = false;        // vectors may be of channels: outputs are few
+  const Blocks* blocks = nullptr;  // by strassen(), where there is that, and enough to multiply
+  bool has_room = false;           // for copies of rows: `rows` was known when the scratch was made
   Epilogue epilogue;
   Geometry geometry;
   ptrdiff_t pixel;     // elements from one column of the input to the next

@@ -42,16 +42,17 @@ constexpr ptrdiff_t kForm = kRows * kPitch;  // elements of a sum of rows
 // Elements of the rows of a block, in all their forms, so that they stay in the second cache beside weights.
 constexpr ptrdiff_t kResident = 98304;
 constexpr ptrdiff_t kMostUnits = 16;
-// Weights that are fetched, or whose differences are made, beside the products of a unit; from so
-// many units on two have time for each.
+// What a unit has time for beside its products: two have for the differences of weights.
 constexpr int kTasks = 4;
-constexpr ptrdiff_t kFewest = 4;
-// Paired rows differ less; elements are smaller, so that no sum of some overflows.
-constexpr float kRatio = 16.0f, kLargest = 1e18f;
+constexpr ptrdiff_t kFewest = 2;
+// Sums of squares of paired rows differ less, by a factor; and they are between these, so that neither they
+// nor sums of products lose digits.
+constexpr float kRatio = 16.0f, kSmallest = 1e-30f, kLargest = 1e36f;
 
 using Sums = Floats[kRows][kVectors];
 
-// What is done while a unit is multiplied: `to` = `from` - `less`, `k` vectors of a panel.
+// What is done while a unit is multiplied, with `k` vectors of two panels: both are fetched, or `to` is
+// made their difference.
 struct Task {
   const float *from, *less;
   float* to;
@@ -85,7 +86,10 @@ PENLIGHT_INLINE void add_product(Sums& sums, const Unit& u) {
   [[maybe_unused]] Task task{};
   if constexpr (beside != Beside::Nothing) task = u.tasks[product];
   for (ptrdiff_t c = 0; c < u.k; ++c, ++a, b += kPanel) {
-    if constexpr (beside == Beside::Fetch) __builtin_prefetch(task.from + c * kPanel, 0, 2);
+    if constexpr (beside == Beside::Fetch) {
+      __builtin_prefetch(task.from + c * kPanel, 0, 2);
+      __builtin_prefetch(task.less + c * kPanel, 0, 2);
+    }
     if constexpr (beside == Beside::Subtract) {
       store(task.to + c * kPanel, load(task.from + c * kPanel) - load(task.less + c * kPanel));
     }
@@ -173,12 +177,10 @@ __attribute__((noinline)) void end_unit(const Unit& u) {
   complete<0, 1>(u, sums);
 }
 
-// Are two rows, of which these are the sums of magnitudes, of about one size?
+// Are two rows, of which these are the sums of squares, of about one size? Not if there is a NaN.
 PENLIGHT_INLINE bool are_alike(float x, float y) {
-  return x <= kRatio * y && y <= kRatio * x && x < kLargest && y < kLargest;
+  return x <= kRatio * y && y <= kRatio * x && x > kSmallest && x < kLargest && y > kSmallest && y < kLargest;
 }
-
-PENLIGHT_INLINE Floats magnitude(Floats x) { return (Floats)((Ints)x & splat_int(0x7fffffff)); }
 
 // The rows of a unit, `k` of each half, in the forms that the products take; false where they are not alike.
 bool lay_out_unit(const float* input, ptrdiff_t pitch, ptrdiff_t k, float* to) {
@@ -187,13 +189,13 @@ bool lay_out_unit(const float* input, ptrdiff_t pitch, ptrdiff_t k, float* to) {
     const float* const below = input + kRows * pitch;
     Floats upper{}, lower{};
     for (ptrdiff_t c = 0; c < k; c += kLanes) {
-      const Floats a11 = load(input + c), a12 = load(input + k + c);
-      const Floats a21 = load(below + c), a22 = load(below + k + c);
+      const Floats a11 = load_part(input + c, k - c), a12 = load_part(input + k + c, k - c);
+      const Floats a21 = load_part(below + c, k - c), a22 = load_part(below + k + c, k - c);
       const Floats s1 = a21 + a22, s2 = s1 - a11;
       const Floats forms[kProducts] = {a11, a12, s2, a11 - a21, a22, s1, a12 - s2};
       repeat<kProducts>([&](auto f) __attribute__((always_inline)) { store(to + f * kForm + c, forms[f]); });
-      upper += magnitude(a11) + magnitude(a12);
-      lower += magnitude(a21) + magnitude(a22);
+      upper += a11 * a11 + a12 * a12;
+      lower += a21 * a21 + a22 * a22;
     }
     alike = alike && are_alike(sum_lanes(upper), sum_lanes(lower));
   }
@@ -208,8 +210,12 @@ struct Place {
 // The multiplication of one block of rows.
 class Block {
  public:
-  Block(const Product& p, ptrdiff_t first_row, ptrdiff_t units, float* scratch)
-      : p_(p), first_row_(first_row), units_(units), panel_size_((1 + p.channels) * kPanel) {
+  Block(const Product& p, ptrdiff_t first_row, ptrdiff_t rows, float* scratch)
+      : p_(p),
+        first_row_(first_row),
+        units_(rows / kUnitRows),
+        rest_(rows % kUnitRows),
+        panel_size_((1 + p.channels) * kPanel) {
     differences_[0] = scratch;
     differences_[1] = scratch + kDifferences;
     rows_ = differences_[1] + kDifferences;
@@ -308,67 +314,88 @@ class Block {
 
   // All rows by the columns of a unit; the weights of `next` are prepared, if there are some.
   void multiply_columns(const Place& at, const Place& next) {
-    if (!is_prepared_ && alike_ > 0) subtract(at);
-    is_prepared_ = next.k < p_.channels && next.half == at.half && alike_ >= kFewest;
-    Task fetched[2 * kTasks], subtracted[2 * kTasks];
-    if (is_prepared_) {
-      list_tasks(next, 1 - buffer_, subtracted);
-      for (int i = 0; i < 2 * kTasks; ++i) fetched[i].from = weights(next, i >> 2, i >> 1 & 1, i & 1);
-    }
     alignas(64) float kept[2 * kRows * kStripColumns];
     Unit u = unit_of(at, kept);
+    if (is_direct(at)) {
+      is_prepared_ = false;
+      multiply_directly(u, at, 0, units_ * kUnitRows);
+      return multiply_directly(u, at, units_ * kUnitRows, rest_);
+    }
+    if (!is_prepared_ && alike_ > 0) subtract(at);
+    is_prepared_ = next.k < p_.channels && next.half == at.half && alike_ >= kFewest && !is_direct(next);
+    Task fetched[kTasks], subtracted[2 * kTasks];
+    if (is_prepared_) {
+      list_tasks(next, 1 - buffer_, subtracted);
+      for (int i = 0; i < kTasks; ++i) {
+        fetched[i] = {weights(next, 0, i / 2, i % 2), weights(next, 1, i / 2, i % 2), nullptr};
+      }
+    }
     ptrdiff_t left = alike_;
     for (ptrdiff_t i = 0; i < units_; ++i) {
-      const ptrdiff_t offset = (first_row_ + i * kUnitRows) * p_.output_pitch + at.panel * kPanel;
-      u.finish = {p_.output + offset, p_.output_pitch, kStripColumns, p_.epilogue};
-      if (p_.epilogue.residual) u.finish.epilogue.residual += offset;
       if (!is_alike_[i]) {
-        multiply_directly(u, at, i);
+        multiply_directly(u, at, i * kUnitRows, kUnitRows);
         continue;
       }
+      u.finish = finish_of(at, i * kUnitRows);
       u.rows = rows_ + i * kProducts * kForm;
-      const ptrdiff_t done = alike_ - left--;
-      if (is_prepared_ && done < 2) {
-        u.tasks = fetched + done * kTasks;
-        begin_unit<Beside::Fetch>(u);
-      } else if (is_prepared_ && left < 2) {
+      const bool is_first = left-- == alike_;
+      if (is_prepared_ && left < 2) {
         u.tasks = subtracted + (1 - left) * kTasks;
         begin_unit<Beside::Subtract>(u);
+      } else if (is_prepared_ && is_first) {
+        u.tasks = fetched;
+        begin_unit<Beside::Fetch>(u);
       } else {
         begin_unit<Beside::Nothing>(u);
       }
       end_unit(u);
     }
+    multiply_directly(u, at, units_ * kUnitRows, rest_);
     buffer_ = 1 - buffer_;
   }
 
-  void multiply_directly(const Unit& u, const Place& at, ptrdiff_t unit) const {
-    for (int lower = 0; lower < 2; ++lower) {
-      const float* rows[kTileRows];
-      for (ptrdiff_t i = 0; i < kTileRows; ++i) {
-        rows[i] =
-            p_.input + (first_row_ + unit * kUnitRows + lower * kRows + min_of(i, kRows - 1)) * p_.pixel;
-      }
-      for (int right = 0; right < 2; ++right) {
-        Strip strip{};
-        strip.rows = rows;
-        strip.tile_step = kTileRows;
-        strip.count = kRows;
-        strip.taps = 1;
-        strip.first_channel = at.k;
-        strip.channels = 2 * at.half;
-        strip.weights = strip.ahead = weights(at, 0, right, 0);
-        strip.weights_panel = strip.ahead_panel = panel_size_;
-        strip.start = u.start ? u.start + right * (kUnitPanels / 2) * panel_size_ : nullptr;
-        strip.last = u.last;
-        strip.finish = quarter_of(u.finish, lower, right);
-        multiply_strip(strip);
-      }
+  bool is_direct(const Place& at) const {
+    const ptrdiff_t number =
+        at.k / step_of(p_.channels) * (p_.outputs / kUnitColumns) + at.panel / kUnitPanels;
+    for (ptrdiff_t i = 0; i < p_.blocks->count; ++i) {
+      if (p_.blocks->direct[i] == number) return true;
+    }
+    return false;
+  }
+
+  // Rows [first, first + count) of those that are multiplied.
+  void multiply_directly(const Unit& u, const Place& at, ptrdiff_t first, ptrdiff_t count) const {
+    if (count == 0) return;
+    const float* rows[(kMostUnits + 1) * kUnitRows + kTileRows];
+    for (ptrdiff_t i = 0; i < round_up(count, kTileRows); ++i) {
+      rows[i] = p_.input + (first_row_ + first + min_of(i, count - 1)) * p_.pixel;
+    }
+    Strip strip{};
+    strip.rows = rows;
+    strip.tile_step = kTileRows;
+    strip.count = count;
+    strip.taps = 1;
+    strip.first_channel = at.k;
+    strip.channels = 2 * at.half;
+    strip.weights_panel = strip.ahead_panel = panel_size_;
+    strip.last = u.last;
+    for (int right = 0; right < 2; ++right) {
+      strip.weights = strip.ahead = weights(at, 0, right, 0);
+      strip.start = u.start ? u.start + right * (kUnitPanels / 2) * panel_size_ : nullptr;
+      strip.finish = quarter_of(finish_of(at, first), 0, right);
+      multiply_strip(strip);
     }
   }
 
+  Finish finish_of(const Place& at, ptrdiff_t row) const {
+    const ptrdiff_t offset = (first_row_ + row) * p_.output_pitch + at.panel * kPanel;
+    Finish f = {p_.output + offset, p_.output_pitch, kStripColumns, p_.epilogue};
+    if (p_.epilogue.residual) f.epilogue.residual += offset;
+    return f;
+  }
+
   const Product& p_;
-  const ptrdiff_t first_row_, units_, panel_size_;
+  const ptrdiff_t first_row_, units_, rest_, panel_size_;
   float *rows_, *differences_[2];
   int buffer_ = 0;  // which has the differences of now
   bool is_prepared_ = false;
@@ -384,22 +411,20 @@ size_t strassen_scratch(const Product& p) {
 }
 
 void strassen(const Product& p) {
-  const ptrdiff_t units = (p.last_row - p.first_row) / kUnitRows;
-  Product whole = p, rest = p;  // what fills units, and what does not
-  whole.last_row = rest.first_row = p.first_row + units * kUnitRows;
+  Product whole = p, rest = p;  // columns that fill units, and those that do not
   whole.last_panel = min_of(p.last_panel, p.outputs / kUnitColumns * kUnitPanels);
+  rest.first_panel = max_of(whole.last_panel, p.first_panel);
   if (whole.first_panel < whole.last_panel) {
-    const ptrdiff_t most = Block::units_of(p.channels), blocks = (units + most - 1) / most;
+    const ptrdiff_t units = (p.last_row - p.first_row) / kUnitRows, most = Block::units_of(p.channels);
+    const ptrdiff_t blocks = max_of((units + most - 1) / most, 1);
     for (ptrdiff_t b = 0; b < blocks; ++b) {
-      const ptrdiff_t first = units * b / blocks, after = units * (b + 1) / blocks;
-      Block(whole, p.first_row + first * kUnitRows, after - first, static_cast<float*>(p.scratch)).multiply();
+      const ptrdiff_t first = p.first_row + units * b / blocks * kUnitRows;
+      const ptrdiff_t after =
+          b + 1 < blocks ? p.first_row + units * (b + 1) / blocks * kUnitRows : p.last_row;
+      Block(whole, first, after - first, static_cast<float*>(p.scratch)).multiply();
     }
   }
-  if (rest.first_row < rest.last_row) product(rest);
-  rest = p;
-  rest.last_row = whole.last_row;
-  rest.first_panel = max_of(whole.last_panel, p.first_panel);
-  if (rest.first_row < rest.last_row && rest.first_panel < rest.last_panel) product(rest);
+  if (rest.first_panel < rest.last_panel) product(rest);
 }
 
 #endif

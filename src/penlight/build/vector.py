@@ -13,11 +13,19 @@ from penlight.ir.dtypes import DType
 # Routines of vector/NAME.cpp, and the kernel files that call them.
 _CALLERS = {
     "product": {
-        *("linear", "strassen", "grouped", "convolution", "expansion", "transposed"),
+        *(
+            "linear",
+            "linear_strassen",
+            "convolution_strassen",
+            "grouped",
+            "convolution",
+            "expansion",
+            "transposed",
+        ),
         *("attention", "matmul", "recurrent"),
     },
-    "short_product": {"linear", "strassen", "grouped", "convolution"},
-    "strassen": {"strassen"},
+    "short_product": {"linear", "linear_strassen", "convolution_strassen", "grouped", "convolution"},
+    "strassen": {"linear_strassen", "convolution_strassen"},
     "few_channels": {"convolution"},
     "depthwise": {"convolution", "expansion"},
     "depthwise_tiles": {"convolution", "expansion"},

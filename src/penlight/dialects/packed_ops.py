@@ -48,6 +48,7 @@ class PackedOps:
     grouped: OpOverload
     convolution_of_parts: OpOverload
     linear_strassen: OpOverload
+    convolution_strassen: OpOverload
 
 
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
@@ -87,6 +88,12 @@ def _linear(
 
 def _linear_shape(x: Tensor, weight: Tensor, residual: Any, outputs: int, *args: Any) -> Tensor:
     return x.new_empty((*x.shape[:-1], outputs))
+
+
+def _linear_strassen(
+    x: Tensor, weight: Tensor, residual: Tensor | None, outputs: int, direct: Sequence[int], *args: Any
+) -> Tensor:
+    return _linear(x, weight, residual, outputs, *args)
 
 
 def _grouped(x: Tensor, weight: Tensor, ends: Tensor, outputs: int) -> Tensor:
@@ -188,6 +195,11 @@ def _convolution_shape(
     *args: Any,
 ) -> Tensor:
     return _image(x, window[0], _places(x.shape[2:], window[1:], stride, padding, dilation))
+
+
+def _convolution_strassen(x: Tensor, *args: Any) -> Tensor:
+    *others, _direct, activation, low, high = args
+    return _convolution(x, *[*others, activation, low, high])
 
 
 def _convolution_of_parts(
@@ -329,5 +341,6 @@ _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "conv3d_packed": (_video_convolution, _video_convolution_shape),
     "grouped_linear_packed": (_grouped, _grouped_shape),
     "conv2d_parts_packed": (_convolution_of_parts, _convolution_of_parts_shape),
-    "linear_strassen": (_linear, _linear_shape),
+    "linear_strassen_packed": (_linear_strassen, _linear_shape),
+    "conv2d_strassen_packed": (_convolution_strassen, _convolution_shape),
 }

@@ -126,6 +126,7 @@ def packed(
     grouped: OpOverload,
     convolution_of_parts: OpOverload,
     linear_strassen: OpOverload,
+    convolution_strassen: OpOverload,
     beside_layers: Collection[str],
     beside_products: Collection[str],
     beside_groups: Collection[str],
@@ -155,7 +156,7 @@ def packed(
         fuse_expansions(convolution, expand_depthwise),
         convolve_parts(convolution, convolution_of_parts),
         merge_subexpressions,
-        use_strassen(linear, linear_strassen),
+        use_strassen((linear, linear_strassen), (convolution, convolution_strassen)),
     )
 
 
