@@ -133,7 +133,7 @@ def test_threads_change_nothing(isa: str, sizes: tuple[int, int, int]) -> None:
     x[rows // 2] *= 1e5  # some units are computed directly
     args = [x, packed(weight, bias), torch.randn(rows, outputs), outputs, [1, 2], 1, 0.0, 0.0]
     file = one_op_program(LINEAR, args, {}, torch.empty(rows, outputs))
-    alone, *others = (penlight.load(file, threads=threads)(*args[:3])[0] for threads in (1, 2, 3, 5))
+    alone, *others = (penlight.load(file, threads=threads)(*args[:3])[0] for threads in (1, 2, 3, 5, 16))
     assert all(torch.equal(alone, one) for one in others)
 
 

@@ -62,11 +62,10 @@ struct InputPart {
   ptrdiff_t pixel;  // elements from one column to the next
 };
 
-// Of a unit of strassen(), which no part of a product may split.
+// What strassen() multiplies at once, which no part of a product may split.
 constexpr ptrdiff_t kUnitRows = 16, kUnitPanels = 4;
 
-// The weights of a unit, for a part of k, are a block: those of all columns for the first part, then those
-// for the next. Some are multiplied directly.
+// Weights by units, numbered part of k by part, in each column by column; some are multiplied directly.
 struct Blocks {
   const int64_t* direct;  // their numbers
   ptrdiff_t count;

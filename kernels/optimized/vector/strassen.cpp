@@ -8,15 +8,15 @@
 //   U = A11 B11 + S2 T2   V = U + S3 T3   W = S1 T1
 //   C11 = A11 B11 + A12 B21   C12 = U + W + S4 B22   C21 = V + A22 T4   C22 = V + W
 //
-// A block is a unit of 16 rows by 64 columns: its sums go on in registers from product to product,
-// and its halves lie beside each other, so that no element depends on how work is split. Sums of
-// rows are made once for all columns, those of weights once for a block of rows, beside the
-// multiplications of the columns before: these leave the ports for loads and stores half idle.
+// What is multiplied so is a unit: 16 rows by 64 columns, and a part of k. Its sums go on in registers
+// from product to product, and its halves lie beside each other, so that no element depends on how work
+// is split. Sums of rows are made once for all columns; those of weights once for a block of rows, beside
+// the products of the columns before, which leave the ports for loads and stores half idle.
 //
-// What is rounded in one row reaches the one that it is paired with, and likewise columns: error
-// bounds are those of a direct product, some times larger, if paired rows are of about one size, and
-// paired columns. Of the columns the compiler has made sure (src/penlight/passes/use_strassen.py).
-// Units whose rows are not, or hold what is not finite, are multiplied directly.
+// What is rounded in one row reaches the one that it is paired with, and likewise columns. Where paired
+// rows, and columns, are of about one size, errors are about twice those of a direct product. Units
+// whose rows are not, or hold what is not finite, are multiplied directly, and so are those whose columns
+// are not, which the compiler has found (src/penlight/passes/use_strassen.py).
 //
 // Vectors narrower than 16 floats gain too little.
 #include "strip.h"
@@ -45,6 +45,9 @@ constexpr ptrdiff_t kMostUnits = 16;
 // What a unit has time for beside its products: two have for the differences of weights.
 constexpr int kTasks = 4;
 constexpr ptrdiff_t kFewest = 2;
+// Elements of T1 to T4, of which there are those of now and the next, and of all.
+constexpr ptrdiff_t kDifferences = kTasks * (kUnitPanels / 2) * kHalf * kPanel;
+constexpr ptrdiff_t kScratch = 2 * kDifferences + kMostUnits * kProducts * kForm;
 // Sums of squares of paired rows differ less, by a factor; and they are between these, so that neither they
 // nor sums of products lose digits.
 constexpr float kRatio = 16.0f, kSmallest = 1e-30f, kLargest = 1e36f;
@@ -208,9 +211,9 @@ struct Place {
 };
 
 // The multiplication of one block of rows.
-class Block {
+class RowBlock {
  public:
-  Block(const Product& p, ptrdiff_t first_row, ptrdiff_t rows, float* scratch)
+  RowBlock(const Product& p, ptrdiff_t first_row, ptrdiff_t rows, float* scratch)
       : p_(p),
         first_row_(first_row),
         units_(rows / kUnitRows),
@@ -234,12 +237,6 @@ class Block {
   static ptrdiff_t units_of(ptrdiff_t channels) {
     return min_of(kResident / (kProducts * kRows * step_of(channels) / 2), kMostUnits);
   }
-
- private:
-  static constexpr ptrdiff_t kDifferences = kTasks * (kUnitPanels / 2) * kHalf * kPanel;
-
- public:
-  static constexpr ptrdiff_t kScratch = 2 * kDifferences + kMostUnits * kProducts * kForm;
 
  private:
   // k of both halves that are multiplied at once.
@@ -406,7 +403,7 @@ class Block {
 }  // namespace
 
 size_t strassen_scratch(const Product& p) {
-  const size_t own = Block::kScratch * sizeof(float), other = product_scratch(p);
+  const size_t own = kScratch * sizeof(float), other = product_scratch(p);
   return own > other ? own : other;
 }
 
@@ -415,13 +412,13 @@ void strassen(const Product& p) {
   whole.last_panel = min_of(p.last_panel, p.outputs / kUnitColumns * kUnitPanels);
   rest.first_panel = max_of(whole.last_panel, p.first_panel);
   if (whole.first_panel < whole.last_panel) {
-    const ptrdiff_t units = (p.last_row - p.first_row) / kUnitRows, most = Block::units_of(p.channels);
+    const ptrdiff_t units = (p.last_row - p.first_row) / kUnitRows, most = RowBlock::units_of(p.channels);
     const ptrdiff_t blocks = max_of((units + most - 1) / most, 1);
     for (ptrdiff_t b = 0; b < blocks; ++b) {
       const ptrdiff_t first = p.first_row + units * b / blocks * kUnitRows;
       const ptrdiff_t after =
           b + 1 < blocks ? p.first_row + units * (b + 1) / blocks * kUnitRows : p.last_row;
-      Block(whole, first, after - first, static_cast<float*>(p.scratch)).multiply();
+      RowBlock(whole, first, after - first, static_cast<float*>(p.scratch)).multiply();
     }
   }
   if (rest.first_panel < rest.last_panel) product(rest);

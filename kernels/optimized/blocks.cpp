@@ -1,0 +1,72 @@
+#include "blocks.h"
+
+#include "isa.h"
+
+namespace penlight::optimized {
+
+namespace {
+
+// Below, sums of blocks take more time than the multiplication that they save.
+constexpr dim_t kFewestRows = 32, kFewestChannels = 64, kFewestOutputs = 128;
+// Rows of a part, at least, beside which the next columns can be prepared.
+constexpr dim_t kRowsOfPart = 2 * kUnitRows;
+
+// Is a row of the output made from one of the input, in their order?
+bool is_over_matrix(const Product& p) {
+  const Geometry& g = p.geometry;
+  return g.taps_h == 1 && g.taps_w == 1 && g.stride_h == 1 && g.stride_w == 1 && g.out_height == g.height &&
+         g.out_width == g.width && !p.parts && p.last_group == 1;
+}
+
+// Rows that no part may split: of units and, where columns are left over, of tiles.
+dim_t rows_together(const Product& p) {
+  if (p.outputs % (kUnitPanels * kPanel) == 0) return kUnitRows;
+  dim_t rows = kUnitRows;
+  while (rows % routines().tile_rows != 0) rows += kUnitRows;
+  return rows;
+}
+
+// What the largest part has of `count` items.
+double largest_share(dim_t parts, dim_t count, dim_t step) {
+  dim_t most = 0;
+  for (dim_t i = 0; i < parts; ++i) {
+    const Range range = range_of(static_cast<size_t>(i), parts, count, step);
+    if (range.last - range.first > most) most = range.last - range.first;
+  }
+  return static_cast<double>(most) / static_cast<double>(count);
+}
+
+}  // namespace
+
+bool is_by_blocks(const Product& p) {
+  return p.blocks && routines().strassen && p.format == Format::Float32 && is_over_matrix(p) &&
+         p.rows >= kFewestRows && p.outputs >= kFewestOutputs && p.channels >= kFewestChannels &&
+         p.channels % 2 == 0;
+}
+
+bool run_by_blocks(KernelContext& ctx, const Product& product, ProductScratch& scratch) {
+  const dim_t rows = product.last_row, panels = product.last_panel, row_step = rows_together(product);
+  // One part for each thread: every part makes all sums of its rows, and of its weights.
+  const double worth = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) *
+                       static_cast<double>(product.channels) / kOperationsOfPart;
+  dim_t parts = static_cast<dim_t>(ctx.threads());
+  if (worth < static_cast<double>(parts)) parts = worth < 1 ? 1 : static_cast<dim_t>(worth);
+  const bool by_rows = rows >= parts * kRowsOfPart &&
+                       largest_share(parts, rows, row_step) <= largest_share(parts, panels, kUnitPanels);
+  const dim_t count = by_rows ? rows : panels, step = by_rows ? row_step : kUnitPanels;
+  const dim_t steps = (count + step - 1) / step;
+  if (parts > steps) parts = steps;
+  if (!scratch.provide(ctx, parts, routines().strassen_scratch(product))) return false;
+  const auto part = [&](size_t index) {
+    Product mine = product;
+    const Range range = range_of(index, parts, count, step);
+    (by_rows ? mine.first_row : mine.first_panel) = range.first;
+    (by_rows ? mine.last_row : mine.last_panel) = range.last;
+    mine.scratch = scratch.memory.of(index);
+    routines().strassen(mine);
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
+  return true;
+}
+
+}  // namespace penlight::optimized
