@@ -11,13 +11,6 @@ constexpr dim_t kFewestRows = 32, kFewestChannels = 64, kFewestOutputs = 128;
 // Rows of a part, at least, beside which the next columns can be prepared.
 constexpr dim_t kRowsOfPart = 2 * kUnitRows;
 
-// Is a row of the output made from one of the input, in their order?
-bool is_over_matrix(const Product& p) {
-  const Geometry& g = p.geometry;
-  return g.taps_h == 1 && g.taps_w == 1 && g.stride_h == 1 && g.stride_w == 1 && g.out_height == g.height &&
-         g.out_width == g.width && !p.parts && p.last_group == 1;
-}
-
 // Rows that no part may split: of units and, where columns are left over, of tiles.
 dim_t rows_together(const Product& p) {
   if (p.outputs % (kUnitPanels * kPanel) == 0) return kUnitRows;
@@ -39,9 +32,9 @@ double largest_share(dim_t parts, dim_t count, dim_t step) {
 }  // namespace
 
 bool is_by_blocks(const Product& p) {
-  return p.blocks && routines().strassen && p.format == Format::Float32 && is_over_matrix(p) &&
-         p.rows >= kFewestRows && p.outputs >= kFewestOutputs && p.channels >= kFewestChannels &&
-         p.channels % 2 == 0;
+  return p.blocks && routines().strassen && p.format == Format::Float32 && is_matrix(p.geometry) &&
+         !p.parts && p.last_group == 1 && p.rows >= kFewestRows && p.outputs >= kFewestOutputs &&
+         p.channels >= kFewestChannels && p.channels % 2 == 0;
 }
 
 bool run_by_blocks(KernelContext& ctx, const Product& product, ProductScratch& scratch) {

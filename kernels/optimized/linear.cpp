@@ -12,20 +12,17 @@ bool run_linear(KernelContext& ctx, const Tensor& input, const Tensor& weight,
   const dim_t dim = input.dim();
   if (input.scalar_type() != ScalarType::Float || out.scalar_type() != ScalarType::Float || dim < 1 ||
       !input.is_contiguous())
-    return ctx.refuse(Status::InvalidArgument,
-                      "a linear layer over packed weights takes contiguous float32 of one dimension or more");
+    return ctx.refuse("a linear layer over packed weights takes contiguous float32 of one dimension or more");
   const dim_t depth = input.size(dim - 1);
   dim_t size = 0;
-  if (!packed_size(outputs, depth, size))
-    return ctx.refuse(Status::InvalidArgument, "a linear layer cannot have {} outputs", outputs);
+  if (!packed_size(outputs, depth, size)) return ctx.refuse("a linear layer cannot have {} outputs", outputs);
   const Format format = format_of(weight);
   if (!check_packed(ctx, weight, size, format) || !check_activation(ctx, activation)) return false;
   dim_t sizes[kMaxDim];
   for (dim_t d = 0; d < dim; ++d) sizes[d] = input.size(d);
   sizes[dim - 1] = outputs;
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(dim)))) return false;
-  if (!out.is_contiguous())
-    return ctx.refuse(Status::InvalidArgument, "the result of a linear layer is contiguous");
+  if (!out.is_contiguous()) return ctx.refuse("the result of a linear layer is contiguous");
   if (!check_residual(ctx, residual, out)) return false;
   if (out.numel() == 0) return true;
 

@@ -173,12 +173,6 @@ class Rows {
     }
   }
 
-  // One tap at every pixel: row after row, from image to image too.
-  static bool is_matrix(const Geometry& g) {
-    return g.taps_h == 1 && g.taps_w == 1 && g.stride_h == 1 && g.stride_w == 1 && g.pad_h == 0 &&
-           g.pad_w == 0 && g.out_height == g.height && g.out_width == g.width;
-  }
-
   const Product& product_;
   const float** pointers_;
   const ptrdiff_t positions_;  // of an image

@@ -71,6 +71,12 @@ struct Blocks {
   ptrdiff_t count;
 };
 
+// Does the window pass over every pixel alone? Each row is then made from one of the input, in their order.
+__attribute__((always_inline)) static inline bool is_matrix(const Geometry& g) {
+  return g.taps_h == 1 && g.taps_w == 1 && g.stride_h == 1 && g.stride_w == 1 && g.pad_h == 0 &&
+         g.pad_w == 0 && g.out_height == g.height && g.out_width == g.width;
+}
+
 // Sums of products of runs of the input with panels of weights, for the outputs
 // [first_panel, last_panel) * kPanel and rows [first_row, last_row):
 //
