@@ -112,12 +112,14 @@ def test_unlike_columns_are_multiplied_directly() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e20])
-def test_columns_that_are_not_finite(value: float) -> None:
-    layer, x = nn.Linear(128, 256), torch.randn(64, 128)
+@pytest.mark.parametrize(("place", "block"), [(0, 3), (300, 7), (799, 11)])
+def test_columns_that_are_not_finite(value: float, place: int, block: int) -> None:
+    """They stay alone, so the kernel counts blocks as the compiler does: four columns by three parts of k."""
+    layer, x = nn.Linear(800, 256), torch.randn(64, 800)
     with torch.no_grad():
-        layer.weight[200, 3] = value
-    assert direct_blocks(layer, x) == [3]
-    (got,) = (penlight.load(penlight.compile(layer, (x,)).to_bytes())(x),)
+        layer.weight[200, place] = value
+    assert direct_blocks(layer, x) == [block]
+    got = penlight.load(penlight.compile(layer, (x,)).to_bytes())(x)
     torch.testing.assert_close(got, layer(x), rtol=1e-5, atol=1e-4, equal_nan=True)
 
 
