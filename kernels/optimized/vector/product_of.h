@@ -13,6 +13,7 @@
 
 #include "epilogue.h"
 #include "few_outputs.h"
+#include "half_vectors.h"
 #include "indirect.h"
 #include "narrow_groups.h"
 #include "spread_rows.h"
@@ -40,16 +41,12 @@ constexpr int kWide = 4 / kStripPanels;
 // strip. Larger ones are read a part of k at a time, and their sums wait in the output.
 constexpr ptrdiff_t kResident = 1 << 18;
 
-// Rows [row, row + stored) of a strip; a tile may have more rows than are stored. With `half`, no more
-// than the lower half of the last vector are columns that exist: those of two rows are one vector.
-template <class Weights, int rows, int vectors, bool half = false>
+// Rows [row, row + stored) of a strip; a tile may have more rows than are stored.
+template <class Weights, int rows, int vectors>
 PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_t stored) {
-  static_assert(!half || rows % 2 == 0);
-  constexpr int kWhole = half ? vectors - 1 : vectors;  // vectors of one row
   // A sum waits for the one before it: a small tile has several for each element.
-  constexpr int kSums = half || rows * vectors >= 8 ? 1 : rows * vectors >= 4 ? 2 : 4;
+  constexpr int kSums = rows * vectors >= 8 ? 1 : rows * vectors >= 4 ? 2 : 4;
   Floats sums[kSums][rows][vectors];
-  Floats pairs[half ? rows / 2 : 1];
   // Panels are narrower than a tile of the widest vectors: vector v lies here.
   using Element = typename Weights::Element;
   const auto weight = [&](const Element* base, int v) {
@@ -57,7 +54,6 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
     return base + (v / per_panel) * s.weights_panel + (v % per_panel) * kLanes;
   };
   const float* const* pointers = s.rows + row / kRows * s.tile_step;
-  const Finish& f = s.finish;
   repeat<kSums>([&](auto k) __attribute__((always_inline)) {
     repeat<rows>([&](auto i) __attribute__((always_inline)) {
       repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[k][i][v] = Floats{}; });
@@ -69,9 +65,6 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
       repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[0][i][v] = bias; });
     });
   }
-  repeat<half ? rows / 2 : 0>([&](auto i) __attribute__((always_inline)) {
-    pairs[i] = lower_halves(sums[0][2 * i][kWhole], sums[0][2 * i + 1][kWhole]);
-  });
   // The tiles take the panels of a strip in turns.
   const ptrdiff_t tile = row / kRows;
   const char* ahead = reinterpret_cast<const char*>(s.ahead + tile % kStripPanels * s.ahead_panel) +
@@ -92,14 +85,9 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
       Floats columns[vectors];
       repeat<vectors>([&](auto v)
                           __attribute__((always_inline)) { columns[v] = Weights::load(weight(b, v)); });
-      if constexpr (half) columns[kWhole] = lower_halves(columns[kWhole], columns[kWhole]);
-      Floats value{}, before{};
       repeat<rows>([&](auto i) __attribute__((always_inline)) {
-        before = value;
-        value = splat(a[i][c]);
-        if constexpr (half) keep_in_register(value);
-        repeat<kWhole>([&](auto v) __attribute__((always_inline)) { sums[to][i][v] += value * columns[v]; });
-        if constexpr (half && i % 2 == 1) pairs[i / 2] += lower_halves(before, value) * columns[kWhole];
+        const Floats value = splat(a[i][c]);
+        repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[to][i][v] += value * columns[v]; });
       });
       b += kPanel;
       ++c;
@@ -112,35 +100,21 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
       repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[0][i][v] += sums[k + 1][i][v]; });
     });
   });
-  repeat<half ? rows / 2 : 0>([&](auto i) __attribute__((always_inline)) {
-    sums[0][2 * i][kWhole] = pairs[i];
-    sums[0][2 * i + 1][kWhole] = upper_half(pairs[i]);
-  });
-  if (!s.start) {  // added last: of many small sums less is lost than of one long one
-    const float* before = f.output + row * f.pitch;
-    each_stored<rows, vectors>(stored, [&](auto i, auto v) __attribute__((always_inline)) {
-      sums[0][i][v] += load_part(before + i * f.pitch + v * kLanes, f.columns - v * kLanes);
-    });
-  }
-  if (s.last) {
-    finish_tile(f, row, stored, sums[0]);
-  } else {
-    store_tile(f, row, stored, sums[0]);
-  }
+  complete_tile(s, row, stored, sums[0]);
 }
 
 #ifndef PENLIGHT_FEW_TILES
 // The last rows, by the lowest of some tiles that has them all.
-template <class Weights, int vectors, bool half, int rows, int... higher>
+template <class Weights, int vectors, int rows, int... higher>
 void multiply_rest(const StripOf<Weights>& s, ptrdiff_t row) {
   if constexpr (sizeof...(higher) > 0) {
-    if (s.count - row > rows) return multiply_rest<Weights, vectors, half, higher...>(s, row);
+    if (s.count - row > rows) return multiply_rest<Weights, vectors, higher...>(s, row);
   }
-  multiply<Weights, rows, vectors, half && rows % 2 == 0>(s, row, s.count - row);
+  multiply<Weights, rows, vectors>(s, row, s.count - row);
 }
 #endif
 
-template <int vectors, bool half = false, class Weights>
+template <int vectors, class Weights>
 void multiply_rows(const StripOf<Weights>& s) {
   ptrdiff_t row = 0;
 #ifdef PENLIGHT_FEW_TILES
@@ -149,9 +123,9 @@ void multiply_rows(const StripOf<Weights>& s) {
   }
   if (row < s.count) multiply<Weights, 1, vectors>(s, row, 1);
 #else
-  for (; s.count - row >= kRows; row += kRows) multiply<Weights, kRows, vectors, half>(s, row, kRows);
+  for (; s.count - row >= kRows; row += kRows) multiply<Weights, kRows, vectors>(s, row, kRows);
   if (row < s.count) {
-    multiply_rest<Weights, vectors, half, 1, kRows / 3, kRows / 2, kRows * 2 / 3, kRows>(s, row);
+    multiply_rest<Weights, vectors, 1, kRows / 3, kRows / 2, kRows * 2 / 3, kRows>(s, row);
   }
 #endif
 }
@@ -191,11 +165,7 @@ template <class Weights>
 void multiply_columns(const StripOf<Weights>& s) {
 #ifndef PENLIGHT_FEW_TILES
   if (s.finish.columns > kStripColumns) return multiply<Weights, 1, kWide * kVectors>(s, 0, 1);
-  if constexpr (kLanes == 16) {
-    // Where the last strip is of 24 columns, as in many small networks, a quarter of it would be nothing.
-    const ptrdiff_t columns = s.finish.columns - kHalfVectors * kLanes;
-    if (columns > 0 && columns <= kLanes / 2 && s.count > 1) return multiply_rows<kVectors, true>(s);
-  }
+  if (s.count > 1 && is_half_empty(s.finish.columns)) return multiply_by_pairs(s);
 #endif
   if (s.finish.columns > kHalfVectors * kLanes) {
     multiply_rows<kVectors>(s);

@@ -52,19 +52,6 @@ PENLIGHT_INLINE void keep_in_register(Floats& x) {
 #endif
 }
 
-// The lower half of `a`, then that of `b`; and the upper half of a vector, twice.
-#if defined(__AVX512F__)
-PENLIGHT_INLINE Floats lower_halves(Floats a, Floats b) {
-  return PENLIGHT_SHUFFLE(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-}
-PENLIGHT_INLINE Floats upper_half(Floats a) {
-  return PENLIGHT_SHUFFLE(a, a, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15);
-}
-#else  // of the widest vectors alone
-Floats lower_halves(Floats a, Floats b);
-Floats upper_half(Floats a);
-#endif
-
 PENLIGHT_INLINE Floats load(const float* from) {
   Floats value;
   memcpy(&value, from, sizeof value);
@@ -153,6 +140,24 @@ PENLIGHT_INLINE void store_some(float* to, Floats value, ptrdiff_t count) {
   float lanes[kLanes];
   store(lanes, value);
   for (ptrdiff_t i = 0; i < count; ++i) to[i] = lanes[i];
+}
+#endif
+
+#if defined(__AVX512F__)
+// from[0] and from[1] in turns.
+PENLIGHT_INLINE Floats splat_two(const float* from) {
+  double both;
+  memcpy(&both, from, sizeof both);
+  return (Floats)_mm512_set1_pd(both);
+}
+// The first lanes of `a` and `b` in turns.
+PENLIGHT_INLINE Floats in_turns(Floats a, Floats b) {
+  return PENLIGHT_SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+// The sums of lanes 2 i and 2 i + 1, twice.
+PENLIGHT_INLINE Floats sum_pairs(Floats x) {
+  return PENLIGHT_SHUFFLE(x, x, 0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14) +
+         PENLIGHT_SHUFFLE(x, x, 1, 3, 5, 7, 9, 11, 13, 15, 1, 3, 5, 7, 9, 11, 13, 15);
 }
 #endif
 

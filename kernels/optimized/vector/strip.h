@@ -45,6 +45,24 @@ PENLIGHT_INLINE ptrdiff_t ahead_step(ptrdiff_t rows) {
   return (kBytes + tiles - 1) / tiles;
 }
 
+// What is done with the sums of rows [row, row + stored).
+template <class Weights, int rows, int vectors>
+PENLIGHT_INLINE void complete_tile(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_t stored,
+                                   Floats (&sums)[rows][vectors]) {
+  const Finish& f = s.finish;
+  if (!s.start) {  // added last: of many small sums less is lost than of one long one
+    const float* before = f.output + row * f.pitch;
+    each_stored<rows, vectors>(stored, [&](auto i, auto v) __attribute__((always_inline)) {
+      sums[i][v] += load_part(before + i * f.pitch + v * kLanes, f.columns - v * kLanes);
+    });
+  }
+  if (s.last) {
+    finish_tile(f, row, stored, sums);
+  } else {
+    store_tile(f, row, stored, sums);
+  }
+}
+
 // Every row and column of it. Of one row, it may be as wide as several tiles.
 void multiply_strip(const Strip& strip);
 
