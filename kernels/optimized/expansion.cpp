@@ -1,10 +1,11 @@
 // A 1x1 convolution to more channels and the depthwise convolution after it, as inverted
-// bottlenecks have them (Sandler et al., "MobileNetV2", 2018), in bands of rows.
+// bottlenecks have them (Sandler et al., "MobileNetV2", 2018).
 //
-// The image between the two is the largest of such a network. Only the rows of it that a
-// few rows of the result need exist, in the second cache; those that the next band needs
-// too are moved to the front. Each row is a product of its own, so that no element
-// depends on where a band or a thread begins.
+// The image between the two is the largest of such a network. Of the usual windows only a few
+// channels of a few of its rows exist, in the nearest cache (vector/expansion.cpp). For others
+// it is made in bands: the rows that a few rows of the result need exist, in the second cache;
+// those that the next band needs too are moved to the front. Either way each row is a product
+// of its own, so that no element depends on where a band or a thread begins.
 #include <string.h>
 
 #include "image.h"
@@ -18,7 +19,7 @@ namespace {
 
 constexpr dim_t kBand = 65536;  // elements of the rows that exist at once
 
-struct Expansion {
+struct Bands {
   Product row;  // the 1x1 convolution of one row
   Depthwise windows;
   dim_t row_size, band;  // elements of a row between the two; rows of the result in a band
@@ -30,7 +31,7 @@ dim_t rows_between(const Geometry& g, dim_t band) {
 }
 
 // Rows [first, last) of all images' results; `rows` has room for those between.
-void run_part(const Expansion& e, dim_t first, dim_t last, float* rows) {
+void run_part(const Bands& e, dim_t first, dim_t last, float* rows) {
   const Geometry& g = e.windows.geometry;
   Product row = e.row;
   Depthwise windows = e.windows;
@@ -62,6 +63,73 @@ void run_part(const Expansion& e, dim_t first, dim_t last, float* rows) {
   }
 }
 
+// Of a part; 0: there is no code for its windows. Small builds have none at all.
+size_t panels_scratch(const Expansion& e) {
+#ifdef __OPTIMIZE_SIZE__
+  (void)e;
+  return 0;
+#else
+  return routines().expansion_scratch(e);
+#endif
+}
+
+// What bands need beside `e`; false where a row is too large.
+bool plan_bands(const Expansion& e, Bands& bands, dim_t& buffer) {
+  const Geometry& g = e.windows.geometry;
+  const dim_t outputs = e.windows.channels;
+  bands.row = over_matrix(g.width, e.depth, e.depth, outputs, outputs);
+  bands.row.input = e.input;
+  bands.row.packed = e.packed;
+  bands.row.epilogue = e.epilogue;
+  bands.windows = e.windows;
+  bands.windows.in_cache = true;
+  bands.band = 1;
+  if (!multiply_sizes(g.width, outputs, bands.row_size) ||
+      !multiply_sizes(rows_between(g, 1), bands.row_size, buffer)) {
+    return false;
+  }
+  while (bands.band < g.out_height && rows_between(g, bands.band + 1) <= kBand / bands.row_size) ++bands.band;
+  buffer = round_to_panel(rows_between(g, bands.band) * bands.row_size);  // pointers lie behind it
+  return buffer <= INTPTR_MAX / static_cast<dim_t>(2 * sizeof(float));
+}
+
+// One part a thread: each expands the rows at its edges once more, into memory of its own.
+void run(KernelContext& ctx, const Expansion& e, dim_t parts) {
+  const size_t by_panels = panels_scratch(e);
+  Bands bands{};
+  dim_t buffer = 0;
+  if (!by_panels && !plan_bands(e, bands, buffer)) {
+    ctx.fail("expand_depthwise_packed: rows of {} by {} are too large", e.windows.geometry.width,
+             e.windows.channels);
+    return;
+  }
+  const size_t between = static_cast<size_t>(buffer) * sizeof(float);
+  const size_t tile = by_panels ? 0 : routines().depthwise_scratch(bands.windows);
+  PartMemory memory;
+  if (!allocate_parts(ctx, parts,
+                      by_panels ? by_panels : between + tile + routines().product_scratch(bands.row),
+                      memory)) {
+    return;
+  }
+  const auto part = [&](size_t index) {
+    const Range range = range_of(index, parts, e.windows.last_row);
+    float* const own = static_cast<float*>(memory.of(index));
+    if (by_panels) {
+      Expansion mine = e;
+      mine.windows.first_row = range.first;
+      mine.windows.last_row = range.last;
+      mine.scratch = own;
+      routines().expand_depthwise(mine);
+    } else {
+      Bands mine = bands;
+      mine.windows.tile = tile ? own + buffer : nullptr;
+      mine.row.scratch = own + buffer + tile / sizeof(float);
+      run_part(mine, range.first, range.last, own);
+    }
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
+}
+
 }  // namespace
 
 Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& expansion,
@@ -82,7 +150,7 @@ Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, con
                         c)) {
     return out;
   }
-  const dim_t depth = input.size(1), width = input.size(3);
+  const dim_t depth = input.size(1);
   dim_t taps = 0, packed = 0, expanded = 0;
   const bool fits = multiply_sizes(c.window.taps[0], c.window.taps[1], taps) &&
                     packed_size(c.outputs, depth, expanded) && packed_size(c.outputs, taps, packed);
@@ -101,48 +169,21 @@ Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, con
   if (out.numel() == 0) return out;
 
   Expansion e{};
-  e.row = over_matrix(width, depth, depth, c.outputs, c.outputs);
-  e.row.input = input.const_data_ptr<float>();
-  e.row.packed = expansion.const_data_ptr<float>();
-  e.row.epilogue = epilogue_of({}, expansion_activation, expansion_low, expansion_high);
+  e.input = input.const_data_ptr<float>();
+  e.packed = expansion.const_data_ptr<float>();
+  e.depth = depth;
+  e.epilogue = epilogue_of({}, expansion_activation, expansion_low, expansion_high);
   e.windows.packed = weight.const_data_ptr<float>();
   e.windows.output = out.mutable_data_ptr<float>();
   e.windows.channels = e.windows.last_channel = c.outputs;
   e.windows.epilogue = epilogue_of({}, activation, low, high);
   e.windows.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
-  const Geometry& g = e.windows.geometry;
-  dim_t buffer = 0;
-  e.band = 1;
-  const bool small =
-      multiply_sizes(width, c.outputs, e.row_size) && multiply_sizes(rows_between(g, 1), e.row_size, buffer);
-  while (small && e.band < g.out_height && rows_between(g, e.band + 1) <= kBand / e.row_size) ++e.band;
-  const bool has_size = small && multiply_sizes(rows_between(g, e.band), e.row_size, buffer) &&
-                        buffer <= INTPTR_MAX / static_cast<dim_t>(2 * sizeof(float));
-  if (!has_size)
-    return ctx.fail(out, Status::InvalidArgument, "expand_depthwise_packed: rows of {} by {} are too large",
-                    width, c.outputs);
-  e.windows.in_cache = true;
-  const size_t tile = routines().depthwise_scratch(e.windows);
-  const dim_t rows = input.size(0) * g.out_height;
+  const dim_t rows = e.windows.last_row = input.size(0) * c.out[0];
   const double operations = 2.0 * static_cast<double>(c.outputs) *
                             (static_cast<double>(depth) * static_cast<double>(input.numel() / depth) +
-                             4.0 * static_cast<double>(taps) * static_cast<double>(rows * g.out_width));
-  // One part a thread: each expands the rows at its edges once more, into memory of its own.
+                             4.0 * static_cast<double>(taps) * static_cast<double>(rows * c.out[1]));
   const dim_t most = static_cast<dim_t>(ctx.threads()), several = parts_of(ctx, operations, rows);
-  const dim_t parts = several < most ? several : most;
-  buffer = round_to_panel(buffer);  // pointers lie behind it
-  const size_t between = static_cast<size_t>(buffer) * sizeof(float);
-  PartMemory memory;
-  if (!allocate_parts(ctx, parts, between + tile + routines().product_scratch(e.row), memory)) return out;
-  const auto part = [&](size_t index) {
-    const Range range = range_of(index, parts, rows);
-    float* own = static_cast<float*>(memory.of(index));
-    Expansion mine = e;
-    mine.windows.tile = tile ? own + buffer : nullptr;
-    mine.row.scratch = own + buffer + tile / sizeof(float);
-    run_part(mine, range.first, range.last, own);
-  };
-  ctx.parallel(static_cast<size_t>(parts), part);
+  run(ctx, e, several < most ? several : most);
   return out;
 }
 

@@ -59,6 +59,10 @@ def close(got: torch.Tensor, want: torch.Tensor, depth: int) -> None:
         ((100,), 64, 40),
         ((4,), 0, 20),
         ((5, 30), 37, 1),
+        ((26,), 37, 24),
+        ((31,), 900, 40),
+        ((2,), 6, 5),
+        ((145,), 11, 72),
         ((70,), 64, 3),
         ((101,), 16, 8),
     ],
@@ -437,6 +441,16 @@ EXPANSIONS = [
     ((2, 4, 30, 80), 96, (3, 3), (2, 2), (0, 0, 1, 1), (1, 1)),
     ((1, 4, 40, 64), 144, (5, 5), (2, 2), (1, 1, 2, 2), (1, 1)),
     ((2, 6, 5, 9), 20, (3, 3), (1, 1), (0, 4, 3, 0), (1, 1)),
+    # Panel by panel: depths with code of their own and others, lines that tiles of every size are left with.
+    *(
+        ((2, depth, 7, width), 40, (3, 3), (1, 1), (1, 1), (1, 1))
+        for depth, width in ((16, 14), (24, 9), (32, 15), (33, 7), (40, 4), (64, 10), (7, 12), (50, 13), (19, 5))
+    ),
+    ((3, 16, 11, 3), 24, (3, 3), (1, 1), (1, 2), (1, 1)),
+    ((2, 24, 8, 16), 33, (5, 5), (1, 1), (2, 2), (1, 1)),
+    ((1, 70, 9, 20), 48, (5, 5), (2, 2), (1, 3), (1, 1)),
+    ((5, 48, 40, 40), 49, (3, 3), (2, 2), (1, 1), (1, 1)),
+    ((2, 8, 5, 30), 64, (3, 3), (2, 2), (4, 2), (1, 1)),
 ]
 
 
@@ -472,6 +486,21 @@ def test_expansion(isa: str, case: tuple[object, ...]) -> None:
         (got,) = run_op(op, args, {}, want.float(), "optimized")
         close(got, want, sizes[1] * math.prod(window))
         torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("special", [math.nan, math.inf])
+def test_expansion_by_windows_that_are_not_finite(isa: str, special: float) -> None:
+    """They may not be multiplied by zeros around the image."""
+    x, first, last = image(1, 16, 9, 8), torch.randn(40, 16, 1, 1), torch.randn(40, 1, 3, 3)
+    last[17, 0, 0, 1], x[0, 3, 4, 4], x[0, 5, 0, 0] = special, math.inf, math.nan
+    packed = pack_panels(Derived.of(first), None).tensor(), pack_depthwise(Derived.of(last), None).tensor()
+    between = functional.conv2d(x.double(), first.double()).relu()
+    want = functional.conv2d(between, last.double(), padding=1, groups=40)
+    want[0, 17, 0] = functional.conv2d(between[:, 17:18, :2], last[17:18, :, 1:].double(), padding=(0, 1))[0, 0, 0]
+    want = want.contiguous(memory_format=torch.channels_last)
+    args = [x, *packed, [40, 3, 3], [1, 1], [1, 1], [1, 1], 1, 0.0, 0.0, 0, 0.0, 0.0]
+    (got,) = run_op(overload_of("penlight::expand_depthwise_packed"), args, {}, want.float(), "optimized")
+    close(got, want, 16 * 9)
 
 
 @pytest.mark.parametrize(

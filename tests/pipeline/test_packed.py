@@ -139,9 +139,10 @@ def test_a_large_expansion_is_never_whole(kernel: int, stride: int) -> None:
         )
 
 
-def test_a_small_expansion_is_computed_first() -> None:
-    found = compiled_once(Inverted(64), torch.randn(1, 8, 20, 20))
-    assert found["expand_depthwise_packed"] == 0 and found["conv2d_packed"] == 3
+@pytest.mark.parametrize("kernel, size, together", [(3, 20, 1), (5, 4, 1), (7, 20, 0), (3, 3, 0)])
+def test_a_small_expansion_is_computed_first_for_rare_windows(kernel: int, size: int, together: int) -> None:
+    found = compiled_once(Inverted(64, kernel), torch.randn(1, 8, size, size))
+    assert found["expand_depthwise_packed"] == together and found["conv2d_packed"] == 3 - 2 * together
 
 
 def test_an_expansion_with_dynamic_batch_and_size() -> None:

@@ -10,6 +10,7 @@ namespace PENLIGHT_ISA {
 namespace {
 
 constexpr int kColumns = 4;
+constexpr ptrdiff_t kBlock = kPanel;  // channels of a tile: a line of the cache
 
 // Small builds do without what needs a copy of the code for each window.
 #if defined(__OPTIMIZE_SIZE__)
@@ -21,6 +22,12 @@ constexpr bool kUnrolled = true;
 // Of which windows are there copies?
 PENLIGHT_INLINE bool has_code(ptrdiff_t taps, ptrdiff_t stride) {
   return (taps == 3 || taps == 5) && (stride == 1 || stride == 2);
+}
+
+// A square window for which there is code?
+PENLIGHT_INLINE bool is_usual(const Geometry& g) {
+  return has_code(g.taps_w, g.stride_w) && g.taps_h == g.taps_w && g.stride_h == g.stride_w &&
+         g.dilation_h == 1 && g.dilation_w == 1;
 }
 
 // Rows at once: as many as there are registers for.
@@ -39,7 +46,10 @@ PENLIGHT_INLINE void add_windows(const float* corner, ptrdiff_t pixel, ptrdiff_t
   repeat<lines>([&](auto i) __attribute__((always_inline)) {
     const float* from = corner + i * line;
     Floats x[inputs];
-    repeat<inputs>([&](auto u) __attribute__((always_inline)) { x[u] = load(from + u * pixel); });
+    repeat<inputs>([&](auto u) __attribute__((always_inline)) {
+      x[u] = load(from + u * pixel);
+      keep_in_register(x[u]);
+    });
     repeat<rows>([&](auto r) __attribute__((always_inline)) {
       constexpr int th = decltype(i)() - decltype(r)() * stride;
       if constexpr (th >= 0 && th < taps) {
@@ -53,12 +63,27 @@ PENLIGHT_INLINE void add_windows(const float* corner, ptrdiff_t pixel, ptrdiff_t
   });
 }
 
+// One line of windows of `taps` neighbouring pixels: each pixel is loaded once.
+template <int rows, int columns, int stride, int taps>
+PENLIGHT_INLINE void add_line(const float* (&x)[rows], const float* weights, Floats (&sums)[rows][columns]) {
+  Floats weight[taps];
+  repeat<taps>([&](auto t) __attribute__((always_inline)) { weight[t] = load(weights + t * kBlock); });
+  repeat<rows>([&](auto r) __attribute__((always_inline)) {
+    repeat<(columns - 1) * stride + taps>([&](auto u) __attribute__((always_inline)) {
+      Floats pixel = load(x[r] + u * kBlock);
+      keep_in_register(pixel);
+      repeat<columns>([&](auto j) __attribute__((always_inline)) {
+        constexpr int t = decltype(u)() - decltype(j)() * stride;
+        if constexpr (t >= 0 && t < taps) sums[r][j] += pixel * weight[t];
+      });
+    });
+  });
+}
+
 // Elements from one column of the input to the next.
 PENLIGHT_INLINE ptrdiff_t pixel_of(const Depthwise& p) {
   return p.multiplier == 1 ? p.channels : p.channels / p.multiplier;
 }
-
-constexpr ptrdiff_t kBlock = kPanel;  // channels of a tile: a line of the cache
 
 // From which channels of the input a vector of outputs is computed, where each has several.
 struct Source {

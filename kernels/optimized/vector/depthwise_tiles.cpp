@@ -26,12 +26,6 @@ ptrdiff_t width_of(const Depthwise& p, ptrdiff_t taps) {
   return (round_up(p.geometry.out_width, kColumns) - 1) * p.geometry.stride_w + taps;
 }
 
-// A square window for which there is code, here and in place?
-bool is_usual(const Geometry& g) {
-  return has_code(g.taps_w, g.stride_w) && g.taps_h == g.taps_w && g.stride_h == g.stride_w &&
-         g.dilation_h == 1 && g.dilation_w == 1;
-}
-
 // Rows of the result for which a tile has room; 0 where another way is better.
 ptrdiff_t rows_in_tile(const Depthwise& p) {
   const Geometry& g = p.geometry;

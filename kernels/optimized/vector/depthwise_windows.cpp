@@ -96,22 +96,6 @@ void copy_line(const Depthwise& p, const Tile& tile, ptrdiff_t y) {
   clear(to + (last - tile.left) * kBlock, right - last);
 }
 
-// One line of windows of `taps` neighbouring pixels: each pixel is loaded once.
-template <int rows, int columns, int stride, int taps>
-PENLIGHT_INLINE void add_line(const float* (&x)[rows], const float* weights, Floats (&sums)[rows][columns]) {
-  Floats weight[taps];
-  repeat<taps>([&](auto t) __attribute__((always_inline)) { weight[t] = load(weights + t * kBlock); });
-  repeat<rows>([&](auto r) __attribute__((always_inline)) {
-    repeat<(columns - 1) * stride + taps>([&](auto u) __attribute__((always_inline)) {
-      const Floats pixel = load(x[r] + u * kBlock);
-      repeat<columns>([&](auto j) __attribute__((always_inline)) {
-        constexpr int t = decltype(u)() - decltype(j)() * stride;
-        if constexpr (t >= 0 && t < taps) sums[r][j] += pixel * weight[t];
-      });
-    });
-  });
-}
-
 // Rows of the result from `row` of all images on, which read the image from line `top` on, by the
 // taps [first_h, last_h) of each column. `stride` and `taps` are those of a line, or 0 for any. A
 // function of its own: there are registers for all that its loops need, but no more.

@@ -138,7 +138,17 @@ struct Depthwise {
   float* tile;    // depthwise_scratch() bytes, or null
 };
 
-// The same over frames of videos, by a window that reaches over several of them. Channels and rows
+// A 1x1 convolution, and depthwise windows over its result.
+struct Expansion {
+  const float* input;   // pixels, one after the other
+  const float* packed;  // panels, as of Product
+  ptrdiff_t depth;      // channels of a pixel
+  Epilogue epilogue;    // of the 1x1 convolution, without a residual
+  Depthwise windows;    // whose input this makes
+  float* scratch;       // expansion_scratch() bytes
+};
+
+// Depthwise windows over frames of videos, by a window that reaches over several of them. Channels and rows
 // are those of `image`, its rows of one frame.
 struct DepthwiseFrames {
   Depthwise image;
@@ -482,6 +492,8 @@ struct Routines {
   void (*few_channels)(const FewChannels&);
   size_t (*depthwise_scratch)(const Depthwise&);
   void (*depthwise)(const Depthwise&);
+  size_t (*expansion_scratch)(const Expansion&);  // 0: there is no code for it
+  void (*expand_depthwise)(const Expansion&);     // panel by panel; null in small builds
   size_t (*depthwise_frames_scratch)(const DepthwiseFrames&);
   void (*depthwise_frames)(const DepthwiseFrames&);
   ptrdiff_t (*attention_block)(const Attention&);

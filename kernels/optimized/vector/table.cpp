@@ -14,6 +14,8 @@ size_t few_channels_scratch(const FewChannels& convolution);
 void few_channels(const FewChannels& convolution);
 size_t depthwise_scratch(const Depthwise& convolution);
 void depthwise(const Depthwise& convolution);
+size_t expansion_scratch(const Expansion& expansion);
+void expand_depthwise(const Expansion& expansion);
 size_t depthwise_frames_scratch(const DepthwiseFrames& convolution);
 void depthwise_frames(const DepthwiseFrames& convolution);
 ptrdiff_t attention_block(const Attention& attention);
@@ -46,7 +48,8 @@ extern const WinogradRoutines winograd_4x4, winograd_2x2, winograd_4;
 extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, strided_winograd_4;
 
 // A selective build leaves out what no kernel of its programs calls, and where size
-// counts strassen() and winograd(): their places in the table are null then, and kernels ask before.
+// counts strassen(), winograd() and expand_depthwise(): their places in the table are null then, and kernels
+// ask before.
 #if defined(PENLIGHT_WITHOUT_PRODUCT)
 #define product_scratch nullptr
 #define product nullptr
@@ -65,6 +68,10 @@ extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, stride
 #if defined(PENLIGHT_WITHOUT_DEPTHWISE)
 #define depthwise nullptr
 #define depthwise_scratch nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_EXPANSION)
+#define expansion_scratch nullptr
+#define expand_depthwise nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_DEPTHWISE_FRAMES)
 #define depthwise_frames nullptr
@@ -151,6 +158,8 @@ const Routines routines = {
     few_channels,
     depthwise_scratch,
     depthwise,
+    expansion_scratch,
+    expand_depthwise,
     depthwise_frames_scratch,
     depthwise_frames,
     attention_block,

@@ -30,6 +30,7 @@ _CALLERS = {
     "depthwise": {"convolution", "expansion"},
     "depthwise_tiles": {"convolution", "expansion"},
     "depthwise_windows": {"convolution", "expansion"},
+    "expansion": {"expansion"},
     "depthwise_frames": {"video"},
     "attention": {"attention"},
     "rotary": {"rotary"},
@@ -55,7 +56,7 @@ _SHORT = frozenset({DType.float16, DType.bfloat16})
 _INTEGERS = frozenset({DType.uint8, DType.int8, DType.int16, DType.int32, DType.int64})
 _DTYPES = {"short_product": _SHORT, "convert": _SHORT, "numbers": _INTEGERS | {DType.bool}}
 # Routines that another of the library stands in for.
-_FASTER = {"strassen", "winograd"}
+_FASTER = {"strassen", "winograd", "expansion"}
 # Beside the target's own, each chosen when the program starts if the processor has it.
 _WIDER = {
     "avx2": ("-mavx2", "-mfma", "-mf16c"),

@@ -1,8 +1,8 @@
-"""Compute an inverted bottleneck's expansion a band of rows at a time, inside the depthwise layer.
+"""Compute an inverted bottleneck's expansion inside the depthwise layer, a few of its rows at a time.
 
 The 1x1 convolution to more channels makes the largest image of such a network, which
-the depthwise convolution reads once. Where it would not fit a cache, both are done
-together, and it never exists as a whole.
+the depthwise convolution reads once. Done together, it never exists as a whole: of the usual
+windows a few channels of a few rows do. Others gain where it would not fit a cache.
 
 Needs:  convolutions over packed weights, with their activations.
 Keeps:  outputs up to rounding.
@@ -21,6 +21,8 @@ from penlight.passes.base import Leave, tensor_of
 
 # Elements of an image that second caches do not hold beside what else a layer needs.
 LARGE = 128 * 1024
+# Windows that the kernel computes a few channels at a time, and the narrowest result (vector/expansion.cpp).
+_TAPS, _STRIDES, _COLUMNS = (3, 5), (1, 2), 4
 
 
 def fuse_expansions(convolution: OpOverload, expand_depthwise: OpOverload) -> Callable[[Graph, Leave], int]:
@@ -70,9 +72,17 @@ def _obstacle(node: Node, before: Node) -> str | None:
     _, channels, height, width = result.shape
     if channels <= image.shape[1]:
         return "the 1x1 convolution does not expand"
-    if channels * height * width <= LARGE:
+    if channels * height * width <= LARGE and not _has_usual_windows(node):
         return "the expanded image fits a cache"
     return None
+
+
+def _has_usual_windows(node: Node) -> bool:
+    (_, *taps), stride, _, dilation, _ = _numbers(node)
+    result = tensor_of(node)
+    is_square = taps[0] == taps[1] and stride[0] == stride[1] and dilation == [1, 1]
+    is_wide = result is not None and result.shape[3] >= _COLUMNS
+    return is_square and is_wide and taps[0] in _TAPS and stride[0] in _STRIDES
 
 
 def _is_depthwise(node: Node) -> bool:

@@ -290,7 +290,7 @@ void product(Random r, long round) {
 
 // An inverted bottleneck: a 1x1 convolution, and one window for each of its channels.
 void expansion(Random r, long round) {
-  const dim_t channels = r.in(1, 20), inner = r.in(2, 40);
+  const dim_t channels = r.one_in(3) ? 8 * r.in(1, 8) : r.in(1, 20), inner = r.in(2, 40);
   dim_t sizes[] = {r.in(0, 2), channels, r.in(1, 14), r.in(1, 14)};
   if (r.one_in(8)) sizes[3] = r.in(200, 400);  // bands of one row
   Geometry g{};
@@ -299,10 +299,11 @@ void expansion(Random r, long round) {
   x.shape(sizes, 4, kChannelsLast, ScalarType::Float, r.one_in(2));
   fill(x, r, r.one_in(4));
   const dim_t height = sizes[2], width = sizes[3];
+  const bool usual = r.one_in(2);  // windows that are computed panel by panel
   for (int d = 0; d < 2; ++d) {
-    g.taps[d] = r.one_in(2) ? 3 : r.in(1, 8);
-    g.stride[d] = r.in(1, 2);
-    g.dilation[d] = r.one_in(3) ? 2 : 1;
+    g.taps[d] = usual && d ? g.taps[0] : r.one_in(2) ? 3 : usual ? 5 : r.in(1, 8);
+    g.stride[d] = usual && d ? g.stride[0] : r.in(1, 2);
+    g.dilation[d] = !usual && r.one_in(3) ? 2 : 1;
     g.pad[d] = r.in(0, g.taps[d] / 2);
     g.more[d] = r.one_in(3) ? r.in(-g.pad[d], 2) : 0;
     const dim_t room = room_of(g, d, sizes[2 + d]);
