@@ -6,12 +6,12 @@
 // it is made in bands: the rows that a few rows of the result need exist, in the second cache;
 // those that the next band needs too are moved to the front. Either way each row is a product
 // of its own, so that no element depends on where a band or a thread begins.
+#include "expansion.h"
+
 #include <string.h>
 
 #include "image.h"
-#include "isa.h"
 #include "packed.h"
-#include "parallel.h"
 
 namespace penlight::optimized {
 
@@ -63,21 +63,11 @@ void run_part(const Bands& e, dim_t first, dim_t last, float* rows) {
   }
 }
 
-// Of a part; 0: there is no code for its windows. Small builds have none at all.
-size_t panels_scratch(const Expansion& e) {
-#ifdef __OPTIMIZE_SIZE__
-  (void)e;
-  return 0;
-#else
-  return routines().expansion_scratch(e);
-#endif
-}
-
 // What bands need beside `e`; false where a row is too large.
 bool plan_bands(const Expansion& e, Bands& bands, dim_t& buffer) {
   const Geometry& g = e.windows.geometry;
   const dim_t outputs = e.windows.channels;
-  bands.row = over_matrix(g.width, e.depth, e.depth, outputs, outputs);
+  bands.row = over_matrix(g.width, e.steps, e.steps, outputs, outputs);
   bands.row.input = e.input;
   bands.row.packed = e.packed;
   bands.row.epilogue = e.epilogue;
@@ -93,39 +83,26 @@ bool plan_bands(const Expansion& e, Bands& bands, dim_t& buffer) {
   return buffer <= INTPTR_MAX / static_cast<dim_t>(2 * sizeof(float));
 }
 
-// One part a thread: each expands the rows at its edges once more, into memory of its own.
-void run(KernelContext& ctx, const Expansion& e, dim_t parts) {
-  const size_t by_panels = panels_scratch(e);
+void run_by_bands(KernelContext& ctx, const Expansion& e) {
   Bands bands{};
   dim_t buffer = 0;
-  if (!by_panels && !plan_bands(e, bands, buffer)) {
+  if (!plan_bands(e, bands, buffer)) {
     ctx.fail("expand_depthwise_packed: rows of {} by {} are too large", e.windows.geometry.width,
              e.windows.channels);
     return;
   }
-  const size_t between = static_cast<size_t>(buffer) * sizeof(float);
-  const size_t tile = by_panels ? 0 : routines().depthwise_scratch(bands.windows);
+  const dim_t parts = parts_of_expansion(ctx, e);
+  const size_t between = static_cast<size_t>(buffer) * sizeof(float),
+               tile = routines().depthwise_scratch(bands.windows);
   PartMemory memory;
-  if (!allocate_parts(ctx, parts,
-                      by_panels ? by_panels : between + tile + routines().product_scratch(bands.row),
-                      memory)) {
-    return;
-  }
+  if (!allocate_parts(ctx, parts, between + tile + routines().product_scratch(bands.row), memory)) return;
   const auto part = [&](size_t index) {
     const Range range = range_of(index, parts, e.windows.last_row);
     float* const own = static_cast<float*>(memory.of(index));
-    if (by_panels) {
-      Expansion mine = e;
-      mine.windows.first_row = range.first;
-      mine.windows.last_row = range.last;
-      mine.scratch = own;
-      routines().expand_depthwise(mine);
-    } else {
-      Bands mine = bands;
-      mine.windows.tile = tile ? own + buffer : nullptr;
-      mine.row.scratch = own + buffer + tile / sizeof(float);
-      run_part(mine, range.first, range.last, own);
-    }
+    Bands mine = bands;
+    mine.windows.tile = tile ? own + buffer : nullptr;
+    mine.row.scratch = own + buffer + tile / sizeof(float);
+    run_part(mine, range.first, range.last, own);
   };
   ctx.parallel(static_cast<size_t>(parts), part);
 }
@@ -171,19 +148,19 @@ Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, con
   Expansion e{};
   e.input = input.const_data_ptr<float>();
   e.packed = expansion.const_data_ptr<float>();
-  e.depth = depth;
+  e.steps = depth;
   e.epilogue = epilogue_of({}, expansion_activation, expansion_low, expansion_high);
   e.windows.packed = weight.const_data_ptr<float>();
   e.windows.output = out.mutable_data_ptr<float>();
   e.windows.channels = e.windows.last_channel = c.outputs;
   e.windows.epilogue = epilogue_of({}, activation, low, high);
   e.windows.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
-  const dim_t rows = e.windows.last_row = input.size(0) * c.out[0];
-  const double operations = 2.0 * static_cast<double>(c.outputs) *
-                            (static_cast<double>(depth) * static_cast<double>(input.numel() / depth) +
-                             4.0 * static_cast<double>(taps) * static_cast<double>(rows * c.out[1]));
-  const dim_t most = static_cast<dim_t>(ctx.threads()), several = parts_of(ctx, operations, rows);
-  run(ctx, e, several < most ? several : most);
+  e.windows.last_row = input.size(0) * c.out[0];
+  if (const size_t scratch = panels_scratch(e)) {
+    run_by_panels(ctx, e, scratch);
+  } else {
+    run_by_bands(ctx, e);
+  }
   return out;
 }
 

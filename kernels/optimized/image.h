@@ -39,6 +39,13 @@ class ImageView {
   ImageView& operator=(const ImageView&) = delete;
   Tensor tensor() { return Tensor(&impl_); }
 
+  // Has memory of its own instead, which holds `elements`.
+  void use(float* data, dim_t elements) {
+    impl_.data = data;
+    impl_.numel = elements;
+    impl_.capacity = static_cast<size_t>(elements) * sizeof(float);
+  }
+
  private:
   TensorImpl impl_;
   dim_t sizes_[4], strides_[4];

@@ -271,6 +271,7 @@ def to_edge(
             packed.convolution_of_parts,
             packed.linear_strassen,
             packed.convolution_strassen,
+            packed.stem,
         )
         shared = [read_otherwise(program, reads) for reads in (is_for_layer, is_for_product, is_for_groups)]
         run(program, chosen(recipes.packed(*ops, *shared)), report, verify)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ KERNELS = (
     *("penlight::linear_packed.out", "penlight::conv2d_packed.out", "penlight::max_pool2d.out"),
     *("penlight::expand_depthwise_packed.out", "penlight::conv2d_direct_packed.out"),
     *("penlight::embedding_packed.out", "penlight::conv2d_parts_packed.out"),
+    "penlight::conv2d_depthwise_packed.out",
 )
 
 ACTIVATIONS = [
@@ -444,7 +446,10 @@ EXPANSIONS = [
     # Panel by panel: depths with code of their own and others, lines that tiles of every size are left with.
     *(
         ((2, depth, 7, width), 40, (3, 3), (1, 1), (1, 1), (1, 1))
-        for depth, width in ((16, 14), (24, 9), (32, 15), (33, 7), (40, 4), (64, 10), (7, 12), (50, 13), (19, 5))
+        for depth, width in (
+            *((16, 14), (24, 9), (32, 15), (33, 7), (40, 4)),
+            *((64, 10), (7, 12), (50, 13), (19, 5)),
+        )
     ),
     ((3, 16, 11, 3), 24, (3, 3), (1, 1), (1, 2), (1, 1)),
     ((2, 24, 8, 16), 33, (5, 5), (1, 1), (2, 2), (1, 1)),
@@ -488,6 +493,45 @@ def test_expansion(isa: str, case: tuple[object, ...]) -> None:
         torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
 
 
+# Sizes of the input, channels; window, stride, padding, dilation of the first convolution and of the other.
+STEMS = [
+    ((1, 3, 32, 32), 32, ((3, 3), (2, 2), (1, 1), (1, 1)), ((3, 3), (1, 1), (1, 1), (1, 1))),
+    ((2, 3, 33, 31), 16, ((3, 3), (2, 2), (0, 0, 1, 1), (1, 1)), ((3, 3), (2, 2), (1, 1), (1, 1))),
+    ((2, 1, 12, 40), 40, ((1, 7), (1, 2), (0, 3), (1, 1)), ((5, 5), (1, 1), (2, 2), (1, 1))),
+    ((3, 4, 20, 9), 17, ((5, 2), (1, 1), (4, 1), (2, 1)), ((5, 5), (2, 2), (0, 4), (1, 1))),
+    ((1, 2, 300, 8), 24, ((3, 3), (1, 1), (1, 1), (1, 1)), ((3, 3), (1, 1), (1, 1), (1, 1))),
+    ((0, 3, 16, 16), 24, ((3, 3), (2, 2), (1, 1), (1, 1)), ((3, 3), (1, 1), (1, 1), (1, 1))),
+    # Windows without code of their own, and images too narrow for it.
+    ((2, 3, 18, 20), 20, ((3, 3), (2, 2), (1, 1), (1, 1)), ((3, 3), (1, 1), (2, 2), (2, 2))),
+    ((1, 3, 18, 20), 20, ((3, 3), (2, 2), (1, 1), (1, 1)), ((7, 7), (1, 1), (3, 3), (1, 1))),
+    ((2, 3, 9, 6), 20, ((3, 3), (2, 2), (1, 1), (1, 1)), ((3, 3), (1, 1), (1, 1), (1, 1))),
+]
+
+
+@pytest.mark.parametrize("case", STEMS, ids=str)
+def test_stem(isa: str, case: tuple[Any, ...]) -> None:
+    sizes, channels, start, end = case
+    op, x = overload_of("penlight::conv2d_depthwise_packed"), image(*sizes)
+    first, last = torch.randn(channels, sizes[1], *start[0]), torch.randn(channels, 1, *end[0])
+    biases = torch.randn(2, channels)
+    packed = (
+        pack_panels(Derived.of(first), biases[0]).tensor(),
+        pack_depthwise(Derived.of(last), biases[1]).tensor(),
+    )
+    numbers = [[list(part) for part in ((channels, *one[0]), *one[1:])] for one in (start, end)]
+    for before, after in ((0, 0), (2, 9), (9, 2), (5, 1)):
+        between = padded_conv2d(x.double(), first.double(), biases[0].double(), *start[1:], 1)
+        between = ACTIVATIONS[before](between)
+        want = padded_conv2d(between, last.double(), biases[1].double(), *end[1:], channels)
+        want = ACTIVATIONS[after](want)
+        want = want.contiguous(memory_format=torch.channels_last)
+        args = [x, *packed, *numbers[0], before, -0.5, 0.75, *numbers[1], after, -0.5, 0.75]
+        for args[0] in (x, x.contiguous()):
+            (got,) = run_op(op, args, {}, want.float(), "optimized")
+            close(got, want, first[0].numel() * last[0].numel())
+        torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("special", [math.nan, math.inf])
 def test_expansion_by_windows_that_are_not_finite(isa: str, special: float) -> None:
     """They may not be multiplied by zeros around the image."""
@@ -496,7 +540,8 @@ def test_expansion_by_windows_that_are_not_finite(isa: str, special: float) -> N
     packed = pack_panels(Derived.of(first), None).tensor(), pack_depthwise(Derived.of(last), None).tensor()
     between = functional.conv2d(x.double(), first.double()).relu()
     want = functional.conv2d(between, last.double(), padding=1, groups=40)
-    want[0, 17, 0] = functional.conv2d(between[:, 17:18, :2], last[17:18, :, 1:].double(), padding=(0, 1))[0, 0, 0]
+    above = functional.conv2d(between[:, 17:18, :2], last[17:18, :, 1:].double(), padding=(0, 1))
+    want[0, 17, 0] = above[0, 0, 0]
     want = want.contiguous(memory_format=torch.channels_last)
     args = [x, *packed, [40, 3, 3], [1, 1], [1, 1], [1, 1], 1, 0.0, 0.0, 0, 0.0, 0.0]
     (got,) = run_op(overload_of("penlight::expand_depthwise_packed"), args, {}, want.float(), "optimized")

@@ -145,6 +145,35 @@ def test_a_small_expansion_is_computed_first_for_rare_windows(kernel: int, size:
     assert found["expand_depthwise_packed"] == together and found["conv2d_packed"] == 3 - 2 * together
 
 
+class Stem(nn.Module):
+    """How mobile networks begin."""
+
+    def __init__(self, kernel: int = 3) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            *(nn.Conv2d(3, 24, 3, 2, 1, bias=False), nn.BatchNorm2d(24), nn.Hardswish()),
+            *(nn.Conv2d(24, 24, kernel, 1, kernel // 2, groups=24), nn.ReLU6(), nn.Conv2d(24, 16, 1)),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.layers(x)
+        return y
+
+
+@pytest.mark.parametrize("kernel, layers", [(3, 1), (5, 1), (7, 2)])
+def test_a_stem_makes_no_image_between(kernel: int, layers: int) -> None:
+    model, x = Stem(kernel), torch.randn(2, 3, 60, 56)
+    found = compiled_once(model, x)
+    assert found["conv2d_depthwise_packed"] == 2 - layers and found["conv2d_packed"] == 2 * layers - 1
+    program = penlight.compile(model, (x,))
+    alone, several = (penlight.load(program.to_bytes(), threads=n)(x) for n in (1, 3))
+    assert torch.equal(torch.as_tensor(alone), torch.as_tensor(several))
+    x[1, 2, 30, 20], x[0, 1, 0, 0] = torch.nan, torch.inf
+    with torch.no_grad():
+        got, want = torch.as_tensor(penlight.load(program.to_bytes())(x)), model(x)
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
 def test_an_expansion_with_dynamic_batch_and_size() -> None:
     model, x = Inverted(64).eval(), torch.randn(2, 8, 60, 56)
     batch, height = Dim("batch", max=4), Dim("height", max=64)

@@ -3,6 +3,8 @@
 // Runs of a window would be short and their pointers many. Instead the lines of the input
 // under a few rows of outputs are copied, with the padding; what one output reads then lies
 // a fixed distance from what its neighbour reads, for every step of the sum.
+#include "few_channels.h"
+
 #include "strip.h"
 
 namespace penlight::optimized {
@@ -28,34 +30,12 @@ int height_of(const Geometry& g) {
   return best;
 }
 
-ptrdiff_t steps_of(const FewChannels& p) { return p.geometry.taps_h * p.geometry.taps_w * p.channels; }
-
 // Rows of outputs at a time: enough outputs to be worth a pass over the weights.
 ptrdiff_t rows_of(const Geometry& g) { return min_of(max_of(4, 64 / g.out_width), g.out_height); }
-
-// Lines of the input that windows of so many rows span.
-ptrdiff_t lines_of(const Geometry& g, ptrdiff_t rows) {
-  return (rows - 1) * g.stride_h + (g.taps_h - 1) * g.dilation_h + 1;
-}
 
 // Columns of a line with its padding, under all outputs that full tiles have.
 ptrdiff_t columns_of(const Geometry& g) {
   return (round_up(g.out_width, height_of(g)) - 1) * g.stride_w + (g.taps_w - 1) * g.dilation_w + 1;
-}
-
-// One line of the image with its padding, `elements` to a column; zeros if it is not inside.
-void copy_line(const FewChannels& p, const float* line, bool inside, ptrdiff_t elements, float* to) {
-  const Geometry& g = p.geometry;
-  const ptrdiff_t columns = columns_of(g);
-  const ptrdiff_t first = inside ? min_of(g.pad_w, columns) : columns;
-  const ptrdiff_t last = inside ? min_of(g.pad_w + g.width, columns) : columns;
-  memset(to, 0, static_cast<size_t>(first * elements) * sizeof(float));
-  if (last > first) {
-    memcpy(to + first * elements, line, static_cast<size_t>((last - first) * elements) * sizeof(float));
-  }
-  if (columns > last) {
-    memset(to + last * elements, 0, static_cast<size_t>((columns - last) * elements) * sizeof(float));
-  }
 }
 
 struct Tiles {
@@ -120,41 +100,22 @@ size_t few_channels_scratch(const FewChannels& p) {
 
 void few_channels(const FewChannels& p) {
   const Geometry& g = p.geometry;
-  const ptrdiff_t steps = steps_of(p), pitch = columns_of(g), plane = g.height * g.width;
+  const ptrdiff_t steps = steps_of(p);
   ptrdiff_t* offsets = static_cast<ptrdiff_t*>(p.scratch);
   float* lines = reinterpret_cast<float*>(offsets + steps);
-  // A line: the channels of each pixel side by side, or one channel after the other.
-  const ptrdiff_t line = pitch * p.channels;
-  const ptrdiff_t per_column = p.planar ? 1 : p.channels, per_channel = p.planar ? pitch : 1;
-  ptrdiff_t* offset = offsets;
-  for (ptrdiff_t th = 0; th < g.taps_h; ++th) {
-    for (ptrdiff_t tw = 0; tw < g.taps_w; ++tw) {
-      for (ptrdiff_t c = 0; c < p.channels; ++c) {
-        *offset++ = th * g.dilation_h * line + tw * g.dilation_w * per_column + c * per_channel;
-      }
-    }
-  }
+  const ptrdiff_t columns = columns_of(g), line = columns * p.channels;
+  find_steps(p, columns, offsets);
   Tiles t;
   t.offsets = offsets;
   t.steps = steps;
-  t.next = g.stride_w * per_column;
+  t.next = next_of(p);
   t.weights_panel = (1 + steps) * kPanel;
   const int height = height_of(g);
   ptrdiff_t count = 0;
   for (ptrdiff_t first = p.first_row; first < p.last_row; first += count) {
     const ptrdiff_t image = first / g.out_height, oh = first % g.out_height;
     count = min_of(rows_of(g), min_of(p.last_row - first, g.out_height - oh));
-    const float* input = p.input + image * plane * p.channels;
-    float* to = lines;
-    for (ptrdiff_t i = 0; i < lines_of(g, count); ++i, to += line) {
-      const ptrdiff_t h = oh * g.stride_h - g.pad_h + i;
-      const bool inside = h >= 0 && h < g.height;
-      const float* from = inside ? input + h * g.width * per_column : input;
-      if (!p.planar) copy_line(p, from, inside, p.channels, to);
-      for (ptrdiff_t c = 0; p.planar && c < p.channels; ++c) {
-        copy_line(p, from + c * plane, inside, 1, to + c * pitch);
-      }
-    }
+    copy_lines(p, image, oh * g.stride_h - g.pad_h, lines_of(g, count), columns, lines);
     for (ptrdiff_t column = 0; column < p.outputs; column += kStripColumns) {
       t.weights = p.packed + column / kPanel * t.weights_panel + column % kPanel;
       for (ptrdiff_t r = 0; r < count; ++r) {

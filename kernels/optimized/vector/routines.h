@@ -138,14 +138,15 @@ struct Depthwise {
   float* tile;    // depthwise_scratch() bytes, or null
 };
 
-// A 1x1 convolution, and depthwise windows over its result.
+// A convolution, of 1x1 or of an image of few channels, and depthwise windows over its result.
 struct Expansion {
-  const float* input;   // pixels, one after the other
-  const float* packed;  // panels, as of Product
-  ptrdiff_t depth;      // channels of a pixel
-  Epilogue epilogue;    // of the 1x1 convolution, without a residual
-  Depthwise windows;    // whose input this makes
-  float* scratch;       // expansion_scratch() bytes
+  const float* input;                // pixels, one after the other; unless `few` says what is read
+  const float* packed;               // panels, as of Product
+  ptrdiff_t steps;                   // of a sum: the channels of a pixel, or those of all taps
+  Epilogue epilogue;                 // of the first convolution, without a residual
+  Depthwise windows;                 // whose input it makes
+  float* scratch;                    // expansion_scratch() bytes
+  const FewChannels* few = nullptr;  // its input, channels and geometry count
 };
 
 // Depthwise windows over frames of videos, by a window that reaches over several of them. Channels and rows

@@ -30,7 +30,7 @@ _CALLERS = {
     "depthwise": {"convolution", "expansion"},
     "depthwise_tiles": {"convolution", "expansion"},
     "depthwise_windows": {"convolution", "expansion"},
-    "expansion": {"expansion"},
+    "expansion": {"expansion", "stem"},
     "depthwise_frames": {"video"},
     "attention": {"attention"},
     "rotary": {"rotary"},

@@ -49,6 +49,7 @@ class PackedOps:
     convolution_of_parts: OpOverload
     linear_strassen: OpOverload
     convolution_strassen: OpOverload
+    stem: OpOverload
 
 
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
@@ -287,6 +288,16 @@ def _expand_depthwise_shape(x: Tensor, expansion: Tensor, weight: Tensor, *args:
     return _convolution_shape(x, weight, None, *args)
 
 
+def _stem(x: Tensor, first: Tensor, weight: Tensor, *args: Any) -> Tensor:
+    (*numbers, activation, low, high), (*windows, after, least, most) = args[:7], args[7:]
+    y = _convolution(x, first, None, *numbers, 1, activation, low, high)
+    return _convolution(y, weight, None, *windows, y.shape[1], after, least, most)
+
+
+def _stem_shape(x: Tensor, first: Tensor, weight: Tensor, *args: Any) -> Tensor:
+    return _convolution_shape(_convolution_shape(x, first, None, *args[:4]), weight, None, *args[7:11])
+
+
 def _transposed(
     x: Tensor,
     weight: Tensor,
@@ -343,4 +354,5 @@ _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "conv2d_parts_packed": (_convolution_of_parts, _convolution_of_parts_shape),
     "linear_strassen_packed": (_linear_strassen, _linear_shape),
     "conv2d_strassen_packed": (_convolution_strassen, _convolution_shape),
+    "conv2d_depthwise_packed": (_stem, _stem_shape),
 }

@@ -1,8 +1,12 @@
-"""Compute an inverted bottleneck's expansion inside the depthwise layer, a few of its rows at a time.
+"""Compute what a depthwise layer reads inside of it, a few of its rows at a time.
 
-The 1x1 convolution to more channels makes the largest image of such a network, which
-the depthwise convolution reads once. Done together, it never exists as a whole: of the usual
-windows a few channels of a few rows do. Others gain where it would not fit a cache.
+    conv2d_packed(conv2d_packed(x, 1x1 ...), depthwise ...)        ->   expand_depthwise_packed(x, ...)
+    conv2d_packed(conv2d_packed(few channels ...), depthwise ...)  ->   conv2d_depthwise_packed(x, ...)
+
+The 1x1 convolution to more channels in an inverted bottleneck, and the first one of a network, make
+the largest images of mobile networks, which the depthwise convolution reads once. Done together,
+they never exist as a whole: of the usual windows a few channels of a few rows do. Others gain where
+an expanded image would not fit a cache.
 
 Needs:  convolutions over packed weights, with their activations.
 Keeps:  outputs up to rounding.
@@ -10,6 +14,7 @@ Keeps:  outputs up to rounding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +23,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.passes.base import Leave, tensor_of
+from penlight.passes.channels_last import FEW_CHANNELS
 
 # Elements of an image that second caches do not hold beside what else a layer needs.
 LARGE = 128 * 1024
@@ -25,8 +31,10 @@ LARGE = 128 * 1024
 _TAPS, _STRIDES, _COLUMNS = (3, 5), (1, 2), 4
 
 
-def fuse_expansions(convolution: OpOverload, expand_depthwise: OpOverload) -> Callable[[Graph, Leave], int]:
-    """The pass that has `expand_depthwise` do what two calls of `convolution` did."""
+def fuse_expansions(
+    convolution: OpOverload, expand_depthwise: OpOverload, stem: OpOverload
+) -> Callable[[Graph, Leave], int]:
+    """The pass that has `expand_depthwise`, or `stem`, do what two calls of `convolution` did."""
 
     def fuse_expansions(graph: Graph, leave: Leave) -> int:
         fused = 0
@@ -36,15 +44,19 @@ def fuse_expansions(convolution: OpOverload, expand_depthwise: OpOverload) -> Ca
             before = node.args[0]
             if not (isinstance(before, Node) and before.target is convolution and _is_depthwise(node)):
                 continue
-            reason = _obstacle(node, before)
+            is_stem = _has_few_channels(before)
+            reason = _obstacle(node, before) or (
+                _obstacle_of_stem(node) if is_stem else _obstacle_of_expansion(node, before)
+            )
             if reason is not None:
                 leave(node, reason)
                 continue
-            x, expansion, _, *_, activation, low, high = before.args
-            _, weight, _, window, stride, padding, dilation, _, *epilogue = node.args
-            args = (x, expansion, weight, window, stride, padding, dilation, activation, low, high, *epilogue)
+            x, first, _, *own, _, activation, low, high = before.args
+            _, weight, _, *numbers, _, after, least, most = node.args
+            given = (*own, activation, low, high, *numbers) if is_stem else (*numbers, activation, low, high)
+            args = (x, first, weight, *given, after, least, most)
             with graph.inserting_before(node):
-                new = graph.call_function(expand_depthwise, args)
+                new = graph.call_function(stem if is_stem else expand_depthwise, args)
             new.meta = dict(node.meta)
             node.replace_all_uses_with(new)
             graph.erase_node(node)
@@ -57,24 +69,42 @@ def fuse_expansions(convolution: OpOverload, expand_depthwise: OpOverload) -> Ca
 
 def _obstacle(node: Node, before: Node) -> str | None:
     """Why the depthwise `node` and what is `before` it stay two."""
-    window, stride, padding, _, groups = _numbers(before)
-    result, image, weight = (tensor_of(one) for one in (before, *before.args[:2]))
-    if groups != 1 or window[1:] != [1, 1] or stride != [1, 1] or padding != [0, 0]:
-        return "what is before it is not a 1x1 convolution with stride 1"
+    result, weight = (tensor_of(one) for one in (before, before.args[1]))
+    if _numbers(before)[-1] != 1:
+        return "what is before it has groups"
     if weight is not None and weight.dtype != torch.float32:
         return "the weights of the expansion have 16 bits"
     if len(before.users) != 1:
         return "something else reads the expansion as well"
     if before.args[2] is not None or node.args[2] is not None:
         return "one of the layers adds a residual"
-    if result is None or image is None or not all(isinstance(size, int) for size in result.shape[1:]):
+    if result is None or not all(isinstance(size, int) for size in result.shape[1:]):
         return "sizes of the image are dynamic"
-    _, channels, height, width = result.shape
-    if channels <= image.shape[1]:
+    return None
+
+
+def _obstacle_of_expansion(node: Node, before: Node) -> str | None:
+    window, stride, padding, *_ = _numbers(before)
+    result, image = (tensor_of(one) for one in (before, before.args[0]))
+    if window[1:] != [1, 1] or stride != [1, 1] or any(padding):
+        return "what is before it is not a 1x1 convolution with stride 1"
+    if result is None or image is None or result.shape[1] <= image.shape[1]:
         return "the 1x1 convolution does not expand"
-    if channels * height * width <= LARGE and not _has_usual_windows(node):
+    if math.prod(result.shape[1:]) <= LARGE and not _has_usual_windows(node):
         return "the expanded image fits a cache"
     return None
+
+
+def _obstacle_of_stem(node: Node) -> str | None:
+    return None if _has_usual_windows(node) else "its windows are not of 3x3 or 5x5 pixels, one or two apart"
+
+
+def _has_few_channels(node: Node) -> bool:
+    """Is it a convolution whose kernel reads its image line by line?"""
+    window, *_ = _numbers(node)
+    image = tensor_of(node.args[0])
+    few = image is not None and isinstance(image.shape[1], int) and image.shape[1] < FEW_CHANNELS
+    return few and window[1:] != [1, 1]
 
 
 def _has_usual_windows(node: Node) -> bool:

@@ -1,0 +1,133 @@
+// A line of pixels times one panel of weights.
+//
+// It is a product of few columns and, as a rule, little depth: tiles of few pixels, which end and begin
+// again soon, and one vector of weights for each step of the sum, which stays in its register from tile
+// to tile where the depth is one that mobile networks have.
+#pragma once
+
+#include "epilogue.h"
+
+namespace penlight::optimized {
+namespace PENLIGHT_ISA {
+
+namespace {
+
+constexpr int kPanelVectors = kPanel / kLanes;
+// Pixels of a tile, of any depth: enough sums to hide how long one takes, and no more than registers hold.
+constexpr int kMostPixels = kPanelVectors == 1 ? 8 : kTileVectors == 2 && kPanelVectors == 4 ? 2 : 6;
+constexpr int kFewestPixels = kPanelVectors == 1 ? 5 : kMostPixels == 2 ? 2 : 4;
+constexpr int kSteps = 4;      // of any depth, at once
+constexpr int kFewPixels = 4;  // of a tile whose weights are in registers
+constexpr int kHeld = 24;      // weights there
+
+// One panel's share of a product: biases, then the columns of each step of the sum.
+struct Panel {
+  const float* weights;
+  ptrdiff_t depth;           // steps
+  ptrdiff_t next;            // elements from what one pixel of the result reads to what the next does
+  const ptrdiff_t* offsets;  // from what it reads first to what each step reads; null: one after the other
+  int pixels;                // of a tile
+};
+
+// A tile of `pixels` pixels. `depth` is that of the panel, and what a pixel reads lies side by side; or 0
+// for any.
+template <int pixels, int depth, bool spread>
+PENLIGHT_INLINE void multiply(const Panel& panel, const float* input, const Epilogue& epilogue,
+                              const Floats* held, float* to) {
+  Floats sums[pixels * kPanelVectors];
+  const float* weights = panel.weights;
+  repeat<kPanelVectors>([&](auto v) __attribute__((always_inline)) {
+    const Floats bias = load(weights + v * kLanes);
+    repeat<pixels>([&](auto i) __attribute__((always_inline)) { sums[i * kPanelVectors + v] = bias; });
+  });
+  weights += kPanel;
+  const ptrdiff_t pitch = depth ? depth : panel.next;
+  const auto add = [&](const float* x, auto weight) __attribute__((always_inline)) {
+    Floats columns[kPanelVectors];
+    repeat<kPanelVectors>([&](auto v) __attribute__((always_inline)) { columns[v] = weight(v); });
+    repeat<pixels>([&](auto i) __attribute__((always_inline)) {
+      const Floats value = splat(x[i * pitch]);
+      repeat<kPanelVectors>(
+          [&](auto v) __attribute__((always_inline)) { sums[i * kPanelVectors + v] += value * columns[v]; });
+    });
+  };
+  if constexpr (depth > 0) {
+    repeat<depth>([&](auto k) __attribute__((always_inline)) {
+      add(input + k, [&](auto) __attribute__((always_inline)) {
+        if constexpr (k < kHeld) return held[k];
+        return load(weights + k * kPanel);
+      });
+    });
+  } else {
+    ptrdiff_t k = 0;
+    const auto step = [&](auto u) __attribute__((always_inline)) {
+      add(spread ? input + panel.offsets[k + u] : input + k + u,
+          [&](auto v) __attribute__((always_inline)) { return load(weights + u * kPanel + v * kLanes); });
+    };
+    for (; k + kSteps <= panel.depth; k += kSteps, weights += kSteps * kPanel) repeat<kSteps>(step);
+    for (; k < panel.depth; ++k, weights += kPanel) step(Index<0>());
+  }
+  activate<pixels * kPanelVectors>(epilogue,
+                                   [&](auto k) __attribute__((always_inline)) -> Floats& { return sums[k]; });
+  repeat<pixels * kPanelVectors>([&](auto k)
+                                     __attribute__((always_inline)) { store(to + k * kLanes, sums[k]); });
+}
+
+// `count` pixels, one after the other.
+template <int pixels, int depth = 0, bool spread = false>
+void multiply_line(const Panel& panel, const float* input, ptrdiff_t count, const Epilogue& epilogue,
+                   float* to) {
+  const ptrdiff_t pitch = depth ? depth : panel.next;
+  constexpr int kInRegisters = depth < kHeld ? depth : kHeld;
+  Floats held[kHeld];
+  repeat<kInRegisters>([&](auto k) __attribute__((always_inline)) {
+    held[k] = load(panel.weights + (1 + k) * kPanel);
+    keep_in_register(held[k]);
+  });
+  if (count < pixels) {
+    for (ptrdiff_t at = 0; at < count; ++at) {
+      multiply<1, 0, spread>(panel, input + at * pitch, epilogue, held, to + at * kPanel);
+    }
+    return;
+  }
+  for (ptrdiff_t at = 0; at < count; at += pixels) {
+    // The last few are computed with some before them once more, to the same values.
+    const ptrdiff_t first = min_of(at, count - pixels);
+    multiply<pixels, depth, spread>(panel, input + first * pitch, epilogue, held, to + first * kPanel);
+  }
+}
+
+// The size of tiles of which `count` pixels need the fewest.
+int pixels_of(ptrdiff_t count) {
+  int best = kMostPixels;
+  for (int pixels = kMostPixels - 1; pixels >= kFewestPixels; --pixels) {
+    if (round_up(count, pixels) < round_up(count, best)) best = pixels;
+  }
+  return best;
+}
+
+template <int pixels>
+void multiply_any(const Panel& panel, const float* input, ptrdiff_t count, const Epilogue& epilogue,
+                  float* to) {
+  if constexpr (pixels > kFewestPixels) {
+    if (panel.pixels < pixels) return multiply_any<pixels - 1>(panel, input, count, epilogue, to);
+  }
+  if (panel.offsets) return multiply_line<pixels, 0, true>(panel, input, count, epilogue, to);
+  multiply_line<pixels>(panel, input, count, epilogue, to);
+}
+
+void multiply_pixels(const Panel& panel, const float* input, ptrdiff_t count, const Epilogue& epilogue,
+                     float* to) {
+  if constexpr (kPanelVectors == 1) {
+    const bool dense = panel.next == panel.depth && !panel.offsets;
+    if (dense && panel.depth == 16) return multiply_line<kFewPixels, 16>(panel, input, count, epilogue, to);
+    if (dense && panel.depth == 24) return multiply_line<kFewPixels, 24>(panel, input, count, epilogue, to);
+    if (dense && panel.depth == 32) return multiply_line<kFewPixels, 32>(panel, input, count, epilogue, to);
+  }
+  multiply_any<kMostPixels>(panel, input, count, epilogue, to);
+}
+
+}  // namespace
+
+}  // namespace PENLIGHT_ISA
+}  // namespace penlight::optimized
