@@ -1,14 +1,13 @@
 // Attention of one head: scores of a block of queries, softmax, weighted values.
 //
 // Keys and values are laid out as panels once for each head, the scale already in
-// the keys, and both products are strips of product.cpp; only one block of scores exists.
+// the keys, and rows are multiplied by one panel after the other; only one block of scores exists.
 // A few queries, as when a language model writes one token after the other, are not
 // worth the panels: keys and values are read where they lie. What a query gives does not
 // depend on the others then, so that they may be split as one likes.
 #include "dots.h"
 #include "functions.h"
-#include "spread_rows.h"
-#include "strip.h"
+#include "panel_lines.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -19,13 +18,12 @@ constexpr ptrdiff_t kScores = 16384;  // of a block: they stay in the second cac
 
 struct Sizes {
   ptrdiff_t block, pitch, keys, values, panels;
-  ptrdiff_t queries;  // of a copy of a block of them, or none
 };
 
 Sizes sizes_of(const Attention& a) {
   Sizes sizes;
   const ptrdiff_t padded = round_up(a.keys, kPanel);
-  sizes.pitch = crowds(padded) ? padded + kPanel : padded;
+  sizes.pitch = padded;
   // Blocks of about one size, of whole tiles. Of smaller ones, a causal mask hides more keys whole.
   const ptrdiff_t most = min_of(round_up(kScores / sizes.pitch + 1, 12), a.causal ? 48 : 96);
   const ptrdiff_t blocks = max_of((a.queries + most - 1) / most, 1);
@@ -33,7 +31,6 @@ Sizes sizes_of(const Attention& a) {
   sizes.keys = a.few ? 0 : padded * (1 + a.width);
   sizes.values = a.few ? 0 : round_up(a.value_width, kPanel) * (1 + a.keys);
   sizes.panels = sizes.keys + sizes.values;
-  sizes.queries = !a.few && crowds(a.query_pitch) ? sizes.block * spread_pitch(1, a.width) : 0;
   return sizes;
 }
 
@@ -65,28 +62,14 @@ void pack_values(const Attention& a, float* to) {
 }
 
 // `rows` rows from `input`, `depth` elements of each, times the first `outputs` columns that
-// `panels`, of `panel_depth`, have; `pointers` has room for them, and for those that the last
-// tile has too many. They are copied to `spread` first, unless that is null.
+// `panels`, of `panel_depth`, have.
 void multiply(const float* input, ptrdiff_t rows, ptrdiff_t pitch, ptrdiff_t depth, const float* panels,
-              ptrdiff_t panel_depth, ptrdiff_t outputs, float* output, ptrdiff_t output_pitch,
-              const float** pointers, float* spread = nullptr) {
-  for (ptrdiff_t i = 0; i < round_up(rows, kTileRows); ++i) pointers[i] = input + min_of(i, rows - 1) * pitch;
-  if (spread) spread_rows(pointers, rows, 1, {0, 1, 0, depth}, spread);
-  Strip strip{};
-  strip.rows = pointers;
-  strip.tile_step = kTileRows;
-  strip.count = rows;
-  strip.taps = 1;
-  strip.channels = depth;
-  strip.weights_panel = (1 + panel_depth) * kPanel;
-  strip.last = true;
-  strip.finish.pitch = output_pitch;
-  for (ptrdiff_t column = 0; column < outputs; column += kStripColumns) {
-    strip.start = panels + column / kPanel * strip.weights_panel + column % kPanel;
-    strip.weights = strip.start + kPanel;
-    strip.finish.output = output + column;
-    strip.finish.columns = min_of(kStripColumns, outputs - column);
-    multiply_strip(strip);
+              ptrdiff_t panel_depth, ptrdiff_t outputs, float* output, ptrdiff_t output_pitch) {
+  const int pixels = pixels_of(rows);
+  for (ptrdiff_t column = 0; column < outputs; column += kPanel) {
+    const Panel panel = {panels + column * (1 + panel_depth), depth, pitch, nullptr, pixels};
+    const Finish finish = {output + column, output_pitch, outputs - column, {}};
+    multiply_pixels(panel, input, rows, finish);
   }
 }
 
@@ -235,19 +218,15 @@ ptrdiff_t attention_block(const Attention& a) { return a.few ? a.queries : sizes
 
 size_t attention_scratch(const Attention& a) {
   const Sizes sizes = sizes_of(a);
-  const ptrdiff_t floats = sizes.panels + sizes.block * (sizes.pitch + 1) + sizes.queries;
-  return static_cast<size_t>(round_up(sizes.block, kTileRows)) * sizeof(float*) +
-         static_cast<size_t>(floats) * sizeof(float);
+  return static_cast<size_t>(sizes.panels + sizes.block * (sizes.pitch + 1)) * sizeof(float);
 }
 
 void attention(const Attention& a) {
   const Sizes sizes = sizes_of(a);
-  const float** pointers = static_cast<const float**>(a.scratch);
-  float* panels = reinterpret_cast<float*>(pointers + round_up(sizes.block, kTileRows));
-  float* scores = panels + sizes.panels;
+  float* const panels = static_cast<float*>(a.scratch);
+  float* const scores = panels + sizes.panels;
   if (a.few) return attend_few(a, scores, sizes.pitch);
-  float* factors = scores + sizes.block * sizes.pitch;
-  float* const spread = sizes.queries > 0 ? factors + sizes.block : nullptr;
+  float* const factors = scores + sizes.block * sizes.pitch;
   if (a.fresh) {
     pack_keys(a, panels);
     pack_values(a, panels + sizes.keys);
@@ -257,11 +236,11 @@ void attention(const Attention& a) {
     // Later keys are hidden from all of these queries.
     const ptrdiff_t seen = seen_by(a, first + count);
     multiply(a.query + first * a.query_pitch, count, a.query_pitch, a.width, panels, a.width, seen, scores,
-             sizes.pitch, pointers, spread);
+             sizes.pitch);
     soften(a, first, count, scores, seen, sizes.pitch, factors);
     float* out = a.output + first * a.output_pitch;
     multiply(scores, count, sizes.pitch, seen, panels + sizes.keys, a.keys, a.value_width, out,
-             a.output_pitch, pointers);
+             a.output_pitch);
     for (ptrdiff_t i = 0; i < count; ++i) scale_row(out + i * a.output_pitch, a.value_width, factors[i]);
   }
 }

@@ -15,7 +15,7 @@ constexpr int kMostColumns = 7;  // of windows, at once: common widths are multi
 constexpr ptrdiff_t kResident = 1 << 14;
 
 // Windows at once along a row: as many of them as make the fewest.
-int columns_of(const Geometry& g) {
+int windows_of(const Geometry& g) {
   const auto computed = [&](int columns) { return round_up(g.out_width, columns); };
   return g.out_width >= kMostColumns && computed(kMostColumns) <= computed(kColumns) ? kMostColumns
                                                                                      : kColumns;
@@ -97,7 +97,7 @@ WindowRow some_columns(int columns) {
 }
 
 WindowRow window_row_of(const Geometry& g) {
-  const int columns = columns_of(g);
+  const int columns = windows_of(g);
   if (g.taps_w == 3) return g.stride_w == 1 ? some_columns<3, 1>(columns) : some_columns<3, 2>(columns);
   return g.stride_w == 1 ? some_columns<5, 1>(columns) : some_columns<5, 2>(columns);
 }
@@ -108,10 +108,7 @@ constexpr ptrdiff_t kMostTaps = 5;
 ptrdiff_t top_of(const Geometry& g, ptrdiff_t row) { return row % g.out_height * g.stride_h - g.pad_h; }
 
 // Elements of a line of few channels with its padding, under all that a line of the result reads.
-ptrdiff_t image_line(const Expansion& e) {
-  const Geometry& f = e.few->geometry;
-  return ((f.out_width - 1) * f.stride_w + (f.taps_w - 1) * f.dilation_w + 1) * e.few->channels;
-}
+ptrdiff_t image_line(const Expansion& e) { return columns_under(e.few->geometry) * e.few->channels; }
 
 // Rows of windows for which the input is read at once.
 ptrdiff_t rows_together(const Expansion& e) {
@@ -145,8 +142,8 @@ void expand_panel(const Expansion& e, const Panel& panel, const Origin& origin, 
       float* const to = t.pixels + y % g.taps_h * line;
       lines[i] = to;
       if (y < end) continue;
-      multiply_pixels(panel, origin.pixels + (y - origin.first) * origin.line, g.width, e.epilogue,
-                      to + g.pad_w * kBlock);
+      const Finish finish = {to + g.pad_w * kBlock, kBlock, kBlock, e.epilogue};
+      multiply_pixels(panel, origin.pixels + (y - origin.first) * origin.line, g.width, finish);
       end = y + 1;
       ahead.fetch();
       if (e.few && t.channel == e.windows.first_channel) {
@@ -212,7 +209,7 @@ void expand_depthwise(const Expansion& e) {
   ptrdiff_t* offsets = nullptr;
   if (e.few) {
     offsets = reinterpret_cast<ptrdiff_t*>(image + image_lines(e) * round_up(image_line(e), 2));
-    find_steps(*e.few, image_line(e) / e.few->channels, offsets);
+    find_steps(*e.few, columns_under(e.few->geometry), offsets);
   }
   const ptrdiff_t together = rows_together(e);
   ptrdiff_t end = 0;
@@ -225,7 +222,7 @@ void expand_depthwise(const Expansion& e) {
     if (e.few) {
       const Geometry& f = e.few->geometry;
       copy_lines(*e.few, first / g.out_height, begin * f.stride_h - f.pad_h, lines_of(f, bottom - begin),
-                 image_line(e) / e.few->channels, image);
+                 columns_under(f), image);
       origin = {image, begin, f.stride_h * image_line(e)};
     }
     for (ptrdiff_t channel = p.first_channel; channel < p.last_channel; channel += kBlock) {

@@ -17,6 +17,11 @@ inline ptrdiff_t lines_of(const Geometry& g, ptrdiff_t rows) {
   return (rows - 1) * g.stride_h + (g.taps_h - 1) * g.dilation_h + 1;
 }
 
+// Columns of a line with its padding, under all that a row of the result reads.
+inline ptrdiff_t columns_under(const Geometry& g) {
+  return (g.out_width - 1) * g.stride_w + (g.taps_w - 1) * g.dilation_w + 1;
+}
+
 // Elements from one column of a channel to the next: a line has the channels of each pixel side by side,
 // or one channel after the other.
 inline ptrdiff_t column_of(const FewChannels& p) { return p.planar ? 1 : p.channels; }

@@ -1,8 +1,8 @@
-// A line of pixels times one panel of weights.
+// A line of pixels, or rows of a matrix, times one panel of weights.
 //
 // It is a product of few columns and, as a rule, little depth: tiles of few pixels, which end and begin
 // again soon, and one vector of weights for each step of the sum, which stays in its register from tile
-// to tile where the depth is one that mobile networks have.
+// to tile where the depth is one that mobile networks have. What a pixel gives does not depend on its tile.
 #pragma once
 
 #include "epilogue.h"
@@ -15,7 +15,11 @@ namespace {
 constexpr int kPanelVectors = kPanel / kLanes;
 // Pixels of a tile, of any depth: enough sums to hide how long one takes, and no more than registers hold.
 constexpr int kMostPixels = kPanelVectors == 1 ? 8 : kTileVectors == 2 && kPanelVectors == 4 ? 2 : 6;
-constexpr int kFewestPixels = kPanelVectors == 1 ? 5 : kMostPixels == 2 ? 2 : 4;
+#ifdef PENLIGHT_FEW_TILES
+constexpr int kFewestPixels = kMostPixels;
+#else
+constexpr int kFewestPixels = kMostPixels < 4 ? kMostPixels : 4;
+#endif
 constexpr int kSteps = 4;      // of any depth, at once
 constexpr int kFewPixels = 4;  // of a tile whose weights are in registers
 constexpr int kHeld = 24;      // weights there
@@ -29,28 +33,28 @@ struct Panel {
   int pixels;                // of a tile
 };
 
-// A tile of `pixels` pixels. `depth` is that of the panel, and what a pixel reads lies side by side; or 0
+// A tile of pixels from `first` on. `depth` is that of the panel, and pixels lie one after the other; or 0
 // for any.
 template <int pixels, int depth, bool spread>
-PENLIGHT_INLINE void multiply(const Panel& panel, const float* input, const Epilogue& epilogue,
-                              const Floats* held, float* to) {
-  Floats sums[pixels * kPanelVectors];
+PENLIGHT_INLINE void multiply_tile(const Panel& panel, const float* input, const Floats* held,
+                                   const Finish& finish, ptrdiff_t first) {
+  Floats sums[pixels][kPanelVectors];
   const float* weights = panel.weights;
   repeat<kPanelVectors>([&](auto v) __attribute__((always_inline)) {
     const Floats bias = load(weights + v * kLanes);
-    repeat<pixels>([&](auto i) __attribute__((always_inline)) { sums[i * kPanelVectors + v] = bias; });
+    repeat<pixels>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
   });
   weights += kPanel;
-  const ptrdiff_t pitch = depth ? depth : panel.next;
+  const ptrdiff_t next = depth ? depth : panel.next;
   const auto add = [&](const float* x, auto weight) __attribute__((always_inline)) {
     Floats columns[kPanelVectors];
     repeat<kPanelVectors>([&](auto v) __attribute__((always_inline)) { columns[v] = weight(v); });
     repeat<pixels>([&](auto i) __attribute__((always_inline)) {
-      const Floats value = splat(x[i * pitch]);
-      repeat<kPanelVectors>(
-          [&](auto v) __attribute__((always_inline)) { sums[i * kPanelVectors + v] += value * columns[v]; });
+      const Floats value = splat(x[i * next]);
+      repeat<kPanelVectors>([&](auto v) __attribute__((always_inline)) { sums[i][v] += value * columns[v]; });
     });
   };
+  input += first * next;
   if constexpr (depth > 0) {
     repeat<depth>([&](auto k) __attribute__((always_inline)) {
       add(input + k, [&](auto) __attribute__((always_inline)) {
@@ -67,17 +71,12 @@ PENLIGHT_INLINE void multiply(const Panel& panel, const float* input, const Epil
     for (; k + kSteps <= panel.depth; k += kSteps, weights += kSteps * kPanel) repeat<kSteps>(step);
     for (; k < panel.depth; ++k, weights += kPanel) step(Index<0>());
   }
-  activate<pixels * kPanelVectors>(epilogue,
-                                   [&](auto k) __attribute__((always_inline)) -> Floats& { return sums[k]; });
-  repeat<pixels * kPanelVectors>([&](auto k)
-                                     __attribute__((always_inline)) { store(to + k * kLanes, sums[k]); });
+  finish_tile(finish, first, pixels, sums);
 }
 
 // `count` pixels, one after the other.
 template <int pixels, int depth = 0, bool spread = false>
-void multiply_line(const Panel& panel, const float* input, ptrdiff_t count, const Epilogue& epilogue,
-                   float* to) {
-  const ptrdiff_t pitch = depth ? depth : panel.next;
+void multiply_line(const Panel& panel, const float* input, ptrdiff_t count, const Finish& finish) {
   constexpr int kInRegisters = depth < kHeld ? depth : kHeld;
   Floats held[kHeld];
   repeat<kInRegisters>([&](auto k) __attribute__((always_inline)) {
@@ -85,20 +84,17 @@ void multiply_line(const Panel& panel, const float* input, ptrdiff_t count, cons
     keep_in_register(held[k]);
   });
   if (count < pixels) {
-    for (ptrdiff_t at = 0; at < count; ++at) {
-      multiply<1, 0, spread>(panel, input + at * pitch, epilogue, held, to + at * kPanel);
-    }
+    for (ptrdiff_t i = 0; i < count; ++i) multiply_tile<1, 0, spread>(panel, input, held, finish, i);
     return;
   }
-  for (ptrdiff_t at = 0; at < count; at += pixels) {
+  for (ptrdiff_t i = 0; i < count; i += pixels) {
     // The last few are computed with some before them once more, to the same values.
-    const ptrdiff_t first = min_of(at, count - pixels);
-    multiply<pixels, depth, spread>(panel, input + first * pitch, epilogue, held, to + first * kPanel);
+    multiply_tile<pixels, depth, spread>(panel, input, held, finish, min_of(i, count - pixels));
   }
 }
 
 // The size of tiles of which `count` pixels need the fewest.
-int pixels_of(ptrdiff_t count) {
+inline int pixels_of(ptrdiff_t count) {
   int best = kMostPixels;
   for (int pixels = kMostPixels - 1; pixels >= kFewestPixels; --pixels) {
     if (round_up(count, pixels) < round_up(count, best)) best = pixels;
@@ -107,24 +103,24 @@ int pixels_of(ptrdiff_t count) {
 }
 
 template <int pixels>
-void multiply_any(const Panel& panel, const float* input, ptrdiff_t count, const Epilogue& epilogue,
-                  float* to) {
+void multiply_any(const Panel& panel, const float* input, ptrdiff_t count, const Finish& finish) {
   if constexpr (pixels > kFewestPixels) {
-    if (panel.pixels < pixels) return multiply_any<pixels - 1>(panel, input, count, epilogue, to);
+    if (panel.pixels < pixels) return multiply_any<pixels - 1>(panel, input, count, finish);
   }
-  if (panel.offsets) return multiply_line<pixels, 0, true>(panel, input, count, epilogue, to);
-  multiply_line<pixels>(panel, input, count, epilogue, to);
+  if (panel.offsets) return multiply_line<pixels, 0, true>(panel, input, count, finish);
+  multiply_line<pixels>(panel, input, count, finish);
 }
 
-void multiply_pixels(const Panel& panel, const float* input, ptrdiff_t count, const Epilogue& epilogue,
-                     float* to) {
+inline void multiply_pixels(const Panel& panel, const float* input, ptrdiff_t count, const Finish& finish) {
+#ifndef PENLIGHT_FEW_TILES
   if constexpr (kPanelVectors == 1) {
-    const bool dense = panel.next == panel.depth && !panel.offsets;
-    if (dense && panel.depth == 16) return multiply_line<kFewPixels, 16>(panel, input, count, epilogue, to);
-    if (dense && panel.depth == 24) return multiply_line<kFewPixels, 24>(panel, input, count, epilogue, to);
-    if (dense && panel.depth == 32) return multiply_line<kFewPixels, 32>(panel, input, count, epilogue, to);
+    const ptrdiff_t depth = panel.next == panel.depth && !panel.offsets ? panel.depth : 0;
+    if (depth == 16) return multiply_line<kFewPixels, 16>(panel, input, count, finish);
+    if (depth == 24) return multiply_line<kFewPixels, 24>(panel, input, count, finish);
+    if (depth == 32) return multiply_line<kFewPixels, 32>(panel, input, count, finish);
   }
-  multiply_any<kMostPixels>(panel, input, count, epilogue, to);
+#endif
+  multiply_any<kMostPixels>(panel, input, count, finish);
 }
 
 }  // namespace
