@@ -91,7 +91,7 @@ void run_by_bands(KernelContext& ctx, const Expansion& e) {
              e.windows.channels);
     return;
   }
-  const dim_t parts = parts_of_expansion(ctx, e);
+  const dim_t parts = parts_of_expansion(ctx, e, e.windows.last_row);
   const size_t between = static_cast<size_t>(buffer) * sizeof(float),
                tile = routines().depthwise_scratch(bands.windows);
   PartMemory memory;

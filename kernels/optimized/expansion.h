@@ -16,27 +16,43 @@ inline size_t panels_scratch(const Expansion& e) {
 #endif
 }
 
-// One part a thread: each computes the lines at its edges once more. `last_row` of the windows is set.
-inline dim_t parts_of_expansion(KernelContext& ctx, const Expansion& e) {
+// One part a thread of so many that it can be cut into. `last_row` of the windows is set.
+inline dim_t parts_of_expansion(KernelContext& ctx, const Expansion& e, dim_t steps) {
   const Geometry& g = e.windows.geometry;
   const dim_t rows = e.windows.last_row, images = rows / g.out_height;
   const double operations =
       2.0 * static_cast<double>(e.windows.channels) *
       (static_cast<double>(e.steps) * static_cast<double>(images * g.height) * static_cast<double>(g.width) +
        4.0 * static_cast<double>(g.taps_h * g.taps_w) * static_cast<double>(rows * g.out_width));
-  const dim_t most = static_cast<dim_t>(ctx.threads()), several = parts_of(ctx, operations, rows);
+  const dim_t most = static_cast<dim_t>(ctx.threads()), several = parts_of(ctx, operations, steps);
   return several < most ? several : most;
 }
 
+// Parts are of channels, or of rows, which compute the lines at their edges once more: whichever is less.
 inline void run_by_panels(KernelContext& ctx, const Expansion& e, size_t scratch) {
-  const dim_t parts = parts_of_expansion(ctx, e);
+  const Geometry& g = e.windows.geometry;
+  const dim_t rows = e.windows.last_row, channels = e.windows.last_channel,
+              panels = (channels + kPanel - 1) / kPanel;
+  const auto share = [&](dim_t steps, dim_t more) {
+    const dim_t parts = parts_of_expansion(ctx, e, steps);
+    return static_cast<double>((steps + parts - 1) / parts + (parts > 1 ? more : 0)) /
+           static_cast<double>(steps);
+  };
+  const bool by_rows = share(rows, g.taps_h / g.stride_h) < share(panels, 0);
+  const dim_t parts = parts_of_expansion(ctx, e, by_rows ? rows : panels);
   PartMemory memory;
   if (!allocate_parts(ctx, parts, scratch, memory)) return;
   const auto part = [&](size_t index) {
-    const Range range = range_of(index, parts, e.windows.last_row);
     Expansion mine = e;
-    mine.windows.first_row = range.first;
-    mine.windows.last_row = range.last;
+    if (by_rows) {
+      const Range range = range_of(index, parts, rows);
+      mine.windows.first_row = range.first;
+      mine.windows.last_row = range.last;
+    } else {
+      const Range range = range_of(index, parts, channels, kPanel);
+      mine.windows.first_channel = range.first;
+      mine.windows.last_channel = range.last;
+    }
     mine.scratch = static_cast<float*>(memory.of(index));
     routines().expand_depthwise(mine);
   };
