@@ -42,10 +42,10 @@ class ComputedWeight(nn.Module):
 
 
 class Expansion(nn.Module):
-    def __init__(self, stride: int = 1) -> None:
+    def __init__(self, channels: int = 8, kernel: int = 1, stride: int = 1, windows: int = 3) -> None:
         super().__init__()
-        self.expand = nn.Conv2d(8, 48, 1, stride)
-        self.windows = nn.Conv2d(48, 48, 3, padding=1, groups=48)
+        self.expand = nn.Conv2d(channels, 48, kernel, stride)
+        self.windows = nn.Conv2d(48, 48, windows, padding=windows // 2, groups=48)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.windows(self.expand(x))
@@ -63,8 +63,20 @@ CASES = [
     ("fuse epilogues", AddsRow(), (X, torch.randn(32)), "broadcast"),
     ("pack weights", ComputedWeight(), (X, torch.randn(8, 32)), "its weight is not a constant"),
     ("pack weights", nn.ConvTranspose2d(4, 4, 3, 2, groups=2), (torch.randn(1, 4, 8, 8),), "transposed"),
-    ("fuse expansions", Expansion(), (torch.randn(1, 8, 12, 12),), "fits a cache"),
-    ("fuse expansions", Expansion(2), (torch.randn(1, 8, 128, 128),), "not a 1x1 convolution with stride 1"),
+    ("fuse expansions", Expansion(windows=7), (torch.randn(1, 8, 12, 12),), "fits a cache"),
+    (
+        "fuse expansions",
+        Expansion(stride=2),
+        (torch.randn(1, 8, 128, 128),),
+        "not a 1x1 convolution with stride 1",
+    ),
+    (
+        "fuse expansions",
+        Expansion(kernel=3, windows=7),
+        (torch.randn(1, 8, 32, 32),),
+        "not of 3x3 or 5x5 pixels",
+    ),
+    ("fuse expansions", Expansion(64), (torch.randn(1, 64, 32, 32),), "does not expand"),
     ("fuse elementwise", Branches(), (X,), "its result is read in several places"),
 ]
 
