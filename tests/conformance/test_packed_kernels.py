@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from run_op import overload_of, run_op
+from run_op import one_op_program, overload_of, run_op
 from torch.nn import functional
 
+import penlight
 from penlight.dialects.packed_ops import packed_ops
 from penlight.dialects.penlight_ops import twins
 from penlight.errors import PenlightError
@@ -491,6 +492,19 @@ def test_expansion(isa: str, case: tuple[object, ...]) -> None:
         (got,) = run_op(op, args, {}, want.float(), "optimized")
         close(got, want, sizes[1] * math.prod(window))
         torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("outputs", [5, 24, 40, 72])
+@pytest.mark.parametrize("rows", [13, 49])
+def test_halves_of_vectors_and_threads(isa: str, rows: int, outputs: int) -> None:
+    """A part may have one row alone, which others have in a tile: it gives the same, to the bit."""
+    x, packed = torch.randn(rows, 2000), pack_panels(Derived.of(torch.randn(outputs, 2000)), None).tensor()
+    args = [x, packed, None, outputs, 0, 0.0, 0.0]
+    file = one_op_program(overload_of("penlight::linear_packed"), args, {}, torch.empty(rows, outputs))
+    alone, *others = (
+        penlight.load(file, libraries="optimized", threads=n)(x, packed)[0].clone() for n in (1, 2, 3, 4, 5)
+    )
+    assert all(torch.equal(other, alone) for other in others)
 
 
 # Sizes of the input, channels; window, stride, padding, dilation of the first convolution and of the other.

@@ -186,6 +186,13 @@ size_t expansion_scratch(const Expansion& e) {
   if (!has_code(e)) return 0;
   const Geometry& g = e.windows.geometry;
   size_t size = static_cast<size_t>(panels_of(e.windows) * g.taps_h + 1), image = 0;
+  if (e.few) {  // what rows_together() multiplies
+    ptrdiff_t lines = e.few->geometry.stride_h * g.stride_h;
+    if (__builtin_mul_overflow(lines, e.few->channels, &lines) ||
+        __builtin_mul_overflow(lines, columns_under(e.few->geometry) + 1, &lines)) {
+      return 0;
+    }
+  }
   if (e.few && __builtin_mul_overflow(static_cast<size_t>(image_lines(e)),
                                       static_cast<size_t>(round_up(image_line(e), 2)), &image)) {
     return 0;

@@ -165,7 +165,8 @@ template <class Weights>
 void multiply_columns(const StripOf<Weights>& s) {
 #ifndef PENLIGHT_FEW_TILES
   if (s.finish.columns > kStripColumns) return multiply<Weights, 1, kWide * kVectors>(s, 0, 1);
-  if (s.count > 1 && is_half_empty(s.finish.columns)) return multiply_by_pairs(s);
+  // Whatever the rows of a part: another part may have them among others.
+  if (!s.single && is_half_empty(s.finish.columns)) return multiply_by_pairs(s);
 #endif
   if (s.finish.columns > kHalfVectors * kLanes) {
     multiply_rows<kVectors>(s);
@@ -199,6 +200,7 @@ void multiply_all(const Product& p) {
 
   StripOf<Weights> strip{};
   strip.tile_step = kRows * taps;
+  strip.single = p.rows == 1;
   strip.weights_tap = p.channels * kPanel;
   strip.weights_panel = strip.ahead_panel = panel_size;
   strip.finish = {nullptr, p.output_pitch, 0, p.epilogue};

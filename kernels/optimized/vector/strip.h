@@ -32,6 +32,7 @@ struct StripOf {
   ptrdiff_t ahead_panel;    // elements from panel to panel of them
   ptrdiff_t ahead_step;     // bytes of them to have closer at each step of the sum
   bool last;                // the sums are complete
+  bool single = false;      // of a product of one row
   Finish finish;
 };
 using Strip = StripOf<Singles>;

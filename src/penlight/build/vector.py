@@ -22,7 +22,7 @@ _CALLERS = {
             "expansion",
             "transposed",
         ),
-        *("attention", "matmul", "recurrent"),
+        *("matmul", "recurrent"),
     },
     "short_product": {"linear", "linear_strassen", "convolution_strassen", "grouped", "convolution"},
     "strassen": {"linear_strassen", "convolution_strassen"},

@@ -290,8 +290,8 @@ def _expand_depthwise_shape(x: Tensor, expansion: Tensor, weight: Tensor, *args:
 
 def _stem(x: Tensor, first: Tensor, weight: Tensor, *args: Any) -> Tensor:
     (*numbers, activation, low, high), (*windows, after, least, most) = args[:7], args[7:]
-    y = _convolution(x, first, None, *numbers, 1, activation, low, high)
-    return _convolution(y, weight, None, *windows, y.shape[1], after, least, most)
+    y = _convolution(x, *[first, None, *numbers, 1, activation, low, high])
+    return _convolution(y, *[weight, None, *windows, y.shape[1], after, least, most])
 
 
 def _stem_shape(x: Tensor, first: Tensor, weight: Tensor, *args: Any) -> Tensor:
