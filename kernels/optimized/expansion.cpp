@@ -78,7 +78,8 @@ bool plan_bands(const Expansion& e, Bands& bands, dim_t& buffer) {
       !multiply_sizes(rows_between(g, 1), bands.row_size, buffer)) {
     return false;
   }
-  while (bands.band < g.out_height && rows_between(g, bands.band + 1) <= kBand / bands.row_size) ++bands.band;
+  const dim_t most = bands.row_size > 0 ? kBand / bands.row_size : 0;
+  while (bands.band < g.out_height && rows_between(g, bands.band + 1) <= most) ++bands.band;
   buffer = round_to_panel(rows_between(g, bands.band) * bands.row_size);  // pointers lie behind it
   return buffer <= INTPTR_MAX / static_cast<dim_t>(2 * sizeof(float));
 }

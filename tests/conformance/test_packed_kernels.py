@@ -546,6 +546,21 @@ def test_stem(isa: str, case: tuple[Any, ...]) -> None:
         torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("window", "padding"), [(3, [1, 2, 1, 9]), (7, [3, 9, 3, 9])])
+def test_expansion_of_an_image_without_columns(isa: str, window: int, padding: list[int]) -> None:
+    """ATen refuses it; a program file may say it. All that windows see are zeros."""
+    biases, columns = torch.randn(24), padding[1] + padding[3] - window + 1
+    packed = (
+        pack_panels(Derived.of(torch.randn(24, 16, 1, 1)), None).tensor(),
+        pack_depthwise(Derived.of(torch.randn(24, 1, window, window)), biases).tensor(),
+    )
+    numbers = [24, window, window], [1, 1], padding, [1, 1]
+    want = biases.view(1, 24, 1, 1).expand(1, 24, 8, columns).contiguous(memory_format=torch.channels_last)
+    args = [image(1, 16, 8, 0), *packed, *numbers, 0, 0.0, 0.0, 0, 0.0, 0.0]
+    (got,) = run_op(overload_of("penlight::expand_depthwise_packed"), args, {}, want, "optimized")
+    torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("special", [math.nan, math.inf])
 def test_expansion_by_windows_that_are_not_finite(isa: str, special: float) -> None:
     """They may not be multiplied by zeros around the image."""

@@ -168,8 +168,8 @@ bool are_finite(const Depthwise& p) {
 
 bool has_code(const Expansion& e) {
   const Geometry& g = e.windows.geometry;
-  return kUnrolled && e.steps > 0 && is_usual(g) && g.out_width >= kColumns && g.pad_w < g.taps_w &&
-         are_finite(e.windows);
+  return kUnrolled && e.steps > 0 && g.width > 0 && is_usual(g) && g.out_width >= kColumns &&
+         g.pad_w < g.taps_w && are_finite(e.windows);
 }
 
 ptrdiff_t panels_of(const Depthwise& p) { return (p.last_channel - p.first_channel + kBlock - 1) / kBlock; }
@@ -186,18 +186,18 @@ size_t expansion_scratch(const Expansion& e) {
   if (!has_code(e)) return 0;
   const Geometry& g = e.windows.geometry;
   size_t size = static_cast<size_t>(panels_of(e.windows) * g.taps_h + 1), image = 0;
-  if (e.few) {  // what rows_together() multiplies
-    ptrdiff_t lines = e.few->geometry.stride_h * g.stride_h;
-    if (__builtin_mul_overflow(lines, e.few->channels, &lines) ||
-        __builtin_mul_overflow(lines, columns_under(e.few->geometry) + 1, &lines)) {
-      return 0;
-    }
+  // What rows_together() and a line multiply.
+  ptrdiff_t lines = (e.few ? e.few->geometry.stride_h : 1) * g.stride_h, line = 0;
+  if (__builtin_mul_overflow(lines, e.few ? e.few->channels : e.steps, &lines) ||
+      __builtin_mul_overflow(lines, e.few ? columns_under(e.few->geometry) + 1 : g.width, &lines) ||
+      __builtin_mul_overflow(width_of(g), kBlock, &line)) {
+    return 0;
   }
   if (e.few && __builtin_mul_overflow(static_cast<size_t>(image_lines(e)),
                                       static_cast<size_t>(round_up(image_line(e), 2)), &image)) {
     return 0;
   }
-  if (__builtin_mul_overflow(size, static_cast<size_t>(width_of(g) * kBlock), &size) ||
+  if (__builtin_mul_overflow(size, static_cast<size_t>(line), &size) ||
       __builtin_add_overflow(size, image, &size) || size > SIZE_MAX / (2 * sizeof(float))) {
     return 0;
   }
