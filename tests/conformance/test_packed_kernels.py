@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -429,37 +428,6 @@ def test_large_convolution(
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, equal_nan=True)
 
 
-# Input, channels between, window, stride, padding, dilation. The last ones have several bands of rows.
-EXPANSIONS = [
-    ((1, 3, 5, 6), 18, (3, 3), (1, 1), (1, 1), (1, 1)),
-    ((2, 8, 9, 7), 40, (5, 5), (2, 2), (2, 2), (1, 1)),
-    ((3, 5, 4, 11), 17, (3, 5), (2, 1), (0, 2), (1, 1)),
-    ((2, 4, 12, 12), 16, (3, 3), (1, 2), (3, 4), (2, 3)),
-    ((1, 1, 1, 1), 2, (1, 1), (1, 1), (0, 0), (1, 1)),
-    ((2, 6, 3, 9), 20, (2, 2), (1, 1), (5, 0), (1, 1)),
-    ((0, 6, 8, 8), 20, (3, 3), (1, 1), (1, 1), (1, 1)),
-    ((2, 4, 31, 80), 96, (3, 3), (2, 2), (1, 1), (1, 1)),
-    ((1, 4, 40, 64), 144, (5, 5), (1, 1), (2, 2), (1, 1)),
-    ((1, 2, 6, 70), 1200, (3, 3), (1, 1), (1, 1), (1, 1)),
-    ((2, 4, 30, 80), 96, (3, 3), (2, 2), (0, 0, 1, 1), (1, 1)),
-    ((1, 4, 40, 64), 144, (5, 5), (2, 2), (1, 1, 2, 2), (1, 1)),
-    ((2, 6, 5, 9), 20, (3, 3), (1, 1), (0, 4, 3, 0), (1, 1)),
-    # Panel by panel: depths with code of their own and others, lines that tiles of every size are left with.
-    *(
-        ((2, depth, 7, width), 40, (3, 3), (1, 1), (1, 1), (1, 1))
-        for depth, width in (
-            *((16, 14), (24, 9), (32, 15), (33, 7), (40, 4)),
-            *((64, 10), (7, 12), (50, 13), (19, 5)),
-        )
-    ),
-    ((3, 16, 11, 3), 24, (3, 3), (1, 1), (1, 2), (1, 1)),
-    ((2, 24, 8, 16), 33, (5, 5), (1, 1), (2, 2), (1, 1)),
-    ((1, 70, 9, 20), 48, (5, 5), (2, 2), (1, 3), (1, 1)),
-    ((5, 48, 40, 40), 49, (3, 3), (2, 2), (1, 1), (1, 1)),
-    ((2, 8, 5, 30), 64, (3, 3), (2, 2), (4, 2), (1, 1)),
-]
-
-
 @pytest.mark.parametrize("sizes", [(1, 40, 30, 31), (2, 24, 17, 5), (0, 16, 9, 9)], ids=str)
 def test_direct_convolution(isa: str, sizes: tuple[int, ...]) -> None:
     """Where tiles would be transformed, but are not: the bound is that of a sum."""
@@ -470,28 +438,6 @@ def test_direct_convolution(isa: str, sizes: tuple[int, ...]) -> None:
     args = [x, packed, None, [33, 3, 3], [1, 1], [1, 1], [1, 1], 1, 1, 0.0, 0.0]
     (got,) = run_op(overload_of("penlight::conv2d_direct_packed"), args, {}, want.float(), "optimized")
     close(got, want, 9 * sizes[1])
-
-
-@pytest.mark.parametrize("case", EXPANSIONS, ids=str)
-def test_expansion(isa: str, case: tuple[object, ...]) -> None:
-    sizes, channels, window, stride, padding, dilation = case
-    op = overload_of("penlight::expand_depthwise_packed")
-    x = image(*sizes)
-    first, last = torch.randn(channels, sizes[1], 1, 1), torch.randn(channels, 1, *window)
-    biases = torch.randn(2, channels)
-    packed = (
-        pack_panels(Derived.of(first), biases[0]).tensor(),
-        pack_depthwise(Derived.of(last), biases[1]).tensor(),
-    )
-    numbers = [list(part) for part in ((channels, *window), stride, padding, dilation)]
-    for before, after in ((0, 0), (2, 9), (9, 2)):
-        between = ACTIVATIONS[before](functional.conv2d(x.double(), first.double(), biases[0].double()))
-        want = padded_conv2d(between, last.double(), biases[1].double(), stride, padding, dilation, channels)
-        want = ACTIVATIONS[after](want).contiguous(memory_format=torch.channels_last)
-        args = [x, *packed, *numbers, before, -0.5, 0.75, after, -0.5, 0.75]
-        (got,) = run_op(op, args, {}, want.float(), "optimized")
-        close(got, want, sizes[1] * math.prod(window))
-        torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("outputs", [5, 24, 40, 72])
@@ -505,76 +451,6 @@ def test_halves_of_vectors_and_threads(isa: str, rows: int, outputs: int) -> Non
         penlight.load(file, libraries="optimized", threads=n)(x, packed)[0].clone() for n in (1, 2, 3, 4, 5)
     )
     assert all(torch.equal(other, alone) for other in others)
-
-
-# Sizes of the input, channels; window, stride, padding, dilation of the first convolution and of the other.
-STEMS = [
-    ((1, 3, 32, 32), 32, ((3, 3), (2, 2), (1, 1), (1, 1)), ((3, 3), (1, 1), (1, 1), (1, 1))),
-    ((2, 3, 33, 31), 16, ((3, 3), (2, 2), (0, 0, 1, 1), (1, 1)), ((3, 3), (2, 2), (1, 1), (1, 1))),
-    ((2, 1, 12, 40), 40, ((1, 7), (1, 2), (0, 3), (1, 1)), ((5, 5), (1, 1), (2, 2), (1, 1))),
-    ((3, 4, 20, 9), 17, ((5, 2), (1, 1), (4, 1), (2, 1)), ((5, 5), (2, 2), (0, 4), (1, 1))),
-    ((1, 2, 300, 8), 24, ((3, 3), (1, 1), (1, 1), (1, 1)), ((3, 3), (1, 1), (1, 1), (1, 1))),
-    ((0, 3, 16, 16), 24, ((3, 3), (2, 2), (1, 1), (1, 1)), ((3, 3), (1, 1), (1, 1), (1, 1))),
-    # Windows without code of their own, and images too narrow for it.
-    ((2, 3, 18, 20), 20, ((3, 3), (2, 2), (1, 1), (1, 1)), ((3, 3), (1, 1), (2, 2), (2, 2))),
-    ((1, 3, 18, 20), 20, ((3, 3), (2, 2), (1, 1), (1, 1)), ((7, 7), (1, 1), (3, 3), (1, 1))),
-    ((2, 3, 9, 6), 20, ((3, 3), (2, 2), (1, 1), (1, 1)), ((3, 3), (1, 1), (1, 1), (1, 1))),
-]
-
-
-@pytest.mark.parametrize("case", STEMS, ids=str)
-def test_stem(isa: str, case: tuple[Any, ...]) -> None:
-    sizes, channels, start, end = case
-    op, x = overload_of("penlight::conv2d_depthwise_packed"), image(*sizes)
-    first, last = torch.randn(channels, sizes[1], *start[0]), torch.randn(channels, 1, *end[0])
-    biases = torch.randn(2, channels)
-    packed = (
-        pack_panels(Derived.of(first), biases[0]).tensor(),
-        pack_depthwise(Derived.of(last), biases[1]).tensor(),
-    )
-    numbers = [[list(part) for part in ((channels, *one[0]), *one[1:])] for one in (start, end)]
-    for before, after in ((0, 0), (2, 9), (9, 2), (5, 1)):
-        between = padded_conv2d(x.double(), first.double(), biases[0].double(), *start[1:], 1)
-        between = ACTIVATIONS[before](between)
-        want = padded_conv2d(between, last.double(), biases[1].double(), *end[1:], channels)
-        want = ACTIVATIONS[after](want)
-        want = want.contiguous(memory_format=torch.channels_last)
-        args = [x, *packed, *numbers[0], before, -0.5, 0.75, *numbers[1], after, -0.5, 0.75]
-        for args[0] in (x, x.contiguous()):
-            (got,) = run_op(op, args, {}, want.float(), "optimized")
-            close(got, want, first[0].numel() * last[0].numel())
-        torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize(("window", "padding"), [(3, [1, 2, 1, 9]), (7, [3, 9, 3, 9])])
-def test_expansion_of_an_image_without_columns(isa: str, window: int, padding: list[int]) -> None:
-    """ATen refuses it; a program file may say it. All that windows see are zeros."""
-    biases, columns = torch.randn(24), padding[1] + padding[3] - window + 1
-    packed = (
-        pack_panels(Derived.of(torch.randn(24, 16, 1, 1)), None).tensor(),
-        pack_depthwise(Derived.of(torch.randn(24, 1, window, window)), biases).tensor(),
-    )
-    numbers = [24, window, window], [1, 1], padding, [1, 1]
-    want = biases.view(1, 24, 1, 1).expand(1, 24, 8, columns).contiguous(memory_format=torch.channels_last)
-    args = [image(1, 16, 8, 0), *packed, *numbers, 0, 0.0, 0.0, 0, 0.0, 0.0]
-    (got,) = run_op(overload_of("penlight::expand_depthwise_packed"), args, {}, want, "optimized")
-    torch.testing.assert_close(got, want, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("special", [math.nan, math.inf])
-def test_expansion_by_windows_that_are_not_finite(isa: str, special: float) -> None:
-    """They may not be multiplied by zeros around the image."""
-    x, first, last = image(1, 16, 9, 8), torch.randn(40, 16, 1, 1), torch.randn(40, 1, 3, 3)
-    last[17, 0, 0, 1], x[0, 3, 4, 4], x[0, 5, 0, 0] = special, math.inf, math.nan
-    packed = pack_panels(Derived.of(first), None).tensor(), pack_depthwise(Derived.of(last), None).tensor()
-    between = functional.conv2d(x.double(), first.double()).relu()
-    want = functional.conv2d(between, last.double(), padding=1, groups=40)
-    above = functional.conv2d(between[:, 17:18, :2], last[17:18, :, 1:].double(), padding=(0, 1))
-    want[0, 17, 0] = above[0, 0, 0]
-    want = want.contiguous(memory_format=torch.channels_last)
-    args = [x, *packed, [40, 3, 3], [1, 1], [1, 1], [1, 1], 1, 0.0, 0.0, 0, 0.0, 0.0]
-    (got,) = run_op(overload_of("penlight::expand_depthwise_packed"), args, {}, want.float(), "optimized")
-    close(got, want, 16 * 9)
 
 
 @pytest.mark.parametrize(
