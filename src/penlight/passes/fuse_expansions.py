@@ -5,8 +5,8 @@
 
 The 1x1 convolution to more channels in an inverted bottleneck, and the first one of a network, make
 the largest images of mobile networks, which the depthwise convolution reads once. Done together,
-they never exist as a whole: of the usual windows a few channels of a few rows do. Others gain where
-an expanded image would not fit a cache.
+they never exist as a whole: of the usual windows the few rows do that a row of them reads. Others
+gain where an expanded image would not fit a cache.
 
 Needs:  convolutions over packed weights, with their activations.
 Keeps:  outputs up to rounding.
@@ -96,7 +96,9 @@ def _obstacle_of_expansion(node: Node, before: Node) -> str | None:
 
 
 def _obstacle_of_stem(node: Node) -> str | None:
-    return None if _has_usual_windows(node) else "its windows are not of 3x3 or 5x5 pixels, one or two apart"
+    if _has_usual_windows(node):
+        return None
+    return f"its windows are not of 3x3 or 5x5 pixels, one or two apart, {_COLUMNS} or more in a row"
 
 
 def _has_few_channels(node: Node) -> bool:
@@ -108,11 +110,12 @@ def _has_few_channels(node: Node) -> bool:
 
 
 def _has_usual_windows(node: Node) -> bool:
-    (_, *taps), stride, _, dilation, _ = _numbers(node)
+    (_, *taps), stride, padding, dilation, _ = _numbers(node)
     result = tensor_of(node)
     is_square = taps[0] == taps[1] and stride[0] == stride[1] and dilation == [1, 1]
     is_wide = result is not None and result.shape[3] >= _COLUMNS
-    return is_square and is_wide and taps[0] in _TAPS and stride[0] in _STRIDES
+    is_inside = padding[1] < taps[1]  # to the left: above and left come first
+    return is_square and is_wide and is_inside and taps[0] in _TAPS and stride[0] in _STRIDES
 
 
 def _is_depthwise(node: Node) -> bool:
