@@ -47,6 +47,7 @@ PENLIGHT_INLINE void multiply_pairs(const StripOf<Weights>& s, ptrdiff_t row, pt
     ptrdiff_t c = 0;
     for (; c + 2 <= s.channels; c += 2, b += 2 * kPanel) {
       __builtin_prefetch(fetched, 0, 2);
+      __builtin_prefetch(fetched + s.ahead_step, 0, 2);
       fetched += 2 * s.ahead_step;
       Floats columns[2][whole + 1];
       repeat<whole + 1>([&](auto v) __attribute__((always_inline)) {
