@@ -1,11 +1,11 @@
 // A 1x1 convolution to more channels and the depthwise convolution after it, as inverted
 // bottlenecks have them (Sandler et al., "MobileNetV2", 2018).
 //
-// The image between the two is the largest of such a network. Of the usual windows only a few
-// channels of a few of its rows exist, in the nearest cache (vector/expansion.cpp). For others
-// it is made in bands: the rows that a few rows of the result need exist, in the second cache;
-// those that the next band needs too are moved to the front. Either way each row is a product
-// of its own, so that no element depends on where a band or a thread begins.
+// The image between the two is the largest of such a network. Of the usual windows only the few
+// of its rows exist that a row of them reads, those of the channels in work in the nearest cache
+// (vector/expansion.cpp). For others it is made in bands: the rows that a few rows of the result need exist,
+// in the second cache; those that the next band needs too are moved to the front. Either way each row is a
+// product of its own, so that no element depends on where a band or a thread begins.
 #include "expansion.h"
 
 #include <string.h>

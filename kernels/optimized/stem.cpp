@@ -1,6 +1,7 @@
 // The first convolution of a network, over an image of few channels, and the depthwise one that reads
 // its result, as mobile networks begin (Howard et al., "MobileNets", 2017). The image between them is
-// the largest of the network: only a few channels of a few of its rows exist (vector/expansion.cpp).
+// the largest of the network: of the usual windows only the few of its rows exist that a row of them
+// reads (vector/expansion.cpp). For others, and in small builds, it is scratch.
 #include "convolution.h"
 #include "expansion.h"
 #include "image.h"
@@ -10,7 +11,7 @@ namespace penlight::optimized {
 
 namespace {
 
-// The two convolutions, of which one is a few channels and the other's windows are of single ones.
+// The two convolutions, of few channels and of single ones.
 struct Stem {
   const PackedConvolution &first, &last;
   Convolution a{}, b{};  // what their arguments say
@@ -20,7 +21,7 @@ struct Stem {
 bool check(KernelContext& ctx, const Stem& stem) {
   const dim_t channels = stem.first.images[0].size(1);
   dim_t taps = 0, depth = 0, first = 0, last = 0;
-  const bool fits = stem.b.outputs == stem.a.outputs && stem.b.groups == stem.a.outputs &&
+  const bool fits = stem.b.outputs == stem.a.outputs &&
                     multiply_sizes(stem.a.window.taps[0], stem.a.window.taps[1], taps) &&
                     multiply_sizes(taps, channels, depth) && packed_size(stem.a.outputs, depth, first) &&
                     multiply_sizes(stem.b.window.taps[0], stem.b.window.taps[1], taps) &&

@@ -22,13 +22,12 @@ struct Sizes {
 
 Sizes sizes_of(const Attention& a) {
   Sizes sizes;
-  const ptrdiff_t padded = round_up(a.keys, kPanel);
-  sizes.pitch = padded;
-  // Blocks of about one size, of whole tiles. Of smaller ones, a causal mask hides more keys whole.
+  sizes.pitch = round_up(a.keys, kPanel);
+  // Blocks of about one size. Of smaller ones, a causal mask hides more keys whole.
   const ptrdiff_t most = min_of(round_up(kScores / sizes.pitch + 1, 12), a.causal ? 48 : 96);
   const ptrdiff_t blocks = max_of((a.queries + most - 1) / most, 1);
   sizes.block = min_of(a.queries, round_up((a.queries + blocks - 1) / blocks, kTileRows));
-  sizes.keys = a.few ? 0 : padded * (1 + a.width);
+  sizes.keys = a.few ? 0 : sizes.pitch * (1 + a.width);
   sizes.values = a.few ? 0 : round_up(a.value_width, kPanel) * (1 + a.keys);
   sizes.panels = sizes.keys + sizes.values;
   return sizes;

@@ -224,13 +224,15 @@ void expand_depthwise(const Expansion& e) {
     last = min_of(min_of(first + together, first - first % g.out_height + g.out_height), p.last_row);
     const ptrdiff_t bottom = min_of(max_of(top_of(g, last - 1) + g.taps_h, 0), g.height);
     const ptrdiff_t begin = min_of(max_of(top_of(g, first), end), bottom);
-    Origin origin{e.input + (first / g.out_height * g.height + begin) * g.width * e.steps, begin,
-                  g.width * e.steps};
-    if (e.few) {
+    const ptrdiff_t image_index = first / g.out_height;
+    Origin origin{image, begin, g.width * e.steps};
+    if (!e.few) {
+      origin.pixels = e.input + (image_index * g.height + begin) * origin.line;
+    } else {
       const Geometry& f = e.few->geometry;
-      copy_lines(*e.few, first / g.out_height, begin * f.stride_h - f.pad_h, lines_of(f, bottom - begin),
+      origin.line = f.stride_h * image_line(e);
+      copy_lines(*e.few, image_index, begin * f.stride_h - f.pad_h, lines_of(f, bottom - begin),
                  columns_under(f), image);
-      origin = {image, begin, f.stride_h * image_line(e)};
     }
     for (ptrdiff_t channel = p.first_channel; channel < p.last_channel; channel += kBlock) {
       float* const own = zeros + width * kBlock + (channel - p.first_channel) / kBlock * lines;

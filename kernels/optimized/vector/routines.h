@@ -279,7 +279,7 @@ struct Attention {
   bool causal;    // query i sees keys 0 to i
   bool few;       // keys and values are read where they lie, not laid out first
   bool fresh;     // keys and values are others than at the last call with this scratch
-  void* scratch;  // attention_scratch() bytes, aligned for pointers
+  void* scratch;  // attention_scratch() bytes
 };
 
 // Heads of one row, each turned by the row's angles: x * cosine + turned(x) * sine, where
