@@ -34,12 +34,10 @@ PENLIGHT_INLINE void multiply_pairs(const StripOf<Weights>& s, ptrdiff_t row, pt
     if constexpr (v == whole) bias = in_turns(bias, Floats{});
     repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
   });
-  const ptrdiff_t tile = row / kRows;
-  const char* ahead = reinterpret_cast<const char*>(s.ahead + tile % kStripPanels * s.ahead_panel) +
-                      tile / kStripPanels * s.taps * s.channels * s.ahead_step;
+  const char* ahead = s.ahead.of_tile(row / kRows);
   for (ptrdiff_t t = 0; t < s.taps; ++t, pointers += kRows) {
     const char* fetched = ahead;
-    ahead += s.channels * s.ahead_step;
+    ahead += s.channels * s.ahead.step;
     if (!s.rows[row / kRows * s.tile_step + t * kRows]) continue;
     const float* a[rows];
     repeat<rows>([&](auto i) __attribute__((always_inline)) { a[i] = pointers[i] + s.first_channel; });
@@ -47,8 +45,8 @@ PENLIGHT_INLINE void multiply_pairs(const StripOf<Weights>& s, ptrdiff_t row, pt
     ptrdiff_t c = 0;
     for (; c + 2 <= s.channels; c += 2, b += 2 * kPanel) {
       __builtin_prefetch(fetched, 0, 2);
-      __builtin_prefetch(fetched + s.ahead_step, 0, 2);
-      fetched += 2 * s.ahead_step;
+      __builtin_prefetch(fetched + s.ahead.step, 0, 2);
+      fetched += 2 * s.ahead.step;
       Floats columns[2][whole + 1];
       repeat<whole + 1>([&](auto v) __attribute__((always_inline)) {
         columns[0][v] = weight(b, v);

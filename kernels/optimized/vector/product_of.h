@@ -65,13 +65,11 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
       repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[0][i][v] = bias; });
     });
   }
-  // The tiles take the panels of a strip in turns.
-  const ptrdiff_t tile = row / kRows;
-  const char* ahead = reinterpret_cast<const char*>(s.ahead + tile % kStripPanels * s.ahead_panel) +
-                      tile / kStripPanels * s.taps * s.channels * s.ahead_step;
+  if constexpr (rows == kRows) fetch_residual<Weights, rows, vectors>(s, row);
+  const char* ahead = s.ahead.of_tile(row / kRows);
   for (ptrdiff_t t = 0; t < s.taps; ++t) {
     if (!pointers[t * kRows]) {
-      ahead += s.channels * s.ahead_step;
+      ahead += s.channels * s.ahead.step;
       continue;
     }
     const float* a[rows];
@@ -81,7 +79,7 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
     ptrdiff_t c = 0;
     const auto add = [&](auto to) __attribute__((always_inline)) {
       __builtin_prefetch(ahead, 0, 2);
-      ahead += s.ahead_step;
+      ahead += s.ahead.step;
       Floats columns[vectors];
       repeat<vectors>([&](auto v)
                           __attribute__((always_inline)) { columns[v] = Weights::load(weight(b, v)); });
@@ -202,11 +200,15 @@ void multiply_all(const Product& p) {
   strip.tile_step = kRows * taps;
   strip.single = p.rows == 1;
   strip.weights_tap = p.channels * kPanel;
-  strip.weights_panel = strip.ahead_panel = panel_size;
+  strip.weights_panel = panel_size;
   strip.finish = {nullptr, p.output_pitch, 0, p.epilogue};
   const ptrdiff_t channel_steps = max_of((p.channels + steps.channels - 1) / steps.channels, 1);
   const ptrdiff_t all_steps = (taps + steps.taps - 1) / steps.taps * channel_steps;
   const bool by_strips = block * taps * p.channels <= kResident;
+  // Rows that lie one after the other are fetched before the first strip reads them: processors do not see
+  // that they do, where it reads those of a tile side by side.
+  const bool rows_follow =
+      by_strips && all_steps == 1 && !spread && !p.parts && p.pixel == p.channels && is_matrix(p.geometry);
   const auto after = [&](ptrdiff_t column) {
     const bool wide = kWide > 0 && p.rows == 1 && last_column - column >= kWide * kStripColumns;
     return column + (wide ? kWide * kStripColumns : kStripColumns);
@@ -246,8 +248,14 @@ void multiply_all(const Product& p) {
       strip.weights = weights_of(at);
       // Having closer what is read next, while a block is multiplied, hides how far away it is. What
       // one tile reads once, one panel after the other, the machine fetches ahead itself.
-      strip.ahead = is_last(next) ? following_block : weights_of(next);
-      strip.ahead_step = strip.count > kRows ? ahead_step<Element>(strip.count) : 0;
+      const Element* const following_weights = is_last(next) ? following_block : weights_of(next);
+      if (strip.count <= kRows) {
+        strip.ahead = {reinterpret_cast<const char*>(following_weights), 0, 0, 0};
+      } else if (rows_follow && at.column == p.first_panel * kPanel) {
+        strip.ahead = rows_ahead(p.input + (row + kRows) * p.pixel, p.channels);
+      } else {
+        strip.ahead = weights_ahead(following_weights, panel_size, strip.count, strip.taps * strip.channels);
+      }
       strip.start = at.step == 0 ? start_of(at) : nullptr;
       strip.finish.columns = min_of(after(at.column), last_column) - at.column;
       const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + at.column;

@@ -374,10 +374,11 @@ class RowBlock {
     strip.taps = 1;
     strip.first_channel = at.k;
     strip.channels = 2 * at.half;
-    strip.weights_panel = strip.ahead_panel = panel_size_;
+    strip.weights_panel = panel_size_;
     strip.last = u.last;
     for (int right = 0; right < 2; ++right) {
-      strip.weights = strip.ahead = weights(at, 0, right, 0);
+      strip.weights = weights(at, 0, right, 0);
+      strip.ahead.first = reinterpret_cast<const char*>(strip.weights);
       strip.start = u.start ? u.start + right * (kUnitPanels / 2) * panel_size_ : nullptr;
       strip.finish = quarter_of(finish_of(at, first), 0, right);
       multiply_strip(strip);

@@ -15,6 +15,36 @@ struct Singles {
   PENLIGHT_INLINE Floats load(const float* from) { return PENLIGHT_ISA::load(from); }
 };
 
+// What is read after a strip, to have it closer: some bytes at each step of a sum. Tiles take parts of it in
+// turns of kStripPanels.
+struct Ahead {
+  const char* first;
+  ptrdiff_t part;  // bytes from what one tile of a turn fetches to what the next one does
+  ptrdiff_t turn;  // from turn to turn
+  ptrdiff_t step;  // at each step of the sum
+
+  __attribute__((always_inline)) const char* of_tile(ptrdiff_t tile) const {
+    return first + tile % kStripPanels * part + tile / kStripPanels * turn;
+  }
+};
+
+// Weights of the next strip, so that the tiles of so many rows fetch as much as they read. One tile
+// fetches the first panel alone.
+template <class Element>
+PENLIGHT_INLINE Ahead weights_ahead(const Element* weights, ptrdiff_t panel, ptrdiff_t rows,
+                                    ptrdiff_t steps) {
+  constexpr ptrdiff_t kSize = sizeof(Element);
+  const ptrdiff_t turns = max_of((rows + kTileRows - 1) / kTileRows / kStripPanels, 1);
+  const ptrdiff_t step = (kPanel * kSize + turns - 1) / turns;
+  return {reinterpret_cast<const char*>(weights), panel * kSize, steps * step, step};
+}
+
+// The rows that the tile after each reads, which lie one after the other.
+PENLIGHT_INLINE Ahead rows_ahead(const float* rows, ptrdiff_t channels) {
+  constexpr ptrdiff_t kStep = kTileRows * sizeof(float);
+  return {reinterpret_cast<const char*>(rows), channels * kStep, kStripPanels * channels * kStep, kStep};
+}
+
 // A block of rows, by the columns of one tile, for one block of k.
 template <class Weights>
 struct StripOf {
@@ -28,23 +58,12 @@ struct StripOf {
   ptrdiff_t weights_tap;    // elements from tap to tap
   ptrdiff_t weights_panel;  // elements from panel to panel, where a tile spans two
   const Element* start;     // biases, or null: the sums so far lie in the output
-  const Element* ahead;     // weights that are read after these
-  ptrdiff_t ahead_panel;    // elements from panel to panel of them
-  ptrdiff_t ahead_step;     // bytes of them to have closer at each step of the sum
-  bool last;                // the sums are complete
-  bool single = false;      // of a product of one row
+  Ahead ahead;
+  bool last;            // the sums are complete
+  bool single = false;  // of a product of one row
   Finish finish;
 };
 using Strip = StripOf<Singles>;
-
-// Bytes of `ahead` to fetch at each step, so that the tiles of so many rows fetch as much as they
-// read. One tile fetches the first panel alone.
-template <class Element = float>
-PENLIGHT_INLINE ptrdiff_t ahead_step(ptrdiff_t rows) {
-  constexpr ptrdiff_t kBytes = kPanel * sizeof(Element);
-  const ptrdiff_t tiles = max_of((rows + kTileRows - 1) / kTileRows / kStripPanels, 1);
-  return (kBytes + tiles - 1) / tiles;
-}
 
 // What is done with the sums of rows [row, row + stored).
 template <class Weights, int rows, int vectors>
@@ -62,6 +81,20 @@ PENLIGHT_INLINE void complete_tile(const StripOf<Weights>& s, ptrdiff_t row, ptr
   } else {
     store_tile(f, row, stored, sums);
   }
+}
+
+// Has the residual closer that the tile after the next one adds, while there is time to fetch it: sums are
+// finished all at once.
+template <class Weights, int rows, int vectors>
+PENLIGHT_INLINE void fetch_residual(const StripOf<Weights>& s, ptrdiff_t row) {
+  const Finish& f = s.finish;
+  if (!f.epilogue.residual || !s.last || row + 3 * rows > s.count) return;
+  const float* const residual = f.epilogue.residual + (row + 2 * rows) * f.pitch;
+  repeat<rows>([&](auto i) __attribute__((always_inline)) {
+    repeat<(vectors * kLanes + kPanel - 1) / kPanel>([&](auto line) __attribute__((always_inline)) {
+      __builtin_prefetch(residual + i * f.pitch + line * kPanel, 0, 2);
+    });
+  });
 }
 
 // Every row and column of it. Of one row, it may be as wide as several tiles.
