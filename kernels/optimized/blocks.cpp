@@ -6,7 +6,8 @@ namespace penlight::optimized {
 
 namespace {
 
-// Below, sums of blocks take more time than the multiplication that they save.
+// Where loads delay products, the smaller tiles of blocks, which load more, lose what a multiplication less
+// gains. Below, sums of blocks take more time than the multiplication that they save.
 constexpr dim_t kFewestRows = 32, kFewestChannels = 64, kFewestOutputs = 128;
 // Rows of a part, at least, beside which the next columns can be prepared.
 constexpr dim_t kRowsOfPart = 2 * kUnitRows;
@@ -32,9 +33,9 @@ double largest_share(dim_t parts, dim_t count, dim_t step) {
 }  // namespace
 
 bool is_by_blocks(const Product& p) {
-  return p.blocks && routines().strassen && p.format == Format::Float32 && is_matrix(p.geometry) &&
-         !p.parts && p.last_group == 1 && p.rows >= kFewestRows && p.outputs >= kFewestOutputs &&
-         p.channels >= kFewestChannels && p.channels % 2 == 0;
+  return p.blocks && routines().strassen && !loads_delay_products() && p.format == Format::Float32 &&
+         is_matrix(p.geometry) && !p.parts && p.last_group == 1 && p.rows >= kFewestRows &&
+         p.outputs >= kFewestOutputs && p.channels >= kFewestChannels && p.channels % 2 == 0;
 }
 
 bool run_by_blocks(KernelContext& ctx, const Product& product, ProductScratch& scratch) {

@@ -33,9 +33,11 @@ namespace {
 struct Processor {
   unsigned basic = 0, extended = 0;  // CPUID 1, ECX; CPUID 7, EBX
   unsigned saved = 0;                // registers that the system saves: XCR0
+  bool is_intel = false;
 
   Processor() {
     unsigned a, b, c, d;
+    if (__get_cpuid(0, &a, &b, &c, &d)) is_intel = b == signature_INTEL_ebx && c == signature_INTEL_ecx;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return;
     basic = c;
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) extended = b;
@@ -51,49 +53,75 @@ struct Processor {
 };
 #endif
 
+// What can be computed with.
+struct Choice {
+  const char* name;
+  const Routines* routines;
+  bool loads_delay_products;
+};
+
 // The widest first.
-const Routines* usable(size_t index) {
-  switch (index) {
+constexpr Choice kChoices[] = {
 #if defined(PENLIGHT_WITH_AVX512)
-    case 0:
-      return Processor().has_avx512() ? &avx512::routines : nullptr;
+    {"avx512-intel", &avx512::routines, true},
+    {"avx512", &avx512::routines, false},
 #endif
 #if defined(PENLIGHT_WITH_AVX2)
-    case 1:
-      return Processor().has_avx2() ? &avx2::routines : nullptr;
+    {"avx2", &avx2::routines, false},
 #endif
-    case 2:
-      return &base::routines;
-    default:
-      return nullptr;
-  }
+    {"base", &base::routines, false},
+};
+
+bool is_usable(const Choice& choice) {
+#if defined(PENLIGHT_WITH_AVX512)
+  if (choice.routines == &avx512::routines) return Processor().has_avx512();
+#endif
+#if defined(PENLIGHT_WITH_AVX2)
+  if (choice.routines == &avx2::routines) return Processor().has_avx2();
+#endif
+  return choice.routines == &base::routines;
+}
+
+bool is_right(const Choice& choice) {
+#if defined(PENLIGHT_WITH_AVX512)
+  if (choice.loads_delay_products && !Processor().is_intel) return false;
+#endif
+  return is_usable(choice);
 }
 
 // Several threads may find the same answer at once, and store it.
-const Routines* chosen = nullptr;
+const Choice* chosen = nullptr;
 
-}  // namespace
-
-const Routines& routines() {
-  const Routines* known = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
-  for (size_t i = 0; !known; ++i) known = usable(i);
+const Choice& choice() {
+  const Choice* known = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
+  if (known) return *known;
+  known = kChoices;
+  while (!is_right(*known)) ++known;
   __atomic_store_n(&chosen, known, __ATOMIC_RELAXED);
   return *known;
 }
 
-}  // namespace optimized
+}  // namespace
 
-const char* optimized_isa() { return optimized::routines().name; }
+const Routines& routines() { return *choice().routines; }
 
-bool select_optimized_isa(const char* name) {
-  for (size_t i = 0; i < 3; ++i) {
-    const optimized::Routines* candidate = optimized::usable(i);
-    if (candidate && strcmp(candidate->name, name) == 0) {
-      __atomic_store_n(&optimized::chosen, candidate, __ATOMIC_RELAXED);
-      return true;
-    }
+bool loads_delay_products() { return choice().loads_delay_products; }
+
+const char* name_of_choice() { return choice().name; }
+
+bool choose(const char* name) {
+  for (const Choice& candidate : kChoices) {
+    if (strcmp(candidate.name, name) != 0 || !is_usable(candidate)) continue;
+    __atomic_store_n(&chosen, &candidate, __ATOMIC_RELAXED);
+    return true;
   }
   return false;
 }
+
+}  // namespace optimized
+
+const char* optimized_isa() { return optimized::name_of_choice(); }
+
+bool select_optimized_isa(const char* name) { return optimized::choose(name); }
 
 }  // namespace penlight

@@ -43,16 +43,44 @@ double taps_within(dim_t taps, dim_t size, dim_t outputs, dim_t stride, dim_t pa
   return static_cast<double>(count);
 }
 
+// Costs of the table are those of processors whose loads are free and whose third cache is fast. Others take
+// so much longer for products and for making weights, and what does not fit the second cache takes as long
+// as so many products for each byte of it, each time.
+constexpr double kSlowProducts = 1.25, kSlowWeights = 3.5, kSlowBytes = 3.2;
+constexpr size_t kNear = 3 << 19;
+
+// Tiles of a block: their input is to stay in a near cache, but weights are read for each block.
+dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
+  w.last = 1;
+  const dim_t few = 24, fit = static_cast<dim_t>(kMostInput / does.tiles_size(w));
+  return fit < few ? few : fit < does.most_tiles ? fit : does.most_tiles;
+}
+
+// Bytes that are read from beyond the second cache: all weights for each block, or all tiles for each two
+// panels.
+double far_bytes(Winograd w, const WinogradRoutines& does, dim_t tiles) {
+  const bool by_tiles = tiles > kTiles;
+  w.last = tiles;
+  const size_t size = by_tiles ? does.weights_size(w, w.last_panel) : does.tiles_size(w);
+  if (size <= kNear) return 0;
+  const dim_t most = tiles_at_once(w, does);
+  const dim_t times = by_tiles ? (tiles + most - 1) / most : (w.last_panel + 1) / 2;
+  return static_cast<double>(size) * static_cast<double>(times);
+}
+
 // In products at the speed of a direct convolution. Those of transformed tiles are in smaller
 // matrices, 6 % slower, and each weight is transformed, written and read again.
 double cost_of(const Winograd& w, const WinogradRoutines& does) {
   const double inputs = static_cast<double>(w.channels), outputs = static_cast<double>(w.outputs);
-  const double products = 1.06 * static_cast<double>(does.points);
+  const double pair = static_cast<double>(w.channels) * static_cast<double>(w.outputs);
+  const double products = 1.06 * static_cast<double>(does.points) * pair;
   const dim_t tiles = does.tiles(w), at_once = panels_at_once(w, does);
   const double times = tiles > kTiles ? static_cast<double>((w.last_panel + at_once - 1) / at_once) : 1;
-  return static_cast<double>(tiles) *
-             (products * inputs * outputs + does.pixel * (inputs * times + outputs)) +
-         does.weight * inputs * outputs;
+  const double transforms = does.pixel * (inputs * times + outputs), weights = does.weight * pair;
+  const double count = static_cast<double>(tiles);
+  if (!loads_delay_products()) return count * (products + transforms) + weights;
+  return count * (kSlowProducts * products + transforms) + kSlowWeights * weights +
+         kSlowBytes * far_bytes(w, does, tiles);
 }
 
 // The fastest tiles; null if a direct convolution is about as fast.
@@ -79,13 +107,6 @@ const WinogradRoutines* choose_tiles(const Winograd& w) {
     best = one;
   }
   return best;
-}
-
-// Tiles of a block: their input is to stay in a near cache, but weights are read for each block.
-dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
-  w.last = 1;
-  const dim_t few = 24, fit = static_cast<dim_t>(kMostInput / does.tiles_size(w));
-  return fit < few ? few : fit < does.most_tiles ? fit : does.most_tiles;
 }
 
 // Many tiles: each part has some, a block after the other, and all panels, or a group after the other.
