@@ -8,9 +8,9 @@ namespace penlight::optimized {
 
 namespace {
 
-// Panels that stay in one part: as many as the widest tile has, and for one row as many
-// as are multiplied at once, so that no split changes the order of a sum.
-constexpr dim_t kPanelStep = 2, kPanelStepOfRow = 4;
+// Panels that stay in one part: as many as the usual tile has, or the widest and one row, so that no split
+// changes the order of a sum.
+constexpr dim_t kPanelStep = 2, kWidePanelStep = 4;
 
 }  // namespace
 
@@ -18,6 +18,7 @@ bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept)
   Product product = given;
   const dim_t rows = product.rows = product.last_row, panels = product.last_panel;
   product.has_room = true;
+  product.wide_tiles = loads_delay_products();
   ProductScratch own;
   ProductScratch& scratch = kept ? *kept : own;
   if (is_by_blocks(product)) return run_by_blocks(ctx, product, scratch);
@@ -26,7 +27,8 @@ bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept)
   const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) * depth;
   // Parts of the rows each read all weights; parts of the outputs all of the input, and the next
   // kernel finds half of what it reads in the cache of another.
-  const dim_t row_step = routines().tile_rows, panel_step = rows == 1 ? kPanelStepOfRow : kPanelStep;
+  const dim_t row_step = routines().tile_rows,
+              panel_step = rows == 1 || product.wide_tiles ? kWidePanelStep : kPanelStep;
   const dim_t row_steps = (rows + row_step - 1) / row_step,
               panel_steps = (panels + panel_step - 1) / panel_step;
   const bool few_panels = panel_steps < static_cast<dim_t>(ctx.threads());

@@ -34,7 +34,7 @@ PENLIGHT_INLINE void multiply_pairs(const StripOf<Weights>& s, ptrdiff_t row, pt
     if constexpr (v == whole) bias = in_turns(bias, Floats{});
     repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
   });
-  const char* ahead = s.ahead.of_tile(row / kRows);
+  const char* ahead = s.ahead.of_tile(row / kRows, kStripPanels);
   for (ptrdiff_t t = 0; t < s.taps; ++t, pointers += kRows) {
     const char* fetched = ahead;
     ahead += s.channels * s.ahead.step;

@@ -37,6 +37,21 @@ constexpr int kWide = 0;  // of a binary that is to be small: each tile is code 
 #else
 constexpr int kWide = 4 / kStripPanels;
 #endif
+// A wide tile, for processors on which loads delay products: 24 of these load 10 vectors, not 14; and it has
+// so few pointers that several steps of a sum are unrolled without moving any of them to memory.
+constexpr int kWideRows = kRows / 2, kWideVectors = 2 * kVectors, kSteps = 4;
+#ifdef PENLIGHT_FEW_TILES
+constexpr bool kHasWideTiles = false;
+#else
+constexpr bool kHasWideTiles = kLanes == 16;
+#endif
+constexpr ptrdiff_t kWideColumns = kWideVectors * kLanes, kWidePanels = kWideColumns / kPanel;
+
+template <int rows, int vectors>
+constexpr bool is_wide_tile() {
+  return kHasWideTiles && rows > 1 && vectors == kWideVectors;
+}
+
 // Elements of a block of rows that stay in the second cache: their sums are made strip by
 // strip. Larger ones are read a part of k at a time, and their sums wait in the output.
 constexpr ptrdiff_t kResident = 1 << 18;
@@ -53,7 +68,9 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
     constexpr int per_panel = kPanel / kLanes;
     return base + (v / per_panel) * s.weights_panel + (v % per_panel) * kLanes;
   };
-  const float* const* pointers = s.rows + row / kRows * s.tile_step;
+  constexpr bool wide = is_wide_tile<rows, vectors>();
+  const float* const* const tile = s.rows + row / kRows * s.tile_step;
+  const float* const* const pointers = wide ? tile + row % kRows : tile;
   repeat<kSums>([&](auto k) __attribute__((always_inline)) {
     repeat<rows>([&](auto i) __attribute__((always_inline)) {
       repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[k][i][v] = Floats{}; });
@@ -65,10 +82,11 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
       repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[0][i][v] = bias; });
     });
   }
-  if constexpr (rows == kRows) fetch_residual<Weights, rows, vectors>(s, row);
-  const char* ahead = s.ahead.of_tile(row / kRows);
+  if constexpr (rows == kRows || rows == kWideRows) fetch_residual<Weights, rows, vectors>(s, row);
+  const char* ahead =
+      wide ? s.ahead.of_tile(row / kWideRows, kWidePanels) : s.ahead.of_tile(row / kRows, kStripPanels);
   for (ptrdiff_t t = 0; t < s.taps; ++t) {
-    if (!pointers[t * kRows]) {
+    if (!tile[t * kRows]) {
       ahead += s.channels * s.ahead.step;
       continue;
     }
@@ -77,19 +95,31 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
                      __attribute__((always_inline)) { a[i] = pointers[t * kRows + i] + s.first_channel; });
     const Element* b = s.weights + t * s.weights_tap;
     ptrdiff_t c = 0;
+    const auto step = [&](auto to, auto k) __attribute__((always_inline)) {
+      Floats columns[vectors];
+      repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+        columns[v] = Weights::load(weight(b + k * kPanel, v));
+      });
+      repeat<rows>([&](auto i) __attribute__((always_inline)) {
+        const Floats value = splat(a[i][c + k]);
+        repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[to][i][v] += value * columns[v]; });
+      });
+    };
     const auto add = [&](auto to) __attribute__((always_inline)) {
       __builtin_prefetch(ahead, 0, 2);
       ahead += s.ahead.step;
-      Floats columns[vectors];
-      repeat<vectors>([&](auto v)
-                          __attribute__((always_inline)) { columns[v] = Weights::load(weight(b, v)); });
-      repeat<rows>([&](auto i) __attribute__((always_inline)) {
-        const Floats value = splat(a[i][c]);
-        repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[to][i][v] += value * columns[v]; });
-      });
+      step(to, Index<0>());
       b += kPanel;
       ++c;
     };
+    if constexpr (wide) {
+      for (; c + kSteps <= s.channels; c += kSteps, b += kSteps * kPanel) {
+        __builtin_prefetch(ahead, 0, 2);
+        __builtin_prefetch(ahead + kSteps / 2 * s.ahead.step, 0, 2);
+        ahead += kSteps * s.ahead.step;
+        repeat<kSteps>([&](auto k) __attribute__((always_inline)) { step(Index<0>(), k); });
+      }
+    }
     while (kSums > 1 && c + kSums <= s.channels) repeat<kSums>(add);
     while (c < s.channels) add(Index<0>());
   }
@@ -128,6 +158,19 @@ void multiply_rows(const StripOf<Weights>& s) {
 #endif
 }
 
+template <class Weights>
+void multiply_wide(const StripOf<Weights>& s) {
+  if constexpr (kHasWideTiles) {
+    ptrdiff_t row = 0;
+    for (; s.count - row >= kWideRows; row += kWideRows) {
+      multiply<Weights, kWideRows, kWideVectors>(s, row, kWideRows);
+    }
+    if (row < s.count) {
+      multiply_rest<Weights, kWideVectors, kWideRows / 3, kWideRows / 2, kWideRows>(s, row);
+    }
+  }
+}
+
 // How the k of a product are walked: whole taps when several fit a block, else parts of one.
 struct Steps {
   ptrdiff_t taps, channels;
@@ -162,7 +205,8 @@ struct Place {
 template <class Weights>
 void multiply_columns(const StripOf<Weights>& s) {
 #ifndef PENLIGHT_FEW_TILES
-  if (s.finish.columns > kStripColumns) return multiply<Weights, 1, kWide * kVectors>(s, 0, 1);
+  if (s.single && s.finish.columns > kStripColumns) return multiply<Weights, 1, kWide * kVectors>(s, 0, 1);
+  if (s.finish.columns > kStripColumns) return multiply_wide(s);
   // Whatever the rows of a part: another part may have them among others.
   if (!s.single && is_half_empty(s.finish.columns)) return multiply_by_pairs(s);
 #endif
@@ -209,9 +253,10 @@ void multiply_all(const Product& p) {
   // that they do, where it reads those of a tile side by side.
   const bool rows_follow =
       by_strips && all_steps == 1 && !spread && !p.parts && p.pixel == p.channels && is_matrix(p.geometry);
+  const bool wide_tiles = kHasWideTiles && p.wide_tiles && p.rows > kRows;
   const auto after = [&](ptrdiff_t column) {
-    const bool wide = kWide > 0 && p.rows == 1 && last_column - column >= kWide * kStripColumns;
-    return column + (wide ? kWide * kStripColumns : kStripColumns);
+    const ptrdiff_t wide = p.rows == 1 ? kWide * kStripColumns : wide_tiles ? kWideColumns : 0;
+    return column + (wide && last_column - column >= wide ? wide : kStripColumns);
   };
   const auto following = [&](Place at) -> Place {
     const ptrdiff_t column = after(at.column);
@@ -246,18 +291,23 @@ void multiply_all(const Product& p) {
       }
       strip.last = at.step + 1 == all_steps;
       strip.weights = weights_of(at);
+      strip.finish.columns = min_of(after(at.column), last_column) - at.column;
+      const bool is_wide = wide_tiles && strip.finish.columns > kStripColumns;
+      const ptrdiff_t tile_rows = is_wide ? kWideRows : kRows,
+                      tile_panels = is_wide ? kWidePanels : kStripPanels;
       // Having closer what is read next, while a block is multiplied, hides how far away it is. What
       // one tile reads once, one panel after the other, the machine fetches ahead itself.
       const Element* const following_weights = is_last(next) ? following_block : weights_of(next);
       if (strip.count <= kRows) {
         strip.ahead = {reinterpret_cast<const char*>(following_weights), 0, 0, 0};
       } else if (rows_follow && at.column == p.first_panel * kPanel) {
-        strip.ahead = rows_ahead(p.input + (row + kRows) * p.pixel, p.channels);
+        strip.ahead = rows_ahead(p.input + (row + kRows) * p.pixel, p.channels, tile_rows, tile_panels);
       } else {
-        strip.ahead = weights_ahead(following_weights, panel_size, strip.count, strip.taps * strip.channels);
+        const ptrdiff_t tiles = (strip.count + tile_rows - 1) / tile_rows;
+        strip.ahead = weights_ahead(following_weights, panel_size, max_of(tiles / tile_panels, 1),
+                                    strip.taps * strip.channels);
       }
       strip.start = at.step == 0 ? start_of(at) : nullptr;
-      strip.finish.columns = min_of(after(at.column), last_column) - at.column;
       const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + at.column;
       strip.finish.output = p.output + offset;
       strip.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + offset : nullptr;

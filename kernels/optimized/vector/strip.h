@@ -16,33 +16,37 @@ struct Singles {
 };
 
 // What is read after a strip, to have it closer: some bytes at each step of a sum. Tiles take parts of it in
-// turns of kStripPanels.
+// turns of as many as they have panels.
 struct Ahead {
   const char* first;
   ptrdiff_t part;  // bytes from what one tile of a turn fetches to what the next one does
   ptrdiff_t turn;  // from turn to turn
   ptrdiff_t step;  // at each step of the sum
 
-  __attribute__((always_inline)) const char* of_tile(ptrdiff_t tile) const {
-    return first + tile % kStripPanels * part + tile / kStripPanels * turn;
+  __attribute__((always_inline)) const char* of_tile(ptrdiff_t tile, ptrdiff_t panels) const {
+    return first + tile % panels * part + tile / panels * turn;
   }
 };
 
-// Weights of the next strip, so that the tiles of so many rows fetch as much as they read. One tile
-// fetches the first panel alone.
+// Weights of the next strip, of which the tiles of so many turns fetch all.
 template <class Element>
-PENLIGHT_INLINE Ahead weights_ahead(const Element* weights, ptrdiff_t panel, ptrdiff_t rows,
+PENLIGHT_INLINE Ahead weights_ahead(const Element* weights, ptrdiff_t panel, ptrdiff_t turns,
                                     ptrdiff_t steps) {
   constexpr ptrdiff_t kSize = sizeof(Element);
-  const ptrdiff_t turns = max_of((rows + kTileRows - 1) / kTileRows / kStripPanels, 1);
   const ptrdiff_t step = (kPanel * kSize + turns - 1) / turns;
   return {reinterpret_cast<const char*>(weights), panel * kSize, steps * step, step};
 }
 
-// The rows that the tile after each reads, which lie one after the other.
-PENLIGHT_INLINE Ahead rows_ahead(const float* rows, ptrdiff_t channels) {
-  constexpr ptrdiff_t kStep = kTileRows * sizeof(float);
-  return {reinterpret_cast<const char*>(rows), channels * kStep, kStripPanels * channels * kStep, kStep};
+// Rows that lie one after the other, from the second tile on: the tile before each fetches it.
+PENLIGHT_INLINE Ahead rows_ahead(const float* rows, ptrdiff_t channels, ptrdiff_t tile_rows,
+                                 ptrdiff_t tile_panels) {
+  const ptrdiff_t step = tile_rows * static_cast<ptrdiff_t>(sizeof(float));
+  return {reinterpret_cast<const char*>(rows), channels * step, tile_panels * channels * step, step};
+}
+
+// Turns that a strip of so many rows has: one tile fetches the first panel alone.
+PENLIGHT_INLINE ptrdiff_t turns_of(ptrdiff_t rows) {
+  return max_of((rows + kTileRows - 1) / kTileRows / kStripPanels, 1);
 }
 
 // A block of rows, by the columns of one tile, for one block of k.

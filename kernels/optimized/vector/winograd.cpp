@@ -343,16 +343,15 @@ struct Tiles {
         // one panel at a time.
         const ptrdiff_t after = channel + most < w.channels ? channel + most : 0;
         const ptrdiff_t next = (after ? panel : panel + panels) * panel_size + (1 + after) * kPanel;
+        const ptrdiff_t next_panel = w.weights ? strip.weights_panel : panel_size * size_of(w.format) / 4;
         for (int matrix = 0; matrix < kMatrices; ++matrix) {
           const int i = matrix / kWeights, j = matrix % kWeights;
           strip.count = tiles * (i == kAlone ? kShared : 1) * (j == kAlone ? kShared : 1);
           const ptrdiff_t turn = matrix / kTaps, turns = strip.count > kTileRows ? 1 : panels;
-          strip.ahead =
-              w.weights ? weights_ahead(weights + (matrix + 1) * plane + kPanel, strip.weights_panel,
-                                        strip.count, strip.channels)
-                        : weights_ahead(
-                              packed_at(w, next + turn * panel_size + matrix % kTaps * w.channels * kPanel),
-                              panel_size * size_of(w.format) / 4, strip.count, strip.channels);
+          const float* const read_next =
+              w.weights ? weights + (matrix + 1) * plane + kPanel
+                        : packed_at(w, next + turn * panel_size + matrix % kTaps * w.channels * kPanel);
+          strip.ahead = weights_ahead(read_next, next_panel, turns_of(strip.count), strip.channels);
           if (!w.weights && turn >= turns) strip.ahead.step = strip.ahead.turn = 0;
           strip.first_channel = plane_of(i, j) * input_plane(w) + channel;
           // Whole panels, so that no tile has an edge.
