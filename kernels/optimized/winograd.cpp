@@ -8,15 +8,20 @@ namespace penlight::optimized {
 
 namespace {
 
+constexpr dim_t kWidePanels = 4;
 constexpr dim_t kTiles = 64;               // most of one block alone
 constexpr size_t kMostWeights = 24 << 20;  // bytes of transformed weights at once
 constexpr size_t kMostInput = 2 << 20;     // of a block's transformed input, if it is more than a few tiles
+
+// Panels that are one tile of a product, which no part splits.
+dim_t panel_step(const Winograd& w) { return w.wide_tiles ? kWidePanels : 2; }
 
 // Panels whose weights are transformed at once: all, or as many as there is to be memory for.
 dim_t panels_at_once(const Winograd& w, const WinogradRoutines& does) {
   const dim_t most = static_cast<dim_t>(kMostWeights / does.weights_size(w, 1));
   const dim_t panels = w.last_panel, groups = most > 1 ? (panels + most - 1) / most : panels;
-  const dim_t some = (panels + 2 * groups - 1) / (2 * groups) * 2;  // two are one tile of a product
+  const dim_t step = panel_step(w);
+  const dim_t some = (panels + step * groups - 1) / (step * groups) * step;
   return some < panels ? some : panels;
 }
 
@@ -64,7 +69,8 @@ double far_bytes(Winograd w, const WinogradRoutines& does, dim_t tiles) {
   const size_t size = by_tiles ? does.weights_size(w, w.last_panel) : does.tiles_size(w);
   if (size <= kNear) return 0;
   const dim_t most = tiles_at_once(w, does);
-  const dim_t times = by_tiles ? (tiles + most - 1) / most : (w.last_panel + 1) / 2;
+  const dim_t times =
+      by_tiles ? (tiles + most - 1) / most : (w.last_panel + panel_step(w) - 1) / panel_step(w);
   return static_cast<double>(size) * static_cast<double>(times);
 }
 
@@ -155,7 +161,8 @@ bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w,
 // Few tiles: one block, and each part has some of the panels.
 bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                    double operations) {
-  const dim_t panels = w.last_panel, parts = parts_of(ctx, operations, (panels + 1) / 2);
+  const dim_t panels = w.last_panel, step = panel_step(w);
+  const dim_t parts = parts_of(ctx, operations, (panels + step - 1) / step);
   w.last = tiles;
   char* made = static_cast<char*>(ctx.allocate_scratch(does.tiles_size(w), 64));
   PartMemory memory;
@@ -170,7 +177,7 @@ bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w
   int wild = 0;
   const auto compute = [&](size_t index) {
     Winograd mine = w;
-    const Range range = range_of(index, parts, panels, 2);
+    const Range range = range_of(index, parts, panels, step);
     mine.first_panel = range.first;
     mine.last_panel = range.last;
     mine.scratch = memory.of(index);
@@ -198,12 +205,14 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   w.last_panel = product.last_panel;
   w.epilogue = product.epilogue;
   w.geometry = product.geometry;
+  w.wide_tiles = loads_delay_products() && w.last_panel >= 2 * kWidePanels;  // for two threads
   const WinogradRoutines* chosen = choose_tiles(w);
   if (!chosen) return false;
   const dim_t tiles = chosen->tiles(w);
   const double operations = 2.0 * static_cast<double>(chosen->points * tiles) *
                             static_cast<double>(w.channels) * static_cast<double>(w.outputs);
   if (tiles <= kTiles) return run_by_panels(ctx, *chosen, w, tiles, operations);
+  w.wide_tiles = loads_delay_products() && w.last_panel >= kWidePanels;
   return run_by_tiles(ctx, *chosen, w, tiles, operations);
 }
 

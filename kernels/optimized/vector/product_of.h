@@ -25,6 +25,7 @@ namespace PENLIGHT_ISA {
 namespace {
 
 constexpr int kVectors = kTileVectors;
+constexpr int kSteps = 4;  // of a wide tile, at once
 // k of one block. Its weights stay in the first cache, 24 KB; with AVX-512 in the second, 96 KB,
 // which gives the two lines of a step in less than the time of its 24 products.
 constexpr ptrdiff_t kDepth = kLanes == 16 ? 768 : 384;
@@ -37,16 +38,6 @@ constexpr int kWide = 0;  // of a binary that is to be small: each tile is code 
 #else
 constexpr int kWide = 4 / kStripPanels;
 #endif
-// A wide tile, for processors on which loads delay products: 24 of these load 10 vectors, not 14; and it has
-// so few pointers that several steps of a sum are unrolled without moving any of them to memory.
-constexpr int kWideRows = kRows / 2, kWideVectors = 2 * kVectors, kSteps = 4;
-#ifdef PENLIGHT_FEW_TILES
-constexpr bool kHasWideTiles = false;
-#else
-constexpr bool kHasWideTiles = kLanes == 16;
-#endif
-constexpr ptrdiff_t kWideColumns = kWideVectors * kLanes, kWidePanels = kWideColumns / kPanel;
-
 template <int rows, int vectors>
 constexpr bool is_wide_tile() {
   return kHasWideTiles && rows > 1 && vectors == kWideVectors;
@@ -166,7 +157,7 @@ void multiply_wide(const StripOf<Weights>& s) {
       multiply<Weights, kWideRows, kWideVectors>(s, row, kWideRows);
     }
     if (row < s.count) {
-      multiply_rest<Weights, kWideVectors, kWideRows / 3, kWideRows / 2, kWideRows>(s, row);
+      multiply_rest<Weights, kWideVectors, kWideRows / 3, kWideRows * 2 / 3, kWideRows>(s, row);
     }
   }
 }

@@ -197,7 +197,8 @@ struct Winograd {
   ptrdiff_t first_panel, last_panel;
   Epilogue epilogue;
   Geometry geometry;
-  void* scratch;  // scratch() bytes
+  bool wide_tiles;  // as of Product
+  void* scratch;    // scratch() bytes
 };
 
 // What is done with tiles of one size and stride, and what that takes, in products at the speed of a

@@ -9,6 +9,16 @@ namespace PENLIGHT_ISA {
 constexpr ptrdiff_t kStripColumns = kTileVectors * kLanes;
 constexpr ptrdiff_t kStripPanels = kStripColumns > kPanel ? kStripColumns / kPanel : 1;
 
+// A wide tile, for processors on which loads delay products: 24 of these load 10 vectors, not 14; and it has
+// so few pointers that several steps of a sum are unrolled without moving any of them to memory.
+constexpr int kWideRows = kTileRows / 2, kWideVectors = 2 * kTileVectors;
+#ifdef PENLIGHT_FEW_TILES
+constexpr bool kHasWideTiles = false;
+#else
+constexpr bool kHasWideTiles = kLanes == 16;
+#endif
+constexpr ptrdiff_t kWideColumns = kWideVectors * kLanes, kWidePanels = kWideColumns / kPanel;
+
 // How weights lie in memory, and how a vector of them is read.
 struct Singles {
   using Element = float;

@@ -28,6 +28,7 @@ namespace {
 
 // Panels of outputs that are computed at once: those of a tile's columns.
 constexpr ptrdiff_t kGroup = kStripColumns / kPanel > 1 ? kStripColumns / kPanel : 1;
+ptrdiff_t group_of(const Winograd& w) { return kHasWideTiles && w.wide_tiles ? kWidePanels : kGroup; }
 // Elements between the ends of planes: a multiple of 4 KB from plane to plane would put
 // what is written for one tile into one set of the first cache.
 constexpr ptrdiff_t kGap = 16;
@@ -91,7 +92,7 @@ struct Tiles {
   static ptrdiff_t input_pitch(const Winograd& w) { return w.channels + (crowds(w.channels) ? kLine : 0); }
   static ptrdiff_t input_plane(const Winograd& w) { return (w.last - w.first) * input_pitch(w) + kGap; }
   // The rows of one weight's points follow each other.
-  static ptrdiff_t output_plane(const Winograd& w) { return (w.last - w.first) * kGroup * kPanel; }
+  static ptrdiff_t output_plane(const Winograd& w) { return (w.last - w.first) * group_of(w) * kPanel; }
   static ptrdiff_t sums_of(const Winograd& w, int i, int j) {
     return plane_of(i, j) * output_plane(w) + weight_of(i, j) * kGap;
   }
@@ -195,7 +196,7 @@ struct Tiles {
   static bool finish(const Winograd& w, ptrdiff_t first, ptrdiff_t last, const float* from) {
     const Geometry& g = w.geometry;
     const float* residual = w.epilogue.residual;
-    const ptrdiff_t pitch = kGroup * kPanel;
+    const ptrdiff_t pitch = group_of(w) * kPanel;
     const ptrdiff_t panel_size = (1 + kTaps * w.channels) * kPanel;
     Ints wild{};
     for (ptrdiff_t t = w.first; t < w.last; ++t) {
@@ -300,7 +301,7 @@ struct Tiles {
   }
 
   static size_t scratch(const Winograd& w) {
-    const ptrdiff_t weights = w.weights ? 0 : kMatrices * (weights_plane(kGroup, kChannels) + kGap);
+    const ptrdiff_t weights = w.weights ? 0 : kMatrices * (weights_plane(group_of(w), kChannels) + kGap);
     return static_cast<size_t>(row_count(w)) * sizeof(float*) +
            static_cast<size_t>(all_sums(w) + weights) * sizeof(float);
   }
@@ -320,12 +321,13 @@ struct Tiles {
     strip.rows = rows;
     strip.tile_step = kTileRows;
     strip.taps = 1;
-    strip.finish.pitch = kGroup * kPanel;
+    const ptrdiff_t group = group_of(w);
+    strip.finish.pitch = group * kPanel;
     const ptrdiff_t panel_size = (1 + kTaps * w.channels) * kPanel;
     const ptrdiff_t most = w.weights ? w.channels : kChannels;
     bool tame = true;
-    for (ptrdiff_t panel = w.first_panel; panel < w.last_panel; panel += kGroup) {
-      const ptrdiff_t panels = min_of(kGroup, w.last_panel - panel);
+    for (ptrdiff_t panel = w.first_panel; panel < w.last_panel; panel += group) {
+      const ptrdiff_t panels = min_of(group, w.last_panel - panel);
       for (ptrdiff_t channel = 0; channel < w.channels; channel += most) {
         strip.channels = min_of(most, w.channels - channel);
         strip.last = channel + strip.channels == w.channels;
@@ -355,13 +357,14 @@ struct Tiles {
           if (!w.weights && turn >= turns) strip.ahead.step = strip.ahead.turn = 0;
           strip.first_channel = plane_of(i, j) * input_plane(w) + channel;
           // Whole panels, so that no tile has an edge.
-          for (ptrdiff_t column = 0; column < panels * kPanel; column += kStripColumns) {
+          for (ptrdiff_t column = 0; column < panels * kPanel; column += strip.finish.columns) {
             const float* zeros =
                 weights + matrix * plane + column / kPanel * strip.weights_panel + column % kPanel;
             strip.start = channel == 0 ? zeros : nullptr;
             strip.weights = zeros + kPanel;
             strip.finish.output = out + sums_of(w, i, j) + column;
-            strip.finish.columns = min_of(kStripColumns, panels * kPanel - column);
+            const ptrdiff_t left = panels * kPanel - column;
+            strip.finish.columns = left == kWideColumns ? left : min_of(kStripColumns, left);
             multiply_strip(strip);
           }
         }
