@@ -13,6 +13,7 @@ namespace PENLIGHT_ISA {
 namespace {
 
 constexpr int kHalfVectors = kTileVectors / 2;
+constexpr int kSteps = 4;  // of a wide tile, at once
 // Heights of tiles: a line of 14, 56 or 112 outputs is no multiple of the highest.
 #ifdef PENLIGHT_FEW_TILES
 constexpr int kHeights[] = {kTileRows};
@@ -33,9 +34,16 @@ int height_of(const Geometry& g) {
 // Rows of outputs at a time: enough outputs to be worth a pass over the weights.
 ptrdiff_t rows_of(const Geometry& g) { return min_of(max_of(4, 64 / g.out_width), g.out_height); }
 
+bool has_wide_tiles(const FewChannels& p) {
+  return kHasWideTiles && p.wide_tiles && p.outputs >= kWideColumns;
+}
+
 // Columns of a line with its padding, under all outputs that full tiles have.
-ptrdiff_t columns_of(const Geometry& g) {
-  return (round_up(g.out_width, height_of(g)) - 1) * g.stride_w + (g.taps_w - 1) * g.dilation_w + 1;
+ptrdiff_t columns_of(const FewChannels& p) {
+  const Geometry& g = p.geometry;
+  const ptrdiff_t wide = has_wide_tiles(p) ? round_up(g.out_width, kWideRows) : 0;
+  return (max_of(round_up(g.out_width, height_of(g)), wide) - 1) * g.stride_w +
+         (g.taps_w - 1) * g.dilation_w + 1;
 }
 
 struct Tiles {
@@ -61,17 +69,24 @@ void multiply(const Tiles& t, ptrdiff_t outputs) {
       repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
     });
     const float* lines = t.lines + column * t.next;
-    const float* b = t.weights;
-    for (ptrdiff_t k = 0; k < t.steps; ++k) {
-      const float* a = lines + t.offsets[k];
-      b += kPanel;
+    const float* b = t.weights + kPanel;
+    const auto step = [&](ptrdiff_t k, auto at) __attribute__((always_inline)) {
+      const float* a = lines + t.offsets[k + at];
       Floats columns[vectors];
-      repeat<vectors>([&](auto v) __attribute__((always_inline)) { columns[v] = load(weight(b, v)); });
+      repeat<vectors>([&](auto v)
+                          __attribute__((always_inline)) { columns[v] = load(weight(b + at * kPanel, v)); });
       repeat<rows>([&](auto i) __attribute__((always_inline)) {
         const Floats value = splat(a[i * t.next]);
         repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[i][v] += value * columns[v]; });
       });
+    };
+    ptrdiff_t k = 0;
+    if constexpr (kHasWideTiles && vectors == kWideVectors) {
+      for (; k + kSteps <= t.steps; k += kSteps, b += kSteps * kPanel) {
+        repeat<kSteps>([&](auto at) __attribute__((always_inline)) { step(k, at); });
+      }
     }
+    for (; k < t.steps; ++k, b += kPanel) step(k, Index<0>());
     finish_tile<rows, vectors>(t.finish, column, min_of(rows, outputs - column), sums);
   }
 }
@@ -90,7 +105,7 @@ void multiply_line(const Tiles& t, int height, ptrdiff_t outputs) {
 size_t few_channels_scratch(const FewChannels& p) {
   const Geometry& g = p.geometry;
   size_t size = static_cast<size_t>(lines_of(g, rows_of(g)));
-  if (__builtin_mul_overflow(size, static_cast<size_t>(columns_of(g)), &size) ||
+  if (__builtin_mul_overflow(size, static_cast<size_t>(columns_of(p)), &size) ||
       __builtin_mul_overflow(size, static_cast<size_t>(p.channels) * sizeof(float), &size) ||
       __builtin_add_overflow(size, static_cast<size_t>(steps_of(p)) * sizeof(ptrdiff_t), &size)) {
     return SIZE_MAX;
@@ -103,7 +118,7 @@ void few_channels(const FewChannels& p) {
   const ptrdiff_t steps = steps_of(p);
   ptrdiff_t* offsets = static_cast<ptrdiff_t*>(p.scratch);
   float* lines = reinterpret_cast<float*>(offsets + steps);
-  const ptrdiff_t columns = columns_of(g), line = columns * p.channels;
+  const ptrdiff_t columns = columns_of(p), line = columns * p.channels;
   find_steps(p, columns, offsets);
   Tiles t;
   t.offsets = offsets;
@@ -116,14 +131,18 @@ void few_channels(const FewChannels& p) {
     const ptrdiff_t image = first / g.out_height, oh = first % g.out_height;
     count = min_of(rows_of(g), min_of(p.last_row - first, g.out_height - oh));
     copy_lines(p, image, oh * g.stride_h - g.pad_h, lines_of(g, count), columns, lines);
-    for (ptrdiff_t column = 0; column < p.outputs; column += kStripColumns) {
+    for (ptrdiff_t column = 0; column < p.outputs; column += t.finish.columns) {
+      const bool wide = has_wide_tiles(p) && p.outputs - column >= kWideColumns;
       t.weights = p.packed + column / kPanel * t.weights_panel + column % kPanel;
       for (ptrdiff_t r = 0; r < count; ++r) {
         const ptrdiff_t at = (first + r) * g.out_width * p.outputs + column;
         t.lines = lines + r * g.stride_h * line;
-        t.finish = {p.output + at, p.outputs, min_of(kStripColumns, p.outputs - column), p.epilogue};
+        t.finish = {p.output + at, p.outputs, min_of(wide ? kWideColumns : kStripColumns, p.outputs - column),
+                    p.epilogue};
         if (t.finish.epilogue.residual) t.finish.epilogue.residual += at;
-        if (t.finish.columns > kHalfVectors * kLanes) {
+        if (wide) {
+          multiply<kWideRows, kWideVectors>(t, g.out_width);
+        } else if (t.finish.columns > kHalfVectors * kLanes) {
           multiply_line<kTileVectors>(t, height, g.out_width);
         } else {
           multiply_line<kHalfVectors>(t, height, g.out_width);

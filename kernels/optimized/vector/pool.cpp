@@ -7,6 +7,8 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
+constexpr ptrdiff_t kNear = 1 << 16;  // elements, a quarter of a megabyte
+
 // The taps of one axis that lie inside the input.
 struct Taps {
   ptrdiff_t first, last;
@@ -219,8 +221,18 @@ void average_pixels(const AveragePool& p, float size, float* out) {
 }  // namespace
 
 void max_pool(const MaxPool& p) {
-  if (are_finite(p)) return p.line ? max_planes<LargerNumber>(p) : max_pixels<LargerNumber>(p);
-  return p.line ? max_planes<Larger>(p) : max_pixels<Larger>(p);
+  // So many rows at once that what they read is still near when it is read again.
+  const ptrdiff_t row = max_of(p.geometry.stride_h * p.geometry.width * p.pixel, 1);
+  const ptrdiff_t rows = max_of(kNear / row, 1);
+  MaxPool some = p;
+  for (; some.first_row < p.last_row; some.first_row = some.last_row) {
+    some.last_row = min_of(some.first_row + rows, p.last_row);
+    if (are_finite(some)) {
+      p.line ? max_planes<LargerNumber>(some) : max_pixels<LargerNumber>(some);
+    } else {
+      p.line ? max_planes<Larger>(some) : max_pixels<Larger>(some);
+    }
+  }
 }
 
 void average_pool(const AveragePool& p) {

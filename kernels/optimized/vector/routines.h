@@ -118,6 +118,7 @@ struct FewChannels {
   float* output;
   ptrdiff_t channels, outputs;
   bool planar;                    // the input's channels lie one after the other, not pixel by pixel
+  bool wide_tiles;                // as of Product
   ptrdiff_t first_row, last_row;  // of batch * out_height
   Epilogue epilogue;
   Geometry geometry;
