@@ -63,12 +63,20 @@ void pack_values(const Attention& a, float* to) {
 // `rows` rows from `input`, `depth` elements of each, times the first `outputs` columns that
 // `panels`, of `panel_depth`, have.
 void multiply(const float* input, ptrdiff_t rows, ptrdiff_t pitch, ptrdiff_t depth, const float* panels,
-              ptrdiff_t panel_depth, ptrdiff_t outputs, float* output, ptrdiff_t output_pitch) {
+              ptrdiff_t panel_depth, ptrdiff_t outputs, float* output, ptrdiff_t output_pitch, bool wide) {
   const int pixels = pixels_of(rows);
+  const auto finish = [&](ptrdiff_t column) -> Finish {
+    return {output + column, output_pitch, outputs - column, {}};
+  };
   for (ptrdiff_t column = 0; column < outputs; column += kPanel) {
-    const Panel panel = {panels + column * (1 + panel_depth), depth, pitch, nullptr, pixels};
-    const Finish finish = {output + column, output_pitch, outputs - column, {}};
-    multiply_pixels(panel, input, rows, finish);
+    const ptrdiff_t apart = (1 + panel_depth) * kPanel;
+    const Panel panel = {panels + column * (1 + panel_depth), depth, pitch, nullptr, pixels, apart};
+    if (kHasWideTiles && wide && column + kPanel < outputs) {
+      multiply_two_panels(panel, input, rows, {finish(column), finish(column + kPanel)});
+      column += kPanel;
+    } else {
+      multiply_pixels(panel, input, rows, finish(column));
+    }
   }
 }
 
@@ -235,11 +243,11 @@ void attention(const Attention& a) {
     // Later keys are hidden from all of these queries.
     const ptrdiff_t seen = seen_by(a, first + count);
     multiply(a.query + first * a.query_pitch, count, a.query_pitch, a.width, panels, a.width, seen, scores,
-             sizes.pitch);
+             sizes.pitch, a.wide_tiles);
     soften(a, first, count, scores, seen, sizes.pitch, factors);
     float* out = a.output + first * a.output_pitch;
     multiply(scores, count, sizes.pitch, seen, panels + sizes.keys, a.keys, a.value_width, out,
-             a.output_pitch);
+             a.output_pitch, a.wide_tiles);
     for (ptrdiff_t i = 0; i < count; ++i) scale_row(out + i * a.output_pitch, a.value_width, factors[i]);
   }
 }

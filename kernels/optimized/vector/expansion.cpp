@@ -36,15 +36,19 @@ struct Lines {
 };
 
 // Has what the next panel reads closer, a share with each line that is computed.
-class Ahead {
+class WeightsAhead {
  public:
-  Ahead(const Expansion& e, ptrdiff_t channel, ptrdiff_t lines) : panel_(e.packed + channel * (1 + e.steps)) {
+  WeightsAhead(const Expansion& e, ptrdiff_t channel, ptrdiff_t panels, ptrdiff_t lines)
+      : panel_(e.packed + channel * (1 + e.steps)) {
     const Depthwise& p = e.windows;
-    if (channel >= p.last_channel) return;
-    left_ = 1 + e.steps;
+    panels = min_of(panels, (p.last_channel - channel + kBlock - 1) / kBlock);
+    if (panels <= 0) return;
+    left_ = panels * (1 + e.steps);
     share_ = (left_ + lines - 1) / lines;
     const ptrdiff_t rows = 1 + p.geometry.taps_h * p.geometry.taps_w, padded = round_up(p.channels, kPanel);
-    for (ptrdiff_t i = 0; i < rows; ++i) __builtin_prefetch(p.packed + i * padded + channel, 0, 2);
+    for (ptrdiff_t i = 0; i < rows * panels; ++i) {
+      __builtin_prefetch(p.packed + i / panels * padded + channel + i % panels * kBlock, 0, 2);
+    }
   }
   void fetch() {
     const ptrdiff_t count = min_of(share_, left_);
@@ -123,40 +127,46 @@ struct Origin {
   ptrdiff_t first, line;
 };
 
-// Rows [first, last) of an image, one panel of channels; lines before `end` are there.
-void expand_panel(const Expansion& e, const Panel& panel, const Origin& origin, const Lines& t,
-                  ptrdiff_t first, ptrdiff_t last, ptrdiff_t end) {
+// Rows [first, last) of an image, some panels of channels, one or two; lines before `end` are there.
+template <int panels>
+void expand_panels(const Expansion& e, const Panel& panel, const Origin& origin, const Lines (&t)[panels],
+                   ptrdiff_t first, ptrdiff_t last, ptrdiff_t end) {
   const Geometry& g = e.windows.geometry;
-  Ahead ahead(e, t.channel + kBlock, (last - first) * g.stride_h);
+  WeightsAhead ahead(e, t[0].channel + panels * kBlock, panels, (last - first) * g.stride_h);
   const WindowRow compute = window_row_of(g);
-  const ptrdiff_t line = t.width * kBlock;
+  const ptrdiff_t line = t[0].width * kBlock;
   for (ptrdiff_t row = first; row < last; ++row) {
     const ptrdiff_t top = top_of(g, row);
-    const float* lines[kMostTaps];
+    const float* lines[panels][kMostTaps];
     for (ptrdiff_t i = 0; i < g.taps_h; ++i) {
       const ptrdiff_t y = top + i;
-      if (y < 0 || y >= g.height) {
-        lines[i] = t.zeros;
-        continue;
+      const bool inside = y >= 0 && y < g.height;
+      Finish finish[panels];
+      for (int p = 0; p < panels; ++p) {
+        float* const to = t[p].pixels + (inside ? y % g.taps_h * line : 0);
+        lines[p][i] = inside ? to : t[p].zeros;
+        finish[p] = {to + g.pad_w * kBlock, kBlock, kBlock, e.epilogue};
       }
-      float* const to = t.pixels + y % g.taps_h * line;
-      lines[i] = to;
-      if (y < end) continue;
-      const Finish finish = {to + g.pad_w * kBlock, kBlock, kBlock, e.epilogue};
-      multiply_pixels(panel, origin.pixels + (y - origin.first) * origin.line, g.width, finish);
+      if (!inside || y < end) continue;
+      const float* const input = origin.pixels + (y - origin.first) * origin.line;
+      if constexpr (panels == 1) {
+        multiply_pixels(panel, input, g.width, finish[0]);
+      } else {
+        multiply_two_panels(panel, input, g.width, finish);
+      }
       end = y + 1;
       ahead.fetch();
-      if (e.few && t.channel == e.windows.first_channel) {
+      if (e.few && t[0].channel == e.windows.first_channel) {
         const Geometry& f = e.few->geometry;
         const ptrdiff_t next = y + rows_together(e) * g.stride_h;
         fetch_lines(*e.few, row / g.out_height, next * f.stride_h - f.pad_h, f.stride_h);
       }
     }
-    compute(e.windows, t, lines, row);
+    for (int p = 0; p < panels; ++p) compute(e.windows, t[p], lines[p], row);
   }
 }
 
-constexpr ptrdiff_t kWeights = (1 + kMostTaps * kMostTaps) * kBlock;
+constexpr ptrdiff_t kWeights = (1 + kMostTaps * kMostTaps) * kBlock;  // of one panel, of which there are two
 
 // Are all weights of windows finite? Others would make numbers of the zeros around the image.
 bool are_finite(const Depthwise& p) {
@@ -202,14 +212,14 @@ size_t expansion_scratch(const Expansion& e) {
     return 0;
   }
   const size_t offsets = e.few ? static_cast<size_t>(e.steps) * sizeof(ptrdiff_t) : 0;
-  return (kWeights + size) * sizeof(float) + offsets;
+  return (2 * kWeights + size) * sizeof(float) + offsets;
 }
 
 void expand_depthwise(const Expansion& e) {
   const Depthwise& p = e.windows;
   const Geometry& g = p.geometry;
   const ptrdiff_t width = width_of(g), lines = g.taps_h * width * kBlock, size = (1 + e.steps) * kPanel;
-  float* const zeros = e.scratch + kWeights;
+  float* const zeros = e.scratch + 2 * kWeights;
   clear(zeros, (1 + panels_of(p) * g.taps_h) * width);
   // Of few channels: lines with their padding, and where each step reads.
   float* const image = zeros + width * kBlock + panels_of(p) * lines;
@@ -234,13 +244,27 @@ void expand_depthwise(const Expansion& e) {
       copy_lines(*e.few, image_index, begin * f.stride_h - f.pad_h, lines_of(f, bottom - begin),
                  columns_under(f), image);
     }
-    for (ptrdiff_t channel = p.first_channel; channel < p.last_channel; channel += kBlock) {
-      float* const own = zeros + width * kBlock + (channel - p.first_channel) / kBlock * lines;
-      const Lines t{own, zeros, e.scratch, width, channel};
-      copy_weights(p, channel, g.taps_h * g.taps_w, e.scratch);
-      const Panel panel = {e.packed + channel / kPanel * size, e.steps, e.few ? next_of(*e.few) : e.steps,
-                           offsets, pixels_of(g.width)};
-      expand_panel(e, panel, origin, t, first, last, end);
+    const auto lines_of_panel = [&](ptrdiff_t channel, float* weights) -> Lines {
+      copy_weights(p, channel, g.taps_h * g.taps_w, weights);
+      return {zeros + width * kBlock + (channel - p.first_channel) / kBlock * lines, zeros, weights, width,
+              channel};
+    };
+    for (ptrdiff_t channel = p.first_channel; channel < p.last_channel;) {
+      const Panel panel = {e.packed + channel / kPanel * size,
+                           e.steps,
+                           e.few ? next_of(*e.few) : e.steps,
+                           offsets,
+                           pixels_of(g.width),
+                           size};
+      const Lines one = lines_of_panel(channel, e.scratch);
+      channel += kBlock;
+      if (kHasWideTiles && e.wide_tiles && channel < p.last_channel) {
+        const Lines both[] = {one, lines_of_panel(channel, e.scratch + kWeights)};
+        channel += kBlock;
+        expand_panels<2>(e, panel, origin, both, first, last, end);
+      } else {
+        expand_panels<1>(e, panel, origin, {one}, first, last, end);
+      }
     }
     end = last % g.out_height == 0 ? 0 : bottom;
   }

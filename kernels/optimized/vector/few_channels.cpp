@@ -131,18 +131,18 @@ void few_channels(const FewChannels& p) {
     const ptrdiff_t image = first / g.out_height, oh = first % g.out_height;
     count = min_of(rows_of(g), min_of(p.last_row - first, g.out_height - oh));
     copy_lines(p, image, oh * g.stride_h - g.pad_h, lines_of(g, count), columns, lines);
-    for (ptrdiff_t column = 0; column < p.outputs; column += t.finish.columns) {
+    for (ptrdiff_t column = 0, width; column < p.outputs; column += width) {
       const bool wide = has_wide_tiles(p) && p.outputs - column >= kWideColumns;
+      width = min_of(wide ? kWideColumns : kStripColumns, p.outputs - column);
       t.weights = p.packed + column / kPanel * t.weights_panel + column % kPanel;
       for (ptrdiff_t r = 0; r < count; ++r) {
         const ptrdiff_t at = (first + r) * g.out_width * p.outputs + column;
         t.lines = lines + r * g.stride_h * line;
-        t.finish = {p.output + at, p.outputs, min_of(wide ? kWideColumns : kStripColumns, p.outputs - column),
-                    p.epilogue};
+        t.finish = {p.output + at, p.outputs, width, p.epilogue};
         if (t.finish.epilogue.residual) t.finish.epilogue.residual += at;
         if (wide) {
           multiply<kWideRows, kWideVectors>(t, g.out_width);
-        } else if (t.finish.columns > kHalfVectors * kLanes) {
+        } else if (width > kHalfVectors * kLanes) {
           multiply_line<kTileVectors>(t, height, g.out_width);
         } else {
           multiply_line<kHalfVectors>(t, height, g.out_width);

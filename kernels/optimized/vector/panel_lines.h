@@ -5,7 +5,7 @@
 // to tile where the depth is one that mobile networks have. What a pixel gives does not depend on its tile.
 #pragma once
 
-#include "epilogue.h"
+#include "strip.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -31,6 +31,7 @@ struct Panel {
   ptrdiff_t next;            // elements from what one pixel of the result reads to what the next does
   const ptrdiff_t* offsets;  // from what it reads first to what each step reads; null: one after the other
   int pixels;                // of a tile
+  ptrdiff_t apart;           // elements from the weights of this panel to those of the next
 };
 
 // A tile of pixels from `first` on. `depth` is that of the panel, and pixels lie one after the other; or 0
@@ -109,6 +110,57 @@ void multiply_any(const Panel& panel, const float* input, ptrdiff_t count, const
   }
   if (panel.offsets) return multiply_line<pixels, 0, true>(panel, input, count, finish);
   multiply_line<pixels>(panel, input, count, finish);
+}
+
+// Where loads delay products, two panels at once, which read the input once.
+template <int pixels, bool spread>
+PENLIGHT_INLINE void multiply_two(const Panel& panel, const float* input, const Finish (&finish)[2],
+                                  ptrdiff_t first) {
+  const ptrdiff_t other = panel.apart, next = panel.next;
+  const float* weights = panel.weights;
+  Floats sums[2][pixels][1];
+  repeat<2>([&](auto p) __attribute__((always_inline)) {
+    const Floats bias = load(weights + p * other);
+    repeat<pixels>([&](auto i) __attribute__((always_inline)) { sums[p][i][0] = bias; });
+  });
+  weights += kPanel;
+  input += first * next;
+  ptrdiff_t k = 0;
+  const auto step = [&](auto u) __attribute__((always_inline)) {
+    const float* x = spread ? input + panel.offsets[k + u] : input + k + u;
+    const Floats columns[2] = {load(weights + u * kPanel), load(weights + u * kPanel + other)};
+    repeat<pixels>([&](auto i) __attribute__((always_inline)) {
+      const Floats value = splat(x[i * next]);
+      sums[0][i][0] += value * columns[0];
+      sums[1][i][0] += value * columns[1];
+    });
+  };
+  for (; k + kSteps <= panel.depth; k += kSteps, weights += kSteps * kPanel) repeat<kSteps>(step);
+  for (; k < panel.depth; ++k, weights += kPanel) step(Index<0>());
+  finish_tile(finish[0], first, pixels, sums[0]);
+  finish_tile(finish[1], first, pixels, sums[1]);
+}
+
+template <int pixels, bool spread>
+void multiply_two_lines(const Panel& panel, const float* input, ptrdiff_t count, const Finish (&finish)[2]) {
+  if constexpr (pixels > kFewestPixels) {
+    if (panel.pixels < pixels) return multiply_two_lines<pixels - 1, spread>(panel, input, count, finish);
+  }
+  if (count < pixels) {
+    for (ptrdiff_t i = 0; i < count; ++i) multiply_two<1, spread>(panel, input, finish, i);
+    return;
+  }
+  for (ptrdiff_t i = 0; i < count; i += pixels) {
+    multiply_two<pixels, spread>(panel, input, finish, min_of(i, count - pixels));
+  }
+}
+
+inline void multiply_two_panels(const Panel& panel, const float* input, ptrdiff_t count,
+                                const Finish (&finish)[2]) {
+  if constexpr (kHasWideTiles) {
+    if (panel.offsets) return multiply_two_lines<kMostPixels, true>(panel, input, count, finish);
+    multiply_two_lines<kMostPixels, false>(panel, input, count, finish);
+  }
 }
 
 inline void multiply_pixels(const Panel& panel, const float* input, ptrdiff_t count, const Finish& finish) {

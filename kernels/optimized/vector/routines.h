@@ -147,6 +147,7 @@ struct Expansion {
   ptrdiff_t steps;                   // of a sum: the channels of a pixel, or those of all taps
   Epilogue epilogue;                 // of the first convolution, without a residual
   Depthwise windows;                 // whose input it makes
+  bool wide_tiles;                   // as of Product
   float* scratch;                    // expansion_scratch() bytes
   const FewChannels* few = nullptr;  // its input, channels and geometry count
 };
@@ -279,10 +280,11 @@ struct Attention {
   float hidden_score;  // of a key that the bool mask hides, if it `fills`; else -inf is added
   float hidden;        // what a query gives all of whose scores are -inf
   bool fills;
-  bool causal;    // query i sees keys 0 to i
-  bool few;       // keys and values are read where they lie, not laid out first
-  bool fresh;     // keys and values are others than at the last call with this scratch
-  void* scratch;  // attention_scratch() bytes
+  bool causal;      // query i sees keys 0 to i
+  bool few;         // keys and values are read where they lie, not laid out first
+  bool fresh;       // keys and values are others than at the last call with this scratch
+  bool wide_tiles;  // as of Product
+  void* scratch;    // attention_scratch() bytes
 };
 
 // Heads of one row, each turned by the row's angles: x * cosine + turned(x) * sine, where
