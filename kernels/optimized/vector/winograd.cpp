@@ -28,7 +28,8 @@ namespace {
 
 // Panels of outputs that are computed at once: those of a tile's columns.
 constexpr ptrdiff_t kGroup = kStripColumns / kPanel > 1 ? kStripColumns / kPanel : 1;
-ptrdiff_t group_of(const Winograd& w) { return kHasWideTiles && w.wide_tiles ? kWidePanels : kGroup; }
+bool has_wide_tiles(const Winograd& w) { return kHasWideTiles && w.wide_tiles; }
+ptrdiff_t group_of(const Winograd& w) { return has_wide_tiles(w) ? kWidePanels : kGroup; }
 // Elements between the ends of planes: a multiple of 4 KB from plane to plane would put
 // what is written for one tile into one set of the first cache.
 constexpr ptrdiff_t kGap = 16;
@@ -364,7 +365,8 @@ struct Tiles {
             strip.weights = zeros + kPanel;
             strip.finish.output = out + sums_of(w, i, j) + column;
             const ptrdiff_t left = panels * kPanel - column;
-            strip.finish.columns = left == kWideColumns ? left : min_of(kStripColumns, left);
+            strip.finish.columns =
+                has_wide_tiles(w) && left == kWideColumns ? left : min_of(kStripColumns, left);
             multiply_strip(strip);
           }
         }
