@@ -19,9 +19,9 @@ inline bool crowds(ptrdiff_t distance) {
   return kTileRows > kWays && distance > 0 && distance % (kLine * kPlaces) == 0;
 }
 
-// Are those of a product, and will they be read often enough to be worth a copy?
+// Are those of a product, and will they be read often enough to be worth a copy? Wide tiles have few rows.
 inline bool are_crowded(const Product& p) {
-  return p.has_room && crowds(p.geometry.stride_w * p.pixel) && p.pixel == p.channels && !p.parts &&
+  return p.has_room && !(kHasWideTiles && p.wide_tiles) && crowds(p.geometry.stride_w * p.pixel) && p.pixel == p.channels && !p.parts &&
          p.rows > kTileRows && p.outputs >= 4 * kStripColumns;
 }
 
