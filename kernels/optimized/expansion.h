@@ -28,11 +28,12 @@ inline dim_t parts_of_expansion(KernelContext& ctx, const Expansion& e, dim_t st
   return several < most ? several : most;
 }
 
-// Parts are of channels, or of rows, which compute the lines at their edges once more: whichever is less.
+// Parts are of channels, panels together that are computed so, or of rows, which compute the lines at their
+// edges once more: whichever is less.
 inline void run_by_panels(KernelContext& ctx, const Expansion& e, size_t scratch) {
   const Geometry& g = e.windows.geometry;
-  const dim_t rows = e.windows.last_row, channels = e.windows.last_channel,
-              panels = (channels + kPanel - 1) / kPanel;
+  const dim_t rows = e.windows.last_row, channels = e.windows.last_channel;
+  const dim_t step = e.wide_tiles ? 2 * kPanel : kPanel, panels = (channels + step - 1) / step;
   const auto share = [&](dim_t steps, dim_t more) {
     const dim_t parts = parts_of_expansion(ctx, e, steps);
     return static_cast<double>((steps + parts - 1) / parts + (parts > 1 ? more : 0)) /
@@ -49,7 +50,7 @@ inline void run_by_panels(KernelContext& ctx, const Expansion& e, size_t scratch
       mine.windows.first_row = range.first;
       mine.windows.last_row = range.last;
     } else {
-      const Range range = range_of(index, parts, channels, kPanel);
+      const Range range = range_of(index, parts, channels, step);
       mine.windows.first_channel = range.first;
       mine.windows.last_channel = range.last;
     }
