@@ -3,6 +3,7 @@
 
 #include "routines.h"
 #include "simd.h"
+#include "strip.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -29,7 +30,8 @@ class Rows {
         pointers_(pointers),
         positions_(product.geometry.out_height * product.geometry.out_width),
         whole_{product.input, product.pixel},
-        parts_(product.parts ? product.parts : &whole_) {}
+        parts_(product.parts ? product.parts : &whole_),
+        is_halved_(has_wide_tiles(product) && product.outputs % kWideColumns == 0) {}
   Rows(const Rows&) = delete;
   Rows& operator=(const Rows&) = delete;
 
@@ -38,12 +40,10 @@ class Rows {
   void sort_where_padded() {
     const Product& p = product_;
     const Geometry& g = p.geometry;
-    if (g.taps_w == 1 || p.rows <= kRows || p.epilogue.residual || g.taps_h > kMostTaps ||
-        g.taps_w > kMostTaps)
-      return;
+    if (g.taps_w == 1 || p.rows <= kRows || g.taps_h > kMostTaps || g.taps_w > kMostTaps) return;
     ptrdiff_t outside = 0;
     for (ptrdiff_t ow = 0; ow < g.out_width; ++ow) outside += g.taps_w - __builtin_popcount(columns_of(ow));
-    is_sorted_ = outside * kPadded > g.out_width * g.taps_w;
+    is_sorted_ = outside * (is_halved_ ? kPaddedHalves : kPadded) > g.out_width * g.taps_w;
   }
 
   // Fills [tile][tap][row in tile] for `count` rows from `first`. The rows that the last
@@ -98,42 +98,37 @@ class Rows {
     leave_padding((count + kRows - 1) / kRows * runs);
   }
 
-  // Puts the results of a block of `count` rows back where they belong.
-  void restore(float* output, ptrdiff_t pitch, ptrdiff_t columns, ptrdiff_t count) const {
-    if (!is_sorted_) return;
-    for (ptrdiff_t c = 0; c < columns; c += kLanes) {
-      bool is_done[kRowBlock] = {};
-      for (ptrdiff_t r = 0; r < count; ++r) {
-        Floats moving = load_part(output + r * pitch + c, columns - c);
-        for (ptrdiff_t at = r; !is_done[at];) {
-          is_done[at] = true;
-          at = order_[at];
-          float* const to = output + at * pitch + c;
-          const Floats next = load_part(to, columns - c);
-          store_part(to, moving, columns - c);
-          moving = next;
-        }
-      }
-    }
-  }
+  // Of each row of a block, in the order in which they are multiplied, which of the result's it is; null: in
+  // its order.
+  const uint16_t* places() const { return is_sorted_ ? order_ : nullptr; }
 
  private:
   static constexpr ptrdiff_t kMostTaps = 16;  // in one direction
-  static constexpr ptrdiff_t kPadded = 5;     // rows are sorted if more than one in so many taps is outside
+  // Rows are sorted if more than one in so many taps is outside.
+  static constexpr ptrdiff_t kPadded = 5, kPaddedHalves = 12;
 
   // Of a row of the block, and one of its runs.
   const float** at(ptrdiff_t row, ptrdiff_t run) const {
     return pointers_ + (row / kRows * runs_of(product_) + run) * kRows + row % kRows;
   }
 
+  bool are_zeros(const float* const* first, ptrdiff_t count) const {
+    ptrdiff_t i = count - 1;  // the ends first: most runs have a pixel there
+    while (i > 0 && first[i] == product_.zeros) --i;
+    return i == 0 && first[0] == product_.zeros;
+  }
+
   // Nothing is multiplied where all of a tile's rows have zeros, as most have of windows that are
-  // dilated nearly as far as the image reaches: their first pointer is null.
+  // dilated nearly as far as the image reaches: the first pointer of each half of them is null. Where tiles
+  // have half the rows, each half is for itself.
   void leave_padding(ptrdiff_t runs) {
+    constexpr ptrdiff_t kHalf = kRows / 2;
     for (ptrdiff_t run = 0; run < runs; ++run) {
       const float** const first = pointers_ + run * kRows;
-      ptrdiff_t i = kRows - 1;  // the ends first: most runs have a pixel there
-      while (i > 0 && first[i] == product_.zeros) --i;
-      if (i == 0 && first[0] == product_.zeros) first[0] = nullptr;
+      bool upper = are_zeros(first, kHalf), lower = are_zeros(first + kHalf, kRows - kHalf);
+      if (!is_halved_) upper = lower = upper && lower;
+      if (upper) first[0] = nullptr;
+      if (lower) first[kHalf] = nullptr;
     }
   }
 
@@ -154,7 +149,16 @@ class Rows {
     return taps_inside(oh * g.stride_h - g.pad_h, g.dilation_h, g.taps_h, g.height);
   }
 
-  // Rows that read the same taps, in the order of the first of each kind.
+  // How many taps two kinds of rows read, those that both read once.
+  static int taps_of_both(unsigned a, unsigned b) {
+    const auto count = [](unsigned taps) {
+      return __builtin_popcount(taps >> kMostTaps) * __builtin_popcount(taps & ((1u << kMostTaps) - 1));
+    };
+    return count(a) + count(b) - count(a & b);
+  }
+
+  // Rows that read the same taps, and after each kind the one that reads the fewest others, as rows along an
+  // edge of the image do that follow its corner.
   void sort(ptrdiff_t first, ptrdiff_t count) {
     unsigned taps[kRowBlock];
     bool is_placed[kRowBlock] = {};
@@ -163,13 +167,22 @@ class Rows {
       taps[r] = lines_of(rest / width) << kMostTaps | columns_of(rest % width);
     }
     ptrdiff_t placed = 0;
-    for (ptrdiff_t kind = 0; kind < count; ++kind) {
-      for (ptrdiff_t r = kind; !is_placed[kind] && r < count; ++r) {
-        if (taps[r] != taps[kind] || is_placed[r]) continue;
-        order_[placed++] = static_cast<uint16_t>(r);
-        is_placed[r] = r != kind;
+    for (ptrdiff_t next = 0; placed < count;) {
+      const unsigned kind = taps[next];
+      int fewest = INT32_MAX, own = 0;
+      for (ptrdiff_t r = 0; r < count; ++r) {
+        if (is_placed[r]) continue;
+        if (taps[r] == kind) {
+          order_[placed++] = static_cast<uint16_t>(r);
+          is_placed[r] = true;
+          continue;
+        }
+        const int both = taps_of_both(kind, taps[r]), alone = taps_of_both(taps[r], taps[r]);
+        if (both > fewest || (both == fewest && alone <= own)) continue;
+        fewest = both;
+        own = alone;
+        next = r;
       }
-      is_placed[kind] = true;
     }
   }
 
@@ -178,6 +191,7 @@ class Rows {
   const ptrdiff_t positions_;  // of an image
   const InputPart whole_;
   const InputPart* const parts_;
+  const bool is_halved_;  // into tiles of half the rows, all of them
   bool is_sorted_ = false;
   uint16_t order_[kRowBlock];  // which row of a block is in the place of each
 };

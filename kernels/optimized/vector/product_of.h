@@ -60,8 +60,7 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
     return base + (v / per_panel) * s.weights_panel + (v % per_panel) * kLanes;
   };
   constexpr bool wide = is_wide_tile<rows, vectors>();
-  const float* const* const tile = s.rows + row / kRows * s.tile_step;
-  const float* const* const pointers = wide ? tile + row % kRows : tile;
+  const float* const* const pointers = s.rows + row / kRows * s.tile_step + (wide ? row % kRows : 0);
   repeat<kSums>([&](auto k) __attribute__((always_inline)) {
     repeat<rows>([&](auto i) __attribute__((always_inline)) {
       repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[k][i][v] = Floats{}; });
@@ -77,7 +76,7 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
   const char* ahead =
       wide ? s.ahead.of_tile(row / kWideRows, kWidePanels) : s.ahead.of_tile(row / kRows, kStripPanels);
   for (ptrdiff_t t = 0; t < s.taps; ++t) {
-    if (!tile[t * kRows]) {
+    if (!pointers[t * kRows]) {
       ahead += s.channels * s.ahead.step;
       continue;
     }
@@ -234,6 +233,7 @@ void multiply_all(const Product& p) {
   StripOf<Weights> strip{};
   strip.tile_step = kRows * taps;
   strip.single = p.rows == 1;
+  strip.places = rows.places();
   strip.weights_tap = p.channels * kPanel;
   strip.weights_panel = panel_size;
   strip.finish = {nullptr, p.output_pitch, 0, p.epilogue};
@@ -244,7 +244,7 @@ void multiply_all(const Product& p) {
   // that they do, where it reads those of a tile side by side.
   const bool rows_follow =
       by_strips && all_steps == 1 && !spread && !p.parts && p.pixel == p.channels && is_matrix(p.geometry);
-  const bool wide_tiles = kHasWideTiles && p.wide_tiles && p.rows > kRows;
+  const bool wide_tiles = has_wide_tiles(p);
   const auto after = [&](ptrdiff_t column) {
     const ptrdiff_t wide = p.rows == 1 ? kWide * kStripColumns : wide_tiles ? kWideColumns : 0;
     return column + (wide && last_column - column >= wide ? wide : kStripColumns);
@@ -315,9 +315,6 @@ void multiply_all(const Product& p) {
                              : row + block < p.last_row ? p.first_group
                                                         : p.last_group;
       multiply_block(row, group, weights + next * group_size + kPanel);
-      const ptrdiff_t first_column = p.first_panel * kPanel;
-      rows.restore(p.output + row * p.output_pitch + group * p.outputs + first_column, p.output_pitch,
-                   last_column - first_column, strip.count);
     }
   }
 }

@@ -21,8 +21,8 @@ inline bool crowds(ptrdiff_t distance) {
 
 // Are those of a product, and will they be read often enough to be worth a copy? Wide tiles have few rows.
 inline bool are_crowded(const Product& p) {
-  return p.has_room && !(kHasWideTiles && p.wide_tiles) && crowds(p.geometry.stride_w * p.pixel) && p.pixel == p.channels && !p.parts &&
-         p.rows > kTileRows && p.outputs >= 4 * kStripColumns;
+  return p.has_room && !has_wide_tiles(p) && crowds(p.geometry.stride_w * p.pixel) && p.pixel == p.channels &&
+         !p.parts && p.rows > kTileRows && p.outputs >= 4 * kStripColumns;
 }
 
 // Of rows of so many runs, each of whole lines: an odd number of lines, so that those that follow each other

@@ -19,6 +19,10 @@ constexpr bool kHasWideTiles = kLanes == 16;
 #endif
 constexpr ptrdiff_t kWideColumns = kWideVectors * kLanes, kWidePanels = kWideColumns / kPanel;
 
+PENLIGHT_INLINE bool has_wide_tiles(const Product& p) {
+  return kHasWideTiles && p.wide_tiles && p.rows > kTileRows;
+}
+
 // How weights lie in memory, and how a vector of them is read.
 struct Singles {
   using Element = float;
@@ -73,17 +77,45 @@ struct StripOf {
   ptrdiff_t weights_panel;  // elements from panel to panel, where a tile spans two
   const Element* start;     // biases, or null: the sums so far lie in the output
   Ahead ahead;
-  bool last;            // the sums are complete
-  bool single = false;  // of a product of one row
+  bool last;                         // the sums are complete
+  bool single = false;               // of a product of one row
+  const uint16_t* places = nullptr;  // of rows of the output; null: in their order
   Finish finish;
 };
 using Strip = StripOf<Singles>;
+
+// As complete_tile(), of rows that do not follow each other in the output.
+template <class Weights, int vectors>
+__attribute__((noinline)) void complete_rows(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_t stored,
+                                             const Floats* sums) {
+  for (ptrdiff_t i = 0; i < stored; ++i, sums += vectors) {
+    Finish f = s.finish;
+    const ptrdiff_t offset = s.places[row + i] * f.pitch;
+    f.output += offset;
+    if (f.epilogue.residual) f.epilogue.residual += offset;
+    Floats own[1][vectors];
+    repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+      own[0][v] = s.start ? sums[v] : sums[v] + load_part(f.output + v * kLanes, f.columns - v * kLanes);
+    });
+    if (s.last) {
+      finish_tile(f, 0, 1, own);
+    } else {
+      store_tile(f, 0, 1, own);
+    }
+  }
+}
 
 // What is done with the sums of rows [row, row + stored).
 template <class Weights, int rows, int vectors>
 PENLIGHT_INLINE void complete_tile(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_t stored,
                                    Floats (&sums)[rows][vectors]) {
   const Finish& f = s.finish;
+  if (s.places) {
+    Floats values[rows * vectors];  // not the sums: an address of theirs would keep them in memory always
+    repeat<rows * vectors>(
+        [&](auto k) __attribute__((always_inline)) { values[k] = sums[k / vectors][k % vectors]; });
+    return complete_rows<Weights, vectors>(s, row, stored, values);
+  }
   if (!s.start) {  // added last: of many small sums less is lost than of one long one
     const float* before = f.output + row * f.pitch;
     each_stored<rows, vectors>(stored, [&](auto i, auto v) __attribute__((always_inline)) {
@@ -102,7 +134,7 @@ PENLIGHT_INLINE void complete_tile(const StripOf<Weights>& s, ptrdiff_t row, ptr
 template <class Weights, int rows, int vectors>
 PENLIGHT_INLINE void fetch_residual(const StripOf<Weights>& s, ptrdiff_t row) {
   const Finish& f = s.finish;
-  if (!f.epilogue.residual || !s.last || row + 3 * rows > s.count) return;
+  if (!f.epilogue.residual || !s.last || s.places || row + 3 * rows > s.count) return;
   const float* const residual = f.epilogue.residual + (row + 2 * rows) * f.pitch;
   repeat<rows>([&](auto i) __attribute__((always_inline)) {
     repeat<(vectors * kLanes + kPanel - 1) / kPanel>([&](auto line) __attribute__((always_inline)) {
