@@ -10,8 +10,7 @@ from penlight.errors import NotSupported
 from penlight.runtime.isa import INSTRUCTION_SETS, instruction_set, select_instruction_set
 
 
-# "avx512-intel" is the code of "avx512" by other choices, which tests of those choices select themselves.
-@pytest.fixture(params=[name for name in INSTRUCTION_SETS if name != "avx512-intel"])
+@pytest.fixture(params=INSTRUCTION_SETS)
 def isa(request: pytest.FixtureRequest) -> Iterator[str]:
     """Kernels compute with this instruction set while the test runs."""
     best = instruction_set()
