@@ -40,7 +40,7 @@ class Rows {
   void sort_where_padded() {
     const Product& p = product_;
     const Geometry& g = p.geometry;
-    if (g.taps_w == 1 || p.rows <= kRows || g.taps_h > kMostTaps || g.taps_w > kMostTaps) return;
+    if (kFewTiles || g.taps_w == 1 || p.rows <= kRows || g.taps_h > kMostTaps || g.taps_w > kMostTaps) return;
     ptrdiff_t outside = 0;
     for (ptrdiff_t ow = 0; ow < g.out_width; ++ow) outside += g.taps_w - __builtin_popcount(columns_of(ow));
     is_sorted_ = outside * (is_halved_ ? kPaddedHalves : kPadded) > g.out_width * g.taps_w;
@@ -59,12 +59,12 @@ class Rows {
       }
       return;
     }
-    if (is_sorted_) sort(first, count);
+    if (!kFewTiles && is_sorted_) sort(first, count);
     const ptrdiff_t runs = runs_of(p);
     ptrdiff_t image = first / positions_, rest = first % positions_;
     ptrdiff_t oh = rest / g.out_width, ow = rest % g.out_width;
     for (ptrdiff_t r = 0; r < count; ++r) {
-      if (is_sorted_) {
+      if (!kFewTiles && is_sorted_) {
         image = (first + order_[r]) / positions_;
         rest = (first + order_[r]) % positions_;
         oh = rest / g.out_width;

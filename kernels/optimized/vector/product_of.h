@@ -148,6 +148,7 @@ void multiply_rows(const StripOf<Weights>& s) {
 #endif
 }
 
+#ifndef PENLIGHT_FEW_TILES
 template <class Weights>
 void multiply_wide(const StripOf<Weights>& s) {
   if constexpr (kHasWideTiles) {
@@ -160,6 +161,7 @@ void multiply_wide(const StripOf<Weights>& s) {
     }
   }
 }
+#endif
 
 // How the k of a product are walked: whole taps when several fit a block, else parts of one.
 struct Steps {

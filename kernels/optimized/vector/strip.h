@@ -9,14 +9,16 @@ namespace PENLIGHT_ISA {
 constexpr ptrdiff_t kStripColumns = kTileVectors * kLanes;
 constexpr ptrdiff_t kStripPanels = kStripColumns > kPanel ? kStripColumns / kPanel : 1;
 
+#ifdef PENLIGHT_FEW_TILES
+constexpr bool kFewTiles = true;  // of a binary that is to be small
+#else
+constexpr bool kFewTiles = false;
+#endif
+
 // A wide tile, for processors on which loads delay products: 24 of these load 10 vectors, not 14; and it has
 // so few pointers that several steps of a sum are unrolled without moving any of them to memory.
 constexpr int kWideRows = kTileRows / 2, kWideVectors = 2 * kTileVectors;
-#ifdef PENLIGHT_FEW_TILES
-constexpr bool kHasWideTiles = false;
-#else
-constexpr bool kHasWideTiles = kLanes == 16;
-#endif
+constexpr bool kHasWideTiles = !kFewTiles && kLanes == 16;
 constexpr ptrdiff_t kWideColumns = kWideVectors * kLanes, kWidePanels = kWideColumns / kPanel;
 
 PENLIGHT_INLINE bool has_wide_tiles(const Product& p) {
@@ -84,7 +86,7 @@ struct StripOf {
 };
 using Strip = StripOf<Singles>;
 
-// As complete_tile(), of rows that do not follow each other in the output.
+// The sums of `stored` rows from `row` on, as complete_tile() has them, of rows that do not follow each other in the output.
 template <class Weights, int vectors>
 __attribute__((noinline)) void complete_rows(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_t stored,
                                              const Floats* sums) {
@@ -110,7 +112,7 @@ template <class Weights, int rows, int vectors>
 PENLIGHT_INLINE void complete_tile(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_t stored,
                                    Floats (&sums)[rows][vectors]) {
   const Finish& f = s.finish;
-  if (s.places) {
+  if (!kFewTiles && s.places) {
     Floats values[rows * vectors];  // not the sums: an address of theirs would keep them in memory always
     repeat<rows * vectors>(
         [&](auto k) __attribute__((always_inline)) { values[k] = sums[k / vectors][k % vectors]; });
@@ -134,7 +136,7 @@ PENLIGHT_INLINE void complete_tile(const StripOf<Weights>& s, ptrdiff_t row, ptr
 template <class Weights, int rows, int vectors>
 PENLIGHT_INLINE void fetch_residual(const StripOf<Weights>& s, ptrdiff_t row) {
   const Finish& f = s.finish;
-  if (!f.epilogue.residual || !s.last || s.places || row + 3 * rows > s.count) return;
+  if (kFewTiles || !f.epilogue.residual || !s.last || s.places || row + 3 * rows > s.count) return;
   const float* const residual = f.epilogue.residual + (row + 2 * rows) * f.pitch;
   repeat<rows>([&](auto i) __attribute__((always_inline)) {
     repeat<(vectors * kLanes + kPanel - 1) / kPanel>([&](auto line) __attribute__((always_inline)) {
