@@ -86,7 +86,8 @@ struct StripOf {
 };
 using Strip = StripOf<Singles>;
 
-// The sums of `stored` rows from `row` on, as complete_tile() has them, of rows that do not follow each other in the output.
+// The sums of `stored` rows from `row` on, as complete_tile() has them, of rows that do not follow each other
+// in the output.
 template <class Weights, int vectors>
 __attribute__((noinline)) void complete_rows(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_t stored,
                                              const Floats* sums) {
