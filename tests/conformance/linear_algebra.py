@@ -12,7 +12,7 @@ QUIET: dict[str, Any] = {"special": False, "tol": 2e-3, "layouts": False}
 SHAPES = [((4, 4),), ((1, 1),), ((2, 3, 5, 5),), ((0, 3, 3),), ((3, 0, 0),)]
 # Positive-definite: a square of small numbers, and more on the diagonal than beside it.
 POSITIVE = In((3, 3), values=(4.0, 1.0, -0.5, 1.0, 3.0, 0.25, -0.5, 0.25, 2.0))
-# Its multiples are powers of two, so that rounding, which ATen does otherwise on other processors, leaves it so.
+# Its multiples are powers of two: no processor's LAPACK rounds what is to be zero.
 SINGULAR = In((3, 3), values=(4.0, 2.0, 8.0, 2.0, 1.0, 4.0, 1.0, 0.0, 1.0))
 RECTANGLES = [(5, 3), (3, 5), (2, 4, 4), (1, 1), (0, 3, 2), (3, 0), In((3, 3), values=SINGULAR.values)]
 ROW_ORDER = In((4,), torch.int32, values=(3, 3, 4, 4))
