@@ -487,6 +487,22 @@ def test_max_pool(isa: str, sizes: tuple[int, ...], window: tuple[object, ...], 
     torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("planar", [False, True])
+@pytest.mark.parametrize("channel, line, column", [(3, 60, 9), (0, 15, 71), (63, 16, 0)])
+def test_max_pool_of_several_blocks(isa: str, channel: int, line: int, column: int, planar: bool) -> None:
+    """A NaN in one block of rows, in lines that two read, and in none that others do."""
+    x = image(2, 64, 70, 72)
+    x[1, channel, line, column] = math.nan
+    if planar:
+        x = x.contiguous()
+    op = overload_of("penlight::max_pool2d")
+    for window in (([3, 3], [2, 2], [1, 1], [1, 1], False), ([5, 5], [1, 1], [2, 2], [1, 1], False)):
+        want = op(x, *window)
+        (got,) = run_op(op, [x, *window], {}, want, "optimized")
+        assert bool(want.isnan().any())
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
 def test_special_values_come_through(isa: str) -> None:
     """NaN and infinity as eager has them, in every lane and after every activation."""
     op, x = overload_of("penlight::linear_packed"), torch.eye(20)

@@ -221,9 +221,11 @@ void average_pixels(const AveragePool& p, float size, float* out) {
 }  // namespace
 
 void max_pool(const MaxPool& p) {
-  // So many rows at once that what they read is still near when it is read again.
-  const ptrdiff_t row = max_of(p.geometry.stride_h * p.geometry.width * p.pixel, 1);
-  const ptrdiff_t rows = max_of(kNear / row, 1);
+  // So many rows at once that what they read is still near when it is read again, and more than the lines
+  // that the next ones read too.
+  const Geometry& g = p.geometry;
+  const ptrdiff_t row = max_of(g.stride_h * g.width * p.pixel, 1);
+  const ptrdiff_t rows = max_of(kNear / row, 4 * ((g.taps_h - 1) * g.dilation_h / g.stride_h) + 1);
   MaxPool some = p;
   for (; some.first_row < p.last_row; some.first_row = some.last_row) {
     some.last_row = min_of(some.first_row + rows, p.last_row);
