@@ -72,22 +72,24 @@ constexpr Choice kChoices[] = {
     {"base", &base::routines, false},
 };
 
-bool is_usable(const Choice& choice) {
+#if defined(PENLIGHT_WITH_AVX2) || defined(PENLIGHT_WITH_AVX512)
+bool can_be(const Choice& choice, const Processor& processor) {
 #if defined(PENLIGHT_WITH_AVX512)
-  if (choice.routines == &avx512::routines) return Processor().has_avx512();
+  if (choice.routines == &avx512::routines) return processor.has_avx512();
 #endif
 #if defined(PENLIGHT_WITH_AVX2)
-  if (choice.routines == &avx2::routines) return Processor().has_avx2();
+  if (choice.routines == &avx2::routines) return processor.has_avx2();
 #endif
-  return choice.routines == &base::routines;
+  return true;
 }
-
-bool is_right(const Choice& choice) {
-#if defined(PENLIGHT_WITH_AVX512)
-  if (choice.loads_delay_products && !Processor().is_intel) return false;
+bool is_right(const Choice& choice, const Processor& processor) {
+  return can_be(choice, processor) && (processor.is_intel || !choice.loads_delay_products);
+}
+#else
+struct Processor {};
+bool can_be(const Choice&, Processor) { return true; }
+bool is_right(const Choice&, Processor) { return true; }
 #endif
-  return is_usable(choice);
-}
 
 // Several threads may find the same answer at once, and store it.
 const Choice* chosen = nullptr;
@@ -95,8 +97,9 @@ const Choice* chosen = nullptr;
 const Choice& choice() {
   const Choice* known = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
   if (known) return *known;
+  const Processor processor;
   known = kChoices;
-  while (!is_right(*known)) ++known;
+  while (!is_right(*known, processor)) ++known;
   __atomic_store_n(&chosen, known, __ATOMIC_RELAXED);
   return *known;
 }
@@ -110,8 +113,9 @@ bool loads_delay_products() { return choice().loads_delay_products; }
 const char* name_of_choice() { return choice().name; }
 
 bool choose(const char* name) {
+  const Processor processor;
   for (const Choice& candidate : kChoices) {
-    if (strcmp(candidate.name, name) != 0 || !is_usable(candidate)) continue;
+    if (strcmp(candidate.name, name) != 0 || !can_be(candidate, processor)) continue;
     __atomic_store_n(&chosen, &candidate, __ATOMIC_RELAXED);
     return true;
   }

@@ -65,6 +65,9 @@ struct InputPart {
 // What strassen() multiplies at once, which no part of a product may split.
 constexpr ptrdiff_t kUnitRows = 16, kUnitPanels = 4;
 
+// Panels of a wide tile, and what is multiplied for one row at once: no part of a product splits them either.
+constexpr ptrdiff_t kWidePanels = 4;
+
 // Weights by units, numbered part of k by part, in each column by column; some are multiplied directly.
 struct Blocks {
   const int64_t* direct;  // their numbers
@@ -487,7 +490,6 @@ struct NumberRows;
 struct GridSample;  // grid_sample.h
 
 struct Routines {
-  const char* name;
   ptrdiff_t tile_rows;  // of a product; parts of a multiple of these leave no tile unfilled
   size_t (*product_scratch)(const Product&);
   void (*product)(const Product&);

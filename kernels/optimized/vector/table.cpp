@@ -143,11 +143,8 @@ extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, stride
 #define PENLIGHT_WINOGRAD(name) &name
 #endif
 
-#define PENLIGHT_TEXT(name) #name
-#define PENLIGHT_NAME_OF(name) PENLIGHT_TEXT(name)
 extern const Routines routines;
 const Routines routines = {
-    PENLIGHT_NAME_OF(PENLIGHT_ISA),
     kTileRows,
     product_scratch,
     product,
