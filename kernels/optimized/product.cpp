@@ -8,9 +8,9 @@ namespace penlight::optimized {
 
 namespace {
 
-// Panels that stay in one part: as many as the usual tile has, or the widest and one row, so that no split
-// changes the order of a sum.
-constexpr dim_t kPanelStep = 2, kWidePanelStep = 4;
+// Panels that stay in one part, but where tiles are wide: as many as one has, so that no split changes the
+// order of a sum.
+constexpr dim_t kPanelStep = 2;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept)
   // Parts of the rows each read all weights; parts of the outputs all of the input, and the next
   // kernel finds half of what it reads in the cache of another.
   const dim_t row_step = routines().tile_rows,
-              panel_step = rows == 1 || product.wide_tiles ? kWidePanelStep : kPanelStep;
+              panel_step = rows == 1 || product.wide_tiles ? kWidePanels : kPanelStep;
   const dim_t row_steps = (rows + row_step - 1) / row_step,
               panel_steps = (panels + panel_step - 1) / panel_step;
   const bool few_panels = panel_steps < static_cast<dim_t>(ctx.threads());

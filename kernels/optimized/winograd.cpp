@@ -8,7 +8,6 @@ namespace penlight::optimized {
 
 namespace {
 
-constexpr dim_t kWidePanels = 4;
 constexpr dim_t kTiles = 64;               // most of one block alone
 constexpr size_t kMostWeights = 24 << 20;  // bytes of transformed weights at once
 constexpr size_t kMostInput = 2 << 20;     // of a block's transformed input, if it is more than a few tiles
@@ -61,8 +60,8 @@ dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
   return fit < few ? few : fit < does.most_tiles ? fit : does.most_tiles;
 }
 
-// Bytes that are read from beyond the second cache: all weights for each block, or all tiles for each two
-// panels.
+// Bytes that are read from beyond the second cache: all weights for each block, or all tiles for the panels
+// of each tile of a product.
 double far_bytes(Winograd w, const WinogradRoutines& does, dim_t tiles) {
   const bool by_tiles = tiles > kTiles;
   w.last = tiles;
@@ -78,7 +77,7 @@ double far_bytes(Winograd w, const WinogradRoutines& does, dim_t tiles) {
 // matrices, 6 % slower, and each weight is transformed, written and read again.
 double cost_of(const Winograd& w, const WinogradRoutines& does) {
   const double inputs = static_cast<double>(w.channels), outputs = static_cast<double>(w.outputs);
-  const double pair = static_cast<double>(w.channels) * static_cast<double>(w.outputs);
+  const double pair = inputs * outputs;
   const double products = 1.06 * static_cast<double>(does.points) * pair;
   const dim_t tiles = does.tiles(w), at_once = panels_at_once(w, does);
   const double times = tiles > kTiles ? static_cast<double>((w.last_panel + at_once - 1) / at_once) : 1;
@@ -205,14 +204,15 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   w.last_panel = product.last_panel;
   w.epilogue = product.epilogue;
   w.geometry = product.geometry;
-  w.wide_tiles = loads_delay_products() && w.last_panel >= 2 * kWidePanels;  // for two threads
+  // Parts of panels are of wide tiles, of which there are to be some for several threads.
+  w.wide_tiles = loads_delay_products() && w.last_panel >= 2 * kWidePanels;
   const WinogradRoutines* chosen = choose_tiles(w);
   if (!chosen) return false;
   const dim_t tiles = chosen->tiles(w);
   const double operations = 2.0 * static_cast<double>(chosen->points * tiles) *
                             static_cast<double>(w.channels) * static_cast<double>(w.outputs);
   if (tiles <= kTiles) return run_by_panels(ctx, *chosen, w, tiles, operations);
-  w.wide_tiles = loads_delay_products() && w.last_panel >= kWidePanels;
+  w.wide_tiles = loads_delay_products() && w.last_panel >= kWidePanels;  // parts have all panels
   return run_by_tiles(ctx, *chosen, w, tiles, operations);
 }
 

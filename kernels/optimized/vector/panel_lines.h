@@ -5,7 +5,7 @@
 // to tile where the depth is one that mobile networks have. What a pixel gives does not depend on its tile.
 #pragma once
 
-#include "strip.h"
+#include "epilogue.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {

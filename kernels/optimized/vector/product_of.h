@@ -38,11 +38,6 @@ constexpr int kWide = 0;  // of a binary that is to be small: each tile is code 
 #else
 constexpr int kWide = 4 / kStripPanels;
 #endif
-template <int rows, int vectors>
-constexpr bool is_wide_tile() {
-  return kHasWideTiles && rows > 1 && vectors == kWideVectors;
-}
-
 // Elements of a block of rows that stay in the second cache: their sums are made strip by
 // strip. Larger ones are read a part of k at a time, and their sums wait in the output.
 constexpr ptrdiff_t kResident = 1 << 18;
@@ -59,7 +54,7 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
     constexpr int per_panel = kPanel / kLanes;
     return base + (v / per_panel) * s.weights_panel + (v % per_panel) * kLanes;
   };
-  constexpr bool wide = is_wide_tile<rows, vectors>();
+  constexpr bool wide = kHasWideTiles && rows > 1 && vectors == kWideVectors;
   const float* const* const pointers = s.rows + row / kRows * s.tile_step + (wide ? row % kRows : 0);
   repeat<kSums>([&](auto k) __attribute__((always_inline)) {
     repeat<rows>([&](auto i) __attribute__((always_inline)) {
@@ -296,9 +291,9 @@ void multiply_all(const Product& p) {
       } else if (rows_follow && at.column == p.first_panel * kPanel) {
         strip.ahead = rows_ahead(p.input + (row + kRows) * p.pixel, p.channels, tile_rows, tile_panels);
       } else {
-        const ptrdiff_t tiles = (strip.count + tile_rows - 1) / tile_rows;
-        strip.ahead = weights_ahead(following_weights, panel_size, max_of(tiles / tile_panels, 1),
-                                    strip.taps * strip.channels);
+        strip.ahead =
+            weights_ahead(following_weights, panel_size, turns_of(strip.count, tile_rows, tile_panels),
+                          strip.taps * strip.channels);
       }
       strip.start = at.step == 0 ? start_of(at) : nullptr;
       const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + at.column;

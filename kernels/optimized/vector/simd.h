@@ -32,6 +32,17 @@ constexpr int kLanes = 4, kTileRows = 6, kTileVectors = 4;
 constexpr int kLanes = 4, kTileRows = 4, kTileVectors = 2;
 #endif
 
+#ifdef PENLIGHT_FEW_TILES
+constexpr bool kFewTiles = true;  // of a binary that is to be small
+#else
+constexpr bool kFewTiles = false;
+#endif
+
+// A wide tile, for processors on which loads delay products: 24 of these load 10 vectors, not 14; and it has
+// so few pointers that several steps of a sum are unrolled without moving any of them to memory.
+constexpr int kWideRows = kTileRows / 2, kWideVectors = 2 * kTileVectors;
+constexpr bool kHasWideTiles = !kFewTiles && kLanes == 16;
+
 typedef float Floats __attribute__((vector_size(kLanes * 4)));
 typedef int32_t Ints __attribute__((vector_size(kLanes * 4)));
 typedef double Doubles __attribute__((vector_size(kLanes * 8)));

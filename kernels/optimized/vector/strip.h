@@ -1,25 +1,14 @@
 // The piece of a matrix product that product.cpp computes at once.
 #pragma once
 
+#include "ahead.h"
 #include "epilogue.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
-constexpr ptrdiff_t kStripColumns = kTileVectors * kLanes;
-constexpr ptrdiff_t kStripPanels = kStripColumns > kPanel ? kStripColumns / kPanel : 1;
-
-#ifdef PENLIGHT_FEW_TILES
-constexpr bool kFewTiles = true;  // of a binary that is to be small
-#else
-constexpr bool kFewTiles = false;
-#endif
-
-// A wide tile, for processors on which loads delay products: 24 of these load 10 vectors, not 14; and it has
-// so few pointers that several steps of a sum are unrolled without moving any of them to memory.
-constexpr int kWideRows = kTileRows / 2, kWideVectors = 2 * kTileVectors;
-constexpr bool kHasWideTiles = !kFewTiles && kLanes == 16;
-constexpr ptrdiff_t kWideColumns = kWideVectors * kLanes, kWidePanels = kWideColumns / kPanel;
+constexpr ptrdiff_t kWideColumns = kWideVectors * kLanes;
+static_assert(!kHasWideTiles || kWideColumns == kWidePanels * kPanel);
 
 PENLIGHT_INLINE bool has_wide_tiles(const Product& p) {
   return kHasWideTiles && p.wide_tiles && p.rows > kTileRows;
@@ -30,40 +19,6 @@ struct Singles {
   using Element = float;
   PENLIGHT_INLINE Floats load(const float* from) { return PENLIGHT_ISA::load(from); }
 };
-
-// What is read after a strip, to have it closer: some bytes at each step of a sum. Tiles take parts of it in
-// turns of as many as they have panels.
-struct Ahead {
-  const char* first;
-  ptrdiff_t part;  // bytes from what one tile of a turn fetches to what the next one does
-  ptrdiff_t turn;  // from turn to turn
-  ptrdiff_t step;  // at each step of the sum
-
-  __attribute__((always_inline)) const char* of_tile(ptrdiff_t tile, ptrdiff_t panels) const {
-    return first + tile % panels * part + tile / panels * turn;
-  }
-};
-
-// Weights of the next strip, of which the tiles of so many turns fetch all.
-template <class Element>
-PENLIGHT_INLINE Ahead weights_ahead(const Element* weights, ptrdiff_t panel, ptrdiff_t turns,
-                                    ptrdiff_t steps) {
-  constexpr ptrdiff_t kSize = sizeof(Element);
-  const ptrdiff_t step = (kPanel * kSize + turns - 1) / turns;
-  return {reinterpret_cast<const char*>(weights), panel * kSize, steps * step, step};
-}
-
-// Rows that lie one after the other, from the second tile on: the tile before each fetches it.
-PENLIGHT_INLINE Ahead rows_ahead(const float* rows, ptrdiff_t channels, ptrdiff_t tile_rows,
-                                 ptrdiff_t tile_panels) {
-  const ptrdiff_t step = tile_rows * static_cast<ptrdiff_t>(sizeof(float));
-  return {reinterpret_cast<const char*>(rows), channels * step, tile_panels * channels * step, step};
-}
-
-// Turns that a strip of so many rows has: one tile fetches the first panel alone.
-PENLIGHT_INLINE ptrdiff_t turns_of(ptrdiff_t rows) {
-  return max_of((rows + kTileRows - 1) / kTileRows / kStripPanels, 1);
-}
 
 // A block of rows, by the columns of one tile, for one block of k.
 template <class Weights>

@@ -30,6 +30,7 @@ namespace {
 constexpr ptrdiff_t kGroup = kStripColumns / kPanel > 1 ? kStripColumns / kPanel : 1;
 bool has_wide_tiles(const Winograd& w) { return kHasWideTiles && w.wide_tiles; }
 ptrdiff_t group_of(const Winograd& w) { return has_wide_tiles(w) ? kWidePanels : kGroup; }
+
 // Elements between the ends of planes: a multiple of 4 KB from plane to plane would put
 // what is written for one tile into one set of the first cache.
 constexpr ptrdiff_t kGap = 16;
@@ -354,7 +355,8 @@ struct Tiles {
           const float* const read_next =
               w.weights ? weights + (matrix + 1) * plane + kPanel
                         : packed_at(w, next + turn * panel_size + matrix % kTaps * w.channels * kPanel);
-          strip.ahead = weights_ahead(read_next, next_panel, turns_of(strip.count), strip.channels);
+          strip.ahead = weights_ahead(read_next, next_panel, turns_of(strip.count, kTileRows, kStripPanels),
+                                      strip.channels);
           if (!w.weights && turn >= turns) strip.ahead.step = strip.ahead.turn = 0;
           strip.first_channel = plane_of(i, j) * input_plane(w) + channel;
           // Whole panels, so that no tile has an edge.
