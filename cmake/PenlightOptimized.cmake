@@ -20,6 +20,11 @@ endfunction()
 set_source_files_properties("${CMAKE_CURRENT_LIST_DIR}/../kernels/optimized/vector/random.cpp"
                             PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
+# A pair of members that were stored one by one, and are loaded as a vector, is not forwarded: the load waits
+# until both have reached the cache, after everything before them.
+set_source_files_properties("${CMAKE_CURRENT_LIST_DIR}/../kernels/optimized/vector/split_product.cpp"
+                            PROPERTIES COMPILE_OPTIONS -fno-tree-slp-vectorize)
+
 penlight_add_kernel_library(optimized)
 penlight_add_vector_routines(base)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")

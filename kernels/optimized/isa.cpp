@@ -6,6 +6,10 @@
 #if defined(PENLIGHT_WITH_AVX2) || defined(PENLIGHT_WITH_AVX512)
 #include <cpuid.h>
 #endif
+#if defined(PENLIGHT_WITH_AMX)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace penlight {
 
@@ -32,6 +36,7 @@ namespace {
 // the compiler's own library, and zig's has no such part.
 struct Processor {
   unsigned basic = 0, extended = 0;  // CPUID 1, ECX; CPUID 7, EBX
+  unsigned units = 0;                // CPUID 7, EDX
   unsigned saved = 0;                // registers that the system saves: XCR0
   bool is_intel = false;
 
@@ -40,13 +45,24 @@ struct Processor {
     if (__get_cpuid(0, &a, &b, &c, &d)) is_intel = b == signature_INTEL_ebx && c == signature_INTEL_ecx;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return;
     basic = c;
-    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) extended = b;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+      extended = b;
+      units = d;
+    }
     if (basic & 1u << 27) __asm__ volatile("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
   }
   // FMA, AVX, F16C; AVX2; XMM and YMM.
   bool has_avx2() const { return has(basic, 0x30001000u) && has(extended, 1u << 5) && has(saved, 0x6u); }
   // F, DQ, BW, VL; masks and ZMM.
   bool has_avx512() const { return has_avx2() && has(extended, 0xc0030000u) && has(saved, 0xe6u); }
+#if defined(PENLIGHT_WITH_AMX)
+  // AMX-BF16, AMX-TILE; TILECFG and TILEDATA, which Linux saves for those that ask for it.
+  bool has_amx() const {
+    constexpr long ask = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM; XFEATURE_XTILEDATA
+    return has_avx512() && has(units, 0x1400000u) && has(saved, 0x60000u) &&
+           syscall(SYS_arch_prctl, ask, tile_data) == 0;
+  }
+#endif
 
  private:
   static bool has(unsigned all, unsigned bits) { return (all & bits) == bits; }
@@ -57,23 +73,28 @@ struct Processor {
 struct Choice {
   const char* name;
   const Routines* routines;
-  bool loads_delay_products;
+  bool loads_delay_products, has_matrix_unit;
 };
 
 // The widest first.
 constexpr Choice kChoices[] = {
 #if defined(PENLIGHT_WITH_AVX512)
-    {"avx512-intel", &avx512::routines, true},
-    {"avx512", &avx512::routines, false},
+#if defined(PENLIGHT_WITH_AMX)
+    {"amx", &avx512::routines, true, true},
+#endif
+    {"avx512-intel", &avx512::routines, true, false}, {"avx512", &avx512::routines, false, false},
 #endif
 #if defined(PENLIGHT_WITH_AVX2)
-    {"avx2", &avx2::routines, false},
+    {"avx2", &avx2::routines, false, false},
 #endif
-    {"base", &base::routines, false},
+    {"base", &base::routines, false, false},
 };
 
 #if defined(PENLIGHT_WITH_AVX2) || defined(PENLIGHT_WITH_AVX512)
 bool can_be(const Choice& choice, const Processor& processor) {
+#if defined(PENLIGHT_WITH_AMX)
+  if (choice.has_matrix_unit) return processor.has_amx();
+#endif
 #if defined(PENLIGHT_WITH_AVX512)
   if (choice.routines == &avx512::routines) return processor.has_avx512();
 #endif
@@ -109,6 +130,10 @@ const Choice& choice() {
 const Routines& routines() { return *choice().routines; }
 
 bool loads_delay_products() { return choice().loads_delay_products; }
+
+#if defined(PENLIGHT_WITH_AMX)
+bool has_matrix_unit() { return choice().has_matrix_unit; }
+#endif
 
 const char* name_of_choice() { return choice().name; }
 

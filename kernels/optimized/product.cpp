@@ -3,6 +3,7 @@
 #include "blocks.h"
 #include "isa.h"
 #include "parallel.h"
+#include "split.h"
 
 namespace penlight::optimized {
 
@@ -14,6 +15,12 @@ constexpr dim_t kPanelStep = 2;
 
 }  // namespace
 
+bool reads_less_by_rows(const Product& p) {
+  const double outputs = static_cast<double>(p.outputs);
+  return outputs * static_cast<double>(depth_of(p)) <
+         static_cast<double>(p.last_row) * (static_cast<double>(p.channels) + outputs / 2);
+}
+
 bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept) {
   Product product = given;
   const dim_t rows = product.rows = product.last_row, panels = product.last_panel;
@@ -21,22 +28,17 @@ bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept)
   product.wide_tiles = loads_delay_products();
   ProductScratch own;
   ProductScratch& scratch = kept ? *kept : own;
+  if (is_split(product)) return run_split(ctx, product, scratch);
   if (is_by_blocks(product)) return run_by_blocks(ctx, product, scratch);
-  const double depth = static_cast<double>(product.geometry.taps_h * product.geometry.taps_w *
-                                           product.channels * product.part_count);
+  const double depth = static_cast<double>(depth_of(product));
   const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) * depth;
-  // Parts of the rows each read all weights; parts of the outputs all of the input, and the next
-  // kernel finds half of what it reads in the cache of another.
   const dim_t row_step = routines().tile_rows,
               panel_step = rows == 1 || product.wide_tiles ? kWidePanels : kPanelStep;
   const dim_t row_steps = (rows + row_step - 1) / row_step,
               panel_steps = (panels + panel_step - 1) / panel_step;
   const bool few_panels = panel_steps < static_cast<dim_t>(ctx.threads());
-  const double read_by_rows = static_cast<double>(product.outputs) * depth;
-  const double read_by_panels = static_cast<double>(rows) * (static_cast<double>(product.channels) +
-                                                             static_cast<double>(product.outputs) / 2);
   const bool by_rows =
-      row_steps >= static_cast<dim_t>(ctx.threads()) && (few_panels || read_by_rows < read_by_panels);
+      row_steps >= static_cast<dim_t>(ctx.threads()) && (few_panels || reads_less_by_rows(product));
   // With few rows it is reading the weights that takes the time.
   const double work = rows < row_step ? operations * static_cast<double>(row_step / rows) : operations;
   const dim_t groups = product.last_group;

@@ -22,6 +22,15 @@ struct ProductScratch {
   }
 };
 
+// Of k, for each row.
+inline dim_t depth_of(const Product& p) {
+  return p.geometry.taps_h * p.geometry.taps_w * p.channels * p.part_count;
+}
+
+// Parts of the rows each read all weights; parts of the outputs all of the input, and the next kernel finds
+// half of what it reads in the cache of another.
+bool reads_less_by_rows(const Product& product);
+
 // Computes all rows and panels of a product, whose scratch it provides, or finds in `kept` and
 // leaves there. What each element is does not depend on the split. False, with the failure
 // recorded, for want of memory.

@@ -196,7 +196,7 @@ class Rows {
   uint16_t order_[kRowBlock];  // which row of a block is in the place of each
 };
 
-ptrdiff_t rows_of_block(const Product& p) {
+inline ptrdiff_t rows_of_block(const Product& p) {
   const ptrdiff_t most = min_of(kRowBlock, kPointers / runs_of(p) / kRows * kRows);
   return most < kRows ? kRows : most;
 }

@@ -8,6 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Can instructions of Intel's matrix unit be assembled, and the system be asked for its registers? Assemblers
+// are not asked: they come with compilers that have a header for it.
+#if defined(__x86_64__) && defined(__linux__) && defined(__has_include)
+#if __has_include(<amxtileintrin.h>) || __has_include(<amxintrin.h>)
+#define PENLIGHT_HAS_AMX
+#endif
+#endif
+
 namespace penlight::optimized {
 
 // Weights lie in panels of this many outputs, the widest vector of any target.
@@ -494,6 +502,8 @@ struct Routines {
   size_t (*product_scratch)(const Product&);
   void (*product)(const Product&);
   void (*short_product)(const Product&);  // of weights that are not float32
+  size_t (*split_scratch)(const Product&);
+  void (*split_product)(const Product&);  // of one group, by a matrix unit; may be null
   size_t (*strassen_scratch)(const Product&);
   void (*strassen)(const Product&);  // with seven multiplications of blocks for eight; may be null
   size_t (*few_channels_scratch)(const FewChannels&);

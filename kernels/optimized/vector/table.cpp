@@ -8,6 +8,8 @@ namespace PENLIGHT_ISA {
 size_t product_scratch(const Product& product);
 void product(const Product& product);
 void short_product(const Product& product);
+size_t split_scratch(const Product& product);
+void split_product(const Product& product);
 size_t strassen_scratch(const Product& product);
 void strassen(const Product& product);
 size_t few_channels_scratch(const FewChannels& convolution);
@@ -56,6 +58,10 @@ extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, stride
 #endif
 #if defined(PENLIGHT_WITHOUT_SHORT_PRODUCT)
 #define short_product nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_SPLIT_PRODUCT) || !defined(PENLIGHT_HAS_AMX) || !defined(__AVX512F__)
+#define split_scratch nullptr
+#define split_product nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_STRASSEN) || !defined(__AVX512F__)
 #define strassen_scratch nullptr
@@ -149,6 +155,8 @@ const Routines routines = {
     product_scratch,
     product,
     short_product,
+    split_scratch,
+    split_product,
     strassen_scratch,
     strassen,
     few_channels_scratch,

@@ -25,6 +25,10 @@ _CALLERS = {
         *("matmul", "recurrent"),
     },
     "short_product": {"linear", "linear_strassen", "convolution_strassen", "grouped", "convolution"},
+    "split_product": {
+        *("linear", "linear_strassen", "convolution_strassen", "convolution", "expansion", "transposed"),
+        *("matmul", "recurrent"),
+    },
     "strassen": {"linear_strassen", "convolution_strassen"},
     "few_channels": {"convolution"},
     "depthwise": {"convolution", "expansion"},
@@ -56,7 +60,7 @@ _SHORT = frozenset({DType.float16, DType.bfloat16})
 _INTEGERS = frozenset({DType.uint8, DType.int8, DType.int16, DType.int32, DType.int64})
 _DTYPES = {"short_product": _SHORT, "convert": _SHORT, "numbers": _INTEGERS | {DType.bool}}
 # Routines that another of the library stands in for.
-_FASTER = {"strassen", "winograd", "expansion"}
+_FASTER = {"split_product", "strassen", "winograd", "expansion"}
 # Beside the target's own, each chosen when the program starts if the processor has it.
 _WIDER = {
     "avx2": ("-mavx2", "-mfma", "-mf16c"),
@@ -70,6 +74,8 @@ _SMALL = ("-Os", "-Oz")
 # the same on every machine.
 _FUSED = ("-ffp-contract=fast",)
 _NOT_FUSED = {"random"}
+# Members are loaded as they were stored, one by one (cmake/PenlightOptimized.cmake).
+_ONE_BY_ONE = {"split_product"}
 
 
 def instruction_sets(target: Target, optimize: str) -> list[str]:
@@ -110,7 +116,11 @@ def vector_files(
 
 
 def vector_flags(instruction_set: str, routine: str) -> tuple[str, ...]:
-    return (*(() if routine in _NOT_FUSED else _FUSED), *_WIDER.get(instruction_set, ()))
+    return (
+        *(() if routine in _NOT_FUSED else _FUSED),
+        *(("-fno-tree-slp-vectorize",) if routine in _ONE_BY_ONE else ()),
+        *_WIDER.get(instruction_set, ()),
+    )
 
 
 def chosen_defines(selection: Selection) -> list[str]:

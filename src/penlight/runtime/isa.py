@@ -9,8 +9,9 @@ from __future__ import annotations
 from penlight.errors import NotSupported
 from penlight.runtime.library import library
 
-# "avx512-intel" is "avx512" with the algorithms that are faster on Intel's processors.
-INSTRUCTION_SETS = ("base", "avx2", "avx512", "avx512-intel")
+# "avx512-intel" is "avx512" with the algorithms that are faster on Intel's processors; "amx" is that, and has
+# their matrix unit multiply.
+INSTRUCTION_SETS = ("base", "avx2", "avx512", "avx512-intel", "amx")
 
 
 def instruction_set() -> str:

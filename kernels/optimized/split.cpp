@@ -1,0 +1,52 @@
+#include "split.h"
+
+#if defined(PENLIGHT_WITH_AMX)
+
+namespace penlight::optimized {
+
+namespace {
+
+// Below, splitting takes more time than the unit saves: each weight is split once for all rows, each row once
+// for all outputs.
+constexpr dim_t kFewestRows = 32, kFewestOutputs = 96, kFewestWeights = 4096, kFewestProducts = 6 << 20;
+// Elements of k that the unit adds at once; no more than a sixth of them are to be for nothing.
+constexpr dim_t kStep = 32;
+constexpr dim_t kRowStep = 16, kPanelStep = 2;
+
+}  // namespace
+
+bool is_split(const Product& p) {
+  if (!has_matrix_unit() || !routines().split_product || p.last_group != 1 || p.last_row < kFewestRows) {
+    return false;
+  }
+  const dim_t weights = p.outputs * depth_of(p), padded = (p.channels + kStep - 1) / kStep * kStep;
+  return p.outputs >= kFewestOutputs && weights >= kFewestWeights &&
+         p.last_row * weights >= kFewestProducts && padded - p.channels <= p.channels / 6;
+}
+
+bool run_split(KernelContext& ctx, const Product& product, ProductScratch& scratch) {
+  const dim_t rows = product.last_row, panels = product.last_panel;
+  const dim_t threads = static_cast<dim_t>(ctx.threads());
+  const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) *
+                            static_cast<double>(depth_of(product));
+  const bool by_rows = rows >= 2 * threads * kRowStep && reads_less_by_rows(product);
+  const dim_t count = by_rows ? rows : panels, step = by_rows ? kRowStep : kPanelStep;
+  // One part for each thread: every part splits all its rows, and all its weights.
+  dim_t parts = parts_of(ctx, operations, (count + step - 1) / step);
+  if (parts > threads) parts = threads;
+  if (!scratch.provide(ctx, parts, routines().split_scratch(product))) return false;
+  const auto part = [&](size_t index) {
+    Product mine = product;
+    const Range range = range_of(index, parts, count, step);
+    (by_rows ? mine.first_row : mine.first_panel) = range.first;
+    (by_rows ? mine.last_row : mine.last_panel) = range.last;
+    mine.scratch = scratch.memory.of(index);
+    routines().split_product(mine);
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
+  return true;
+}
+
+}  // namespace penlight::optimized
+
+#endif
