@@ -3,6 +3,7 @@
 #include "isa.h"
 #include "packed.h"
 #include "parallel.h"
+#include "split.h"
 
 namespace penlight::optimized {
 
@@ -52,6 +53,8 @@ double taps_within(dim_t taps, dim_t size, dim_t outputs, dim_t stride, dim_t pa
 // as so many products for each byte of it, each time.
 constexpr double kSlowProducts = 1.25, kSlowWeights = 3.5, kSlowBytes = 3.2;
 constexpr size_t kNear = 3 << 19;
+// What a direct product by the matrix unit takes of the time.
+constexpr double kSplitProducts = 0.85;
 
 // Tiles of a block: their input is to stay in a near cache, but weights are read for each block.
 dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
@@ -89,7 +92,7 @@ double cost_of(const Winograd& w, const WinogradRoutines& does) {
 }
 
 // The fastest tiles; null if a direct convolution is about as fast.
-const WinogradRoutines* choose_tiles(const Winograd& w) {
+const WinogradRoutines* choose_tiles(const Winograd& w, bool is_split) {
   const Routines& all = routines();
   const Geometry& g = w.geometry;
   const bool strided = g.stride_w == 2;
@@ -102,7 +105,8 @@ const WinogradRoutines* choose_tiles(const Winograd& w) {
   // The direct way leaves out taps beyond the image.
   const double taps = taps_within(g.taps_h, g.height, g.out_height, g.stride_h, g.pad_h, g.dilation_h) *
                       taps_within(g.taps_w, g.width, g.out_width, g.stride_w, g.pad_w, g.dilation_w);
-  const double direct = static_cast<double>(w.batch * w.channels * w.outputs) * taps;
+  const double direct =
+      static_cast<double>(w.batch * w.channels * w.outputs) * taps * (is_split ? kSplitProducts : 1.0);
   const WinogradRoutines* best = nullptr;
   double least = 0.97 * direct;
   for (const WinogradRoutines* one : candidates) {
@@ -206,7 +210,7 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   w.geometry = product.geometry;
   // Parts of panels are of wide tiles, of which there are to be some for several threads.
   w.wide_tiles = loads_delay_products() && w.last_panel >= 2 * kWidePanels;
-  const WinogradRoutines* chosen = choose_tiles(w);
+  const WinogradRoutines* chosen = choose_tiles(w, is_split(product));
   if (!chosen) return false;
   const dim_t tiles = chosen->tiles(w);
   const double operations = 2.0 * static_cast<double>(chosen->points * tiles) *
