@@ -6,13 +6,15 @@
 #include "packed.h"
 #include "parallel.h"
 #include "product.h"
+#include "split.h"
 
 namespace penlight::optimized {
 
 namespace {
 
 constexpr dim_t kTiny = 8, kTinyProducts = 2 * kTiny * kTiny * kTiny;
-constexpr dim_t kPanelsAtOnce = 8;
+// Panels at once: those that stay in a near cache, or so many that each row is worth splitting for them.
+constexpr dim_t kPanelsAtOnce = 8, kSplitPanelsAtOnce = 32;
 
 // Columns that are not divided: a tile of the widest vectors.
 constexpr dim_t kColumns = 64;
@@ -34,21 +36,25 @@ void multiply_few(KernelContext& ctx, const Matrices& x) {
 
 // Some panels of B at a time, each part with memory of its own for them.
 void multiply_panels(KernelContext& ctx, const Matrices& x, ProductScratch& kept) {
-  const dim_t panels = round_to_panel(x.n) / kPanel, groups = (panels + kPanelsAtOnce - 1) / kPanelsAtOnce;
+  Product all = over_matrix(x.m, x.k, x.k, x.n, x.n);
+  all.has_room = true;
+  const bool by_unit = is_split(all);
+  const dim_t at_once = by_unit ? kSplitPanelsAtOnce : kPanelsAtOnce;
+  const dim_t panels = round_to_panel(x.n) / kPanel, groups = (panels + at_once - 1) / at_once;
   const double operations =
       2.0 * static_cast<double>(x.m) * static_cast<double>(x.n) * static_cast<double>(x.k);
   const dim_t parts = parts_of(ctx, operations, groups);
-  const size_t packed = static_cast<size_t>(kPanelsAtOnce * (1 + x.k) * kPanel) * sizeof(float);
-  Product all = over_matrix(x.m, x.k, x.k, x.n, x.n);
-  all.has_room = true;
-  const size_t scratch = routines().product_scratch(all);
+  const size_t packed = static_cast<size_t>(at_once * (1 + x.k) * kPanel) * sizeof(float);
+  Product some = all;
+  if (some.outputs > at_once * kPanel) some.outputs = at_once * kPanel;
+  const size_t scratch = by_unit ? routines().split_scratch(some) : routines().product_scratch(some);
   if (!kept.provide(ctx, parts, packed + scratch)) return;
   const auto part = [&](size_t index) {
     float* panel = static_cast<float*>(kept.memory.of(index));
     const Range range = range_of(index, parts, groups);
     for (dim_t g = range.first; g < range.last; ++g) {
-      const dim_t first = g * kPanelsAtOnce * kPanel;
-      const dim_t last = first + kPanelsAtOnce * kPanel < x.n ? first + kPanelsAtOnce * kPanel : x.n;
+      const dim_t first = g * at_once * kPanel;
+      const dim_t last = first + at_once * kPanel < x.n ? first + at_once * kPanel : x.n;
       routines().pack_matrix({x.b, x.bias, panel, x.row_pitch, x.column_pitch, x.k, first, last});
       Product product = over_matrix(x.m, x.k, x.k, last - first, x.n);
       product.has_room = true;
@@ -56,7 +62,7 @@ void multiply_panels(KernelContext& ctx, const Matrices& x, ProductScratch& kept
       product.packed = panel;
       product.output = x.c + first;
       product.scratch = reinterpret_cast<char*>(panel) + packed;
-      routines().product(product);
+      (by_unit ? routines().split_product : routines().product)(product);
     }
   };
   ctx.parallel(static_cast<size_t>(parts), part);

@@ -208,3 +208,14 @@ def test_weights_of_16_bits(isa: str, dtype: torch.dtype, sizes: tuple[int, int,
     finite = torch.arange(rows) != 5
     assert_near(got[finite], x[finite], weight, bias)
     torch.testing.assert_close(got[5], functional.linear(x[5], weight, bias), equal_nan=True)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("sizes", [(64, 800, 1100), (33, 640, 512), (1000, 64, 105)], ids=str)
+def test_matrices(isa: str, sizes: tuple[int, int, int], transposed: bool) -> None:
+    """Neither of which is packed."""
+    rows, depth, columns = sizes
+    a, b = torch.randn(rows, depth), torch.randn(columns, depth)
+    b = b.T if transposed else b.T.contiguous()
+    (got,) = run_op(torch.ops.aten.mm.default, [a, b], {}, torch.empty(rows, columns), "optimized")
+    assert_near(got, a, b.T)
