@@ -8,7 +8,8 @@ namespace {
 
 // Below, splitting takes more time than the unit saves: each weight is split once for all rows, each row once
 // for all outputs.
-constexpr dim_t kFewestRows = 32, kFewestOutputs = 96, kFewestWeights = 4096, kFewestProducts = 6 << 20;
+constexpr dim_t kFewestRows = 32, kFewestOutputs = 96;
+constexpr double kFewestWeights = 4096, kFewestProducts = 6 << 20;
 // Elements of k that the unit adds at once; no more than a sixth of them are to be for nothing.
 constexpr dim_t kStep = 32;
 constexpr dim_t kRowStep = 16, kPanelStep = 2;
@@ -19,9 +20,11 @@ bool is_split(const Product& p) {
   if (!has_matrix_unit() || !routines().split_product || p.last_group != 1 || p.last_row < kFewestRows) {
     return false;
   }
-  const dim_t weights = p.outputs * depth_of(p), padded = (p.channels + kStep - 1) / kStep * kStep;
+  const double weights = static_cast<double>(p.outputs) * static_cast<double>(depth_of(p));
+  const dim_t padded = (p.channels + kStep - 1) / kStep * kStep;
   return p.outputs >= kFewestOutputs && weights >= kFewestWeights &&
-         p.last_row * weights >= kFewestProducts && padded - p.channels <= p.channels / 6;
+         weights * static_cast<double>(p.last_row) >= kFewestProducts &&
+         padded - p.channels <= p.channels / 6;
 }
 
 bool run_split(KernelContext& ctx, const Product& product, ProductScratch& scratch) {
