@@ -50,17 +50,8 @@ bool run_by_blocks(KernelContext& ctx, const Product& product, ProductScratch& s
   const dim_t count = by_rows ? rows : panels, step = by_rows ? row_step : kUnitPanels;
   const dim_t steps = (count + step - 1) / step;
   if (parts > steps) parts = steps;
-  if (!scratch.provide(ctx, parts, routines().strassen_scratch(product))) return false;
-  const auto part = [&](size_t index) {
-    Product mine = product;
-    const Range range = range_of(index, parts, count, step);
-    (by_rows ? mine.first_row : mine.first_panel) = range.first;
-    (by_rows ? mine.last_row : mine.last_panel) = range.last;
-    mine.scratch = scratch.memory.of(index);
-    routines().strassen(mine);
-  };
-  ctx.parallel(static_cast<size_t>(parts), part);
-  return true;
+  return run_parts(ctx, product, scratch, routines().strassen_scratch(product), parts, by_rows, step,
+                   routines().strassen);
 }
 
 }  // namespace penlight::optimized

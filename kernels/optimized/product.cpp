@@ -21,6 +21,22 @@ bool reads_less_by_rows(const Product& p) {
          static_cast<double>(p.last_row) * (static_cast<double>(p.channels) + outputs / 2);
 }
 
+bool run_parts(KernelContext& ctx, const Product& product, ProductScratch& scratch, size_t each, dim_t parts,
+               bool by_rows, dim_t step, void (*multiply)(const Product&)) {
+  if (!scratch.provide(ctx, parts, each)) return false;
+  const dim_t count = by_rows ? product.last_row : product.last_panel;
+  const auto part = [&](size_t index) {
+    Product mine = product;
+    const Range range = range_of(index, parts, count, step);
+    (by_rows ? mine.first_row : mine.first_panel) = range.first;
+    (by_rows ? mine.last_row : mine.last_panel) = range.last;
+    mine.scratch = scratch.memory.of(index);
+    multiply(mine);
+  };
+  ctx.parallel(static_cast<size_t>(parts), part);
+  return true;
+}
+
 bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept) {
   Product product = given;
   const dim_t rows = product.rows = product.last_row, panels = product.last_panel;

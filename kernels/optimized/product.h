@@ -31,6 +31,11 @@ inline dim_t depth_of(const Product& p) {
 // half of what it reads in the cache of another.
 bool reads_less_by_rows(const Product& product);
 
+// Has `multiply` compute a product in so many parts, of its rows or of its panels, of which none splits
+// `step`, each with `each` bytes of scratch. False, with the failure recorded, for want of memory.
+bool run_parts(KernelContext& ctx, const Product& product, ProductScratch& scratch, size_t each, dim_t parts,
+               bool by_rows, dim_t step, void (*multiply)(const Product&));
+
 // Computes all rows and panels of a product, whose scratch it provides, or finds in `kept` and
 // leaves there. What each element is does not depend on the split. False, with the failure
 // recorded, for want of memory.

@@ -37,17 +37,8 @@ bool run_split(KernelContext& ctx, const Product& product, ProductScratch& scrat
   // One part for each thread: every part splits all its rows, and all its weights.
   dim_t parts = parts_of(ctx, operations, (count + step - 1) / step);
   if (parts > threads) parts = threads;
-  if (!scratch.provide(ctx, parts, routines().split_scratch(product))) return false;
-  const auto part = [&](size_t index) {
-    Product mine = product;
-    const Range range = range_of(index, parts, count, step);
-    (by_rows ? mine.first_row : mine.first_panel) = range.first;
-    (by_rows ? mine.last_row : mine.last_panel) = range.last;
-    mine.scratch = scratch.memory.of(index);
-    routines().split_product(mine);
-  };
-  ctx.parallel(static_cast<size_t>(parts), part);
-  return true;
+  return run_parts(ctx, product, scratch, routines().split_scratch(product), parts, by_rows, step,
+                   routines().split_product);
 }
 
 }  // namespace penlight::optimized
