@@ -10,11 +10,12 @@ namespace penlight::optimized {
 // is does not depend on them.
 #if defined(PENLIGHT_WITH_AMX)
 bool is_split(const Product& product);
-#else
-inline bool is_split(const Product&) { return false; }
-#endif
 
 // As run_product().
 bool run_split(KernelContext& ctx, const Product& product, ProductScratch& scratch);
+#else
+inline bool is_split(const Product&) { return false; }
+inline bool run_split(KernelContext&, const Product&, ProductScratch&) { return false; }
+#endif
 
 }  // namespace penlight::optimized
