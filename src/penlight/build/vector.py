@@ -26,8 +26,7 @@ _CALLERS = {
     },
     "short_product": {"linear", "linear_strassen", "convolution_strassen", "grouped", "convolution"},
     "split_product": {
-        *("linear", "linear_strassen", "convolution_strassen", "convolution", "expansion", "transposed"),
-        *("matmul", "recurrent"),
+        *("linear", "linear_strassen", "convolution", "convolution_strassen", "matmul", "recurrent"),
     },
     "strassen": {"linear_strassen", "convolution_strassen"},
     "few_channels": {"convolution"},
