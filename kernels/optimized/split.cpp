@@ -10,9 +10,8 @@ namespace {
 // for all outputs.
 constexpr dim_t kFewestRows = 32, kFewestOutputs = 96;
 constexpr double kFewestWeights = 4096, kFewestProducts = 6 << 20;
-// Elements of k that the unit adds at once; no more than a sixth of them are to be for nothing.
-constexpr dim_t kStep = 32;
-constexpr dim_t kRowStep = 16, kPanelStep = 2;
+// No more than one in so many k is to be multiplied for nothing.
+constexpr dim_t kPadded = 6;
 
 }  // namespace
 
@@ -21,10 +20,10 @@ bool is_split(const Product& p) {
     return false;
   }
   const double weights = static_cast<double>(p.outputs) * static_cast<double>(depth_of(p));
-  const dim_t padded = (p.channels + kStep - 1) / kStep * kStep;
+  const dim_t padded = (p.channels + kSplitStep - 1) / kSplitStep * kSplitStep;
   return p.outputs >= kFewestOutputs && weights >= kFewestWeights &&
          weights * static_cast<double>(p.last_row) >= kFewestProducts &&
-         padded - p.channels <= p.channels / 6;
+         padded - p.channels <= p.channels / kPadded;
 }
 
 bool run_split(KernelContext& ctx, const Product& product, ProductScratch& scratch) {
@@ -32,8 +31,8 @@ bool run_split(KernelContext& ctx, const Product& product, ProductScratch& scrat
   const dim_t threads = static_cast<dim_t>(ctx.threads());
   const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) *
                             static_cast<double>(depth_of(product));
-  const bool by_rows = rows >= 2 * threads * kRowStep && reads_less_by_rows(product);
-  const dim_t count = by_rows ? rows : panels, step = by_rows ? kRowStep : kPanelStep;
+  const bool by_rows = rows >= 2 * threads * kSplitRows && reads_less_by_rows(product);
+  const dim_t count = by_rows ? rows : panels, step = by_rows ? kSplitRows : kSplitPanels;
   // One part for each thread: every part splits all its rows, and all its weights.
   dim_t parts = parts_of(ctx, operations, (count + step - 1) / step);
   if (parts > threads) parts = threads;

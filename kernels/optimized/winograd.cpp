@@ -92,7 +92,7 @@ double cost_of(const Winograd& w, const WinogradRoutines& does) {
 }
 
 // The fastest tiles; null if a direct convolution is about as fast.
-const WinogradRoutines* choose_tiles(const Winograd& w, bool is_split) {
+const WinogradRoutines* choose_tiles(const Winograd& w, bool by_unit) {
   const Routines& all = routines();
   const Geometry& g = w.geometry;
   const bool strided = g.stride_w == 2;
@@ -106,7 +106,7 @@ const WinogradRoutines* choose_tiles(const Winograd& w, bool is_split) {
   const double taps = taps_within(g.taps_h, g.height, g.out_height, g.stride_h, g.pad_h, g.dilation_h) *
                       taps_within(g.taps_w, g.width, g.out_width, g.stride_w, g.pad_w, g.dilation_w);
   const double direct =
-      static_cast<double>(w.batch * w.channels * w.outputs) * taps * (is_split ? kSplitProducts : 1.0);
+      static_cast<double>(w.batch * w.channels * w.outputs) * taps * (by_unit ? kSplitProducts : 1.0);
   const WinogradRoutines* best = nullptr;
   double least = 0.97 * direct;
   for (const WinogradRoutines* one : candidates) {

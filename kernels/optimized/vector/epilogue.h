@@ -58,6 +58,18 @@ PENLIGHT_INLINE void with_activation(Activation activation, Body&& body) {
   }
 }
 
+// Does an activation only bound a sum, if that? Between which numbers: nothing is below or above what is
+// infinite.
+PENLIGHT_INLINE bool is_bounded(const Epilogue& epilogue) {
+  const Activation which = epilogue.activation;
+  return which == Activation::None || which == Activation::Relu || which == Activation::Clamp;
+}
+PENLIGHT_INLINE Bounds bounds_of(const Epilogue& epilogue) {
+  const bool clamps = epilogue.activation == Activation::Clamp;
+  const float least = epilogue.activation == Activation::Relu ? 0.0f : -__builtin_inff();
+  return {splat(clamps ? epilogue.low : least), splat(clamps ? epilogue.high : __builtin_inff())};
+}
+
 // Any activation, of values in memory: those that take longer than storing and loading them.
 template <int count>
 __attribute__((noinline)) void activate_in_memory(const Epilogue& epilogue, Floats* values) {
@@ -72,19 +84,15 @@ __attribute__((noinline)) void activate_in_memory(const Epilogue& epilogue, Floa
 // the usual ones.
 template <int count, class Sum>
 PENLIGHT_INLINE void activate(const Epilogue& epilogue, Sum&& sum) {
-  const Activation which = epilogue.activation;
-  if (which == Activation::None || which == Activation::Relu || which == Activation::Clamp) {
-    // One way for the three: nothing is below or above what is infinite.
-    const bool bounded = which == Activation::Clamp;
-    const float low = bounded ? epilogue.low : which == Activation::Relu ? 0.0f : -__builtin_inff();
-    const Bounds bounds = {splat(low), splat(bounded ? epilogue.high : __builtin_inff())};
+  if (is_bounded(epilogue)) {  // one way for the three
+    const Bounds bounds = bounds_of(epilogue);
     repeat<count>([&](auto k) __attribute__((always_inline)) {
       sum(k) = activated<Activation::Clamp>(sum(k), bounds);
     });
     return;
   }
   if constexpr (is_compiled(Activation::HardSwish)) {
-    if (which == Activation::HardSwish) {
+    if (epilogue.activation == Activation::HardSwish) {
       repeat<count>([&](auto k) __attribute__((always_inline)) {
         sum(k) = activated<Activation::HardSwish>(sum(k), Bounds{});
       });

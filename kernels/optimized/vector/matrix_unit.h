@@ -14,7 +14,7 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-constexpr ptrdiff_t kTileLine = 64, kMostTileRows = 16;  // bytes of a row; rows
+constexpr ptrdiff_t kTileLine = 64;  // bytes of a row
 
 // `rows` rows in tiles [0, 6), as many as a tile has in 6 and 7.
 inline void configure_tiles(ptrdiff_t rows) {
@@ -27,7 +27,7 @@ inline void configure_tiles(ptrdiff_t rows) {
   of.palette = 1;
   for (int i = 0; i < 8; ++i) {
     of.line[i] = kTileLine;
-    of.rows[i] = static_cast<uint8_t>(i < 6 ? rows : kMostTileRows);
+    of.rows[i] = static_cast<uint8_t>(i < 6 ? rows : kSplitRows);
   }
   __asm__ volatile("ldtilecfg %0" ::"m"(of) : "memory");
 }

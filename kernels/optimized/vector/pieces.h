@@ -17,9 +17,8 @@ namespace PENLIGHT_ISA {
 namespace {
 
 constexpr int kPieces = 3;
-constexpr ptrdiff_t kStep = 32;                      // k of a tile
-constexpr ptrdiff_t kPiece = kMostTileRows * kStep;  // elements of a tile of one piece
-constexpr ptrdiff_t kSplit = kPieces * kPiece;       // of all pieces of 16 rows, or of a panel
+constexpr ptrdiff_t kPiece = kSplitRows * kSplitStep;  // elements of a tile of one piece
+constexpr ptrdiff_t kSplit = kPieces * kPiece;         // of all pieces of 16 rows, or of a panel
 
 PENLIGHT_INLINE Ints top_of(Ints x) { return x & splat_int(static_cast<int32_t>(0xffff0000)); }
 // Of which the top is the nearest to that of x.
@@ -60,9 +59,9 @@ PENLIGHT_INLINE void clear_sizes(int32_t* to) {
 
 // `count` elements of a row, and zeros after them: its line of a tile of each piece.
 PENLIGHT_INLINE void split_row(const float* from, ptrdiff_t count, uint16_t* to, int32_t* most) {
-  alignas(64) static const uint16_t kTops[kStep] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
-                                                    23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
-                                                    45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  alignas(64) static const uint16_t kTops[kSplitStep] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
+                                                         23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
+                                                         45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
   Ints tops;
   memcpy(&tops, kTops, sizeof tops);
   Ints x = (Ints)load_part(from, count), y = (Ints)load_part(from + kLanes, count - kLanes);

@@ -73,6 +73,10 @@ struct InputPart {
 // What strassen() multiplies at once, which no part of a product may split.
 constexpr ptrdiff_t kUnitRows = 16, kUnitPanels = 4;
 
+// What split_product() multiplies at once: k of a step, rows of a tile and panels, which no part of a product
+// splits.
+constexpr ptrdiff_t kSplitStep = 32, kSplitRows = 16, kSplitPanels = 2;
+
 // Panels of a wide tile, and what is multiplied for one row at once: no part of a product splits them either.
 constexpr ptrdiff_t kWidePanels = 4;
 

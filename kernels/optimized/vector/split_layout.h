@@ -14,7 +14,7 @@ size_t product_scratch(const Product& product);
 namespace {
 
 // What is multiplied at once: two tiles of rows with two panels.
-constexpr ptrdiff_t kPairRows = 2 * kMostTileRows, kPairPanels = 2, kPairColumns = kPairPanels * kPanel;
+constexpr ptrdiff_t kPairRows = 2 * kSplitRows, kPairColumns = kSplitPanels * kPanel;
 constexpr ptrdiff_t kPair = 2 * kSplit;  // elements of either, for one step
 constexpr ptrdiff_t kSums = kPairRows * kPairColumns;
 // Steps of a pass, and bytes of the split rows of a block: so that these stay in the second cache beside the
@@ -29,7 +29,7 @@ struct Passes {
   ptrdiff_t of_run, count, passes;
 
   explicit Passes(const Product& p)
-      : of_run((p.channels + kStep - 1) / kStep),
+      : of_run((p.channels + kSplitStep - 1) / kSplitStep),
         count(of_run * runs_of(p)),
         passes(p.outputs > kMostWaiting ? 1 : (count + kMostSteps - 1) / kMostSteps) {}
   ptrdiff_t before(ptrdiff_t pass) const { return count * pass / passes; }
@@ -50,7 +50,7 @@ struct Cut {
     return max_of(min_of(most, (rows + kPairRows - 1) / kPairRows + 1), 1);
   }
   Cut(ptrdiff_t count, const Product& p, const Passes& passes) : rows(count) {
-    ptrdiff_t tiles = max_of((rows + kMostTileRows - 1) / kMostTileRows, 1);
+    ptrdiff_t tiles = max_of((rows + kSplitRows - 1) / kSplitRows, 1);
     height = max_of((rows + tiles - 1) / tiles, 1);
     // One more, that none is alone, unless others are too low then.
     const ptrdiff_t even = tiles + tiles % 2, lower = (rows + even - 1) / even;
@@ -78,9 +78,13 @@ struct Layout {
     row_sizes =
         sums + (passes.passes > 1 ? pairs * block : 2) * kSums * static_cast<ptrdiff_t>(sizeof(float));
     panel_sizes = row_sizes + (block + 1) * kPairRows * kTileLine;
-    wide = panel_sizes + pairs * kPairPanels * kTileLine;
-    direct = wide + (kStep + kPairPanels) * kTileLine;
+    wide = panel_sizes + pairs * kSplitPanels * kTileLine;
+    direct = wide + (kSplitStep + kSplitPanels) * kTileLine;
     end = direct + lines(static_cast<ptrdiff_t>(product_scratch(p)));
+  }
+  template <class Element>
+  static Element* at(const Product& p, ptrdiff_t bytes) {
+    return reinterpret_cast<Element*>(static_cast<char*>(p.scratch) + bytes);
   }
 };
 

@@ -36,9 +36,9 @@ class SplitProduct {
         cut_(product.last_row - product.first_row, product, passes_),
         layout_(product, cut_.block, passes_),
         first_row_(product.first_row),
-        panels_((product.last_panel - product.first_panel + kPairPanels - 1) / kPairPanels),
-        has_parts_(product.channels % kStep != 0),
-        kept_(reinterpret_cast<float*>(static_cast<char*>(product.scratch) + layout_.sums)),
+        panels_((product.last_panel - product.first_panel + kSplitPanels - 1) / kSplitPanels),
+        has_parts_(product.channels % kSplitStep != 0),
+        kept_(layout_.at<float>(product, layout_.sums)),
         rows_(product, passes_, cut_, layout_),
         weights_(product, passes_, layout_),
         sums_(product, layout_) {}
@@ -61,6 +61,15 @@ class SplitProduct {
   }
 
  private:
+  // body(register, tile of rows, panel), as constants, for each tile of sums.
+  template <int tiles, int panels, class Body>
+  __attribute__((always_inline)) static void each_sum(Body&& body) {
+    repeat<tiles>([&](auto tile) __attribute__((always_inline)) {
+      repeat<panels>([&](auto panel)
+                         __attribute__((always_inline)) { body(Index<2 * tile + panel>(), tile, panel); });
+    });
+  }
+
   // One step of the sums of a pair of tiles and a pair of panels. While the unit multiplies, `lines` of
   // weights are split and, if `rows`, the coming step of rows: a few of them beside each product.
   template <int tiles, int panels, int lines, bool rows>
@@ -83,40 +92,30 @@ class SplitProduct {
       constexpr int k = product;
       if constexpr (rows) {
         constexpr int first = kPairRows * k / all, last = kPairRows * (k + 1) / all;
-        repeat<last, first>([&](auto i) __attribute__((always_inline)) { rows_.split(i, kStep); });
+        repeat<last, first>([&](auto i) __attribute__((always_inline)) { rows_.split(i, kSplitStep); });
       }
       constexpr int first = lines * k / all, last = lines * (k + 1) / all;
       repeat<last, first>([&](auto i) __attribute__((always_inline)) {
-        if constexpr (i > 0 && i % kMostTileRows == 0) {
+        if constexpr (i > 0 && i % kSplitRows == 0) {
           memcpy(sizes, &largest, sizeof largest);
-          weights_.advance(kMostTileRows);
+          weights_.advance(kSplitRows);
           from = weights_.from();
           to = weights_.to();
           sizes = weights_.sizes();
           largest = load_ints(sizes);
         }
-        constexpr int line = i % kMostTileRows;
+        constexpr int line = i % kSplitRows;
         __builtin_prefetch(from + 2 * line * kPanel + kAhead, 0, 3);
         __builtin_prefetch(from + (2 * line + 1) * kPanel + kAhead, 0, 3);
-        split_weights(from + 2 * line * kPanel, kStep, to + line * kStep, largest);
+        split_weights(from + 2 * line * kPanel, kSplitStep, to + line * kSplitStep, largest);
       });
     };
     const auto add = [&](auto group) __attribute__((always_inline)) {
       constexpr int k = group * tiles * panels;
-      multiply_tiles<0, 4, 6>();
-      work_beside(Index<k>());
-      if constexpr (panels > 1) {
-        multiply_tiles<1, 4, 7>();
-        work_beside(Index<k + 1>());
-      }
-      if constexpr (tiles > 1) {
-        multiply_tiles<2, 5, 6>();
-        work_beside(Index<k + panels>());
-      }
-      if constexpr (tiles > 1 && panels > 1) {
-        multiply_tiles<3, 5, 7>();
-        work_beside(Index<k + 3>());
-      }
+      each_sum<tiles, panels>([&](auto sum, auto tile, auto panel) __attribute__((always_inline)) {
+        multiply_tiles<sum, 4 + tile, 6 + panel>();
+        work_beside(Index<k + tile * panels + panel>());
+      });
       for (ptrdiff_t left = min_of(sums_of_product_, sums_.left()); left > 0; --left) sums_.finish_some();
     };
     load_rows(Index<0>());
@@ -134,7 +133,7 @@ class SplitProduct {
     add(Index<5>());
     if constexpr (lines > 0) {
       memcpy(sizes, &largest, sizeof largest);
-      weights_.advance((lines - 1) % kMostTileRows + 1);
+      weights_.advance((lines - 1) % kSplitRows + 1);
     }
     if constexpr (rows) rows_.finish();
   }
@@ -142,18 +141,16 @@ class SplitProduct {
   template <int tiles, int panels>
   void multiply(const uint16_t* a, const uint16_t* b, ptrdiff_t count, const float* start, float* sums) {
     constexpr ptrdiff_t pitch = kPairColumns * sizeof(float);
-    float* const lower = sums + cut_.height * kPairColumns;
-    if (start) {
-      load_tile<0>(start, 0);
-      if constexpr (panels > 1) load_tile<1>(start + weights_.biases_pitch(), 0);
-      if constexpr (tiles > 1) load_tile<2>(start, 0);
-      if constexpr (tiles > 1 && panels > 1) load_tile<3>(start + weights_.biases_pitch(), 0);
-    } else {
-      load_tile<0>(sums, pitch);
-      if constexpr (panels > 1) load_tile<1>(sums + kPanel, pitch);
-      if constexpr (tiles > 1) load_tile<2>(lower, pitch);
-      if constexpr (tiles > 1 && panels > 1) load_tile<3>(lower + kPanel, pitch);
-    }
+    const auto place = [&](int tile, int panel) __attribute__((always_inline)) {
+      return sums + tile * cut_.height * kPairColumns + panel * kPanel;
+    };
+    each_sum<tiles, panels>([&](auto sum, auto tile, auto panel) __attribute__((always_inline)) {
+      if (start) {
+        load_tile<sum>(start + panel * weights_.biases_pitch(), 0);
+      } else {
+        load_tile<sum>(place(tile, panel), pitch);
+      }
+    });
     for (ptrdiff_t step = 0; step < count; ++step, a += kPair, b += kPair) {
       if (has_rows_) rows_.start();
       if constexpr (tiles > 1 && panels > 1) {
@@ -173,10 +170,9 @@ class SplitProduct {
       }
       rows_.split_rest();
     }
-    store_tile_register<0>(sums, pitch);
-    if constexpr (panels > 1) store_tile_register<1>(sums + kPanel, pitch);
-    if constexpr (tiles > 1) store_tile_register<2>(lower, pitch);
-    if constexpr (tiles > 1 && panels > 1) store_tile_register<3>(lower + kPanel, pitch);
+    each_sum<tiles, panels>([&](auto sum, auto tile, auto panel) __attribute__((always_inline)) {
+      store_tile_register<sum>(place(tile, panel), pitch);
+    });
   }
 
   static ptrdiff_t share_of(ptrdiff_t work, ptrdiff_t times) { return (work + times - 1) / times; }

@@ -18,10 +18,9 @@ class SplitRows {
       : p_(product),
         passes_(passes),
         cut_(cut),
-        base_(static_cast<char*>(product.scratch)),
-        split_(reinterpret_cast<uint16_t*>(base_ + layout.rows)),
-        sizes_(reinterpret_cast<int32_t*>(base_ + layout.row_sizes)),
-        pointers_(reinterpret_cast<const float**>(base_)),
+        split_(layout.at<uint16_t>(product, layout.rows)),
+        sizes_(layout.at<int32_t>(product, layout.row_sizes)),
+        pointers_(layout.at<const float*>(product, 0)),
         rows_(product, pointers_),
         tile_step_(runs_of(product) * kRows) {}
   SplitRows(const SplitRows&) = delete;
@@ -38,18 +37,17 @@ class SplitRows {
     to_sizes_ = sizes_ + place_of(pair()) * kPairRows * kLanes;
     if (pass_ == 0 && step_ == 0) clear_sizes<kPairRows>(to_sizes_);
     const ptrdiff_t step = passes_.before(pass_) + step_;
-    channel_ = step % passes_.of_run * kStep;
-    channels_ = min_of(kStep, p_.channels - channel_);
+    channel_ = step % passes_.of_run * kSplitStep;
+    channels_ = min_of(kSplitStep, p_.channels - channel_);
     to_ = at(region_ + pair_) + step_ * kPair;
     if (channel_ == 0 || step_ == 0) find(step / passes_.of_run);
     is_done_ = false;
   }
-  bool is_done() const { return is_done_; }
-  bool is_whole() const { return !is_done_ && channels_ == kStep; }
+  bool is_whole() const { return !is_done_ && channels_ == kSplitStep; }
 
   // Row i of the tiles, of which `count` elements exist.
   __attribute__((always_inline)) void split(ptrdiff_t i, ptrdiff_t count) {
-    split_row(from_[i] + channel_, count, to_ + i / kMostTileRows * kSplit + i % kMostTileRows * kStep,
+    split_row(from_[i] + channel_, count, to_ + i / kSplitRows * kSplit + i % kSplitRows * kSplitStep,
               to_sizes_ + i * kLanes);
   }
   // All of the step are split.
@@ -87,8 +85,8 @@ class SplitRows {
   void find(ptrdiff_t run) {
     const ptrdiff_t first = pair_ * 2 * cut_.height, count = cut_.rows_of(pair());
     for (ptrdiff_t i = 0; i < kPairRows; ++i) {
-      const ptrdiff_t in_tile = min_of(i % kMostTileRows, cut_.height - 1);
-      const ptrdiff_t row = first + min_of(i / kMostTileRows * cut_.height + in_tile, count - 1);
+      const ptrdiff_t in_tile = min_of(i % kSplitRows, cut_.height - 1);
+      const ptrdiff_t row = first + min_of(i / kSplitRows * cut_.height + in_tile, count - 1);
       const float* const* const tile = pointers_ + row / kRows * tile_step_ + run * kRows;
       // Where the first of a half is null, all of it are padding.
       const bool exists = tile[row % kRows < kRows / 2 ? 0 : kRows / 2];
@@ -98,7 +96,7 @@ class SplitRows {
   uint32_t find_direct() const {
     uint32_t rows = 0;
     for (ptrdiff_t i = 0; i < cut_.rows_of(pair()); ++i) {
-      const ptrdiff_t place = i < cut_.height ? i : kMostTileRows + i - cut_.height;
+      const ptrdiff_t place = i < cut_.height ? i : kSplitRows + i - cut_.height;
       const Ints sizes = load_ints(to_sizes_ + place * kLanes);
       rows |= static_cast<uint32_t>(!is_middling(largest_lane(sizes))) << i;
     }
@@ -108,7 +106,6 @@ class SplitRows {
   const Product& p_;
   const Passes& passes_;
   const Cut& cut_;
-  char* const base_;
   uint16_t* const split_;
   int32_t* const sizes_;  // the largest of each lane and row, of pairs in the ring
   const float** const pointers_;

@@ -18,12 +18,9 @@ class SplitSums {
  public:
   SplitSums(const Product& product, const Layout& layout)
       : p_(product),
-        scratch_(static_cast<char*>(product.scratch) + layout.direct),
-        is_bounded_(is(Activation::None) || is(Activation::Relu) || is(Activation::Clamp)),
-        low_(is(Activation::Clamp)  ? product.epilogue.low
-             : is(Activation::Relu) ? 0.0f
-                                    : -__builtin_inff()),
-        high_(is(Activation::Clamp) ? product.epilogue.high : __builtin_inff()) {}
+        scratch_(layout.at<char>(product, layout.direct)),
+        is_bounded_(is_bounded(product.epilogue)),
+        bounds_(bounds_of(product.epilogue)) {}
   SplitSums(const SplitSums&) = delete;
   SplitSums& operator=(const SplitSums&) = delete;
 
@@ -55,12 +52,12 @@ class SplitSums {
     const ptrdiff_t pitch = p_.output_pitch;
     const float* const residual = residual_ ? residual_ + row * pitch : nullptr;
     float* const output = output_ + row * pitch;
-    const Floats low = splat(low_), high = splat(high_);
-    repeat<kRowsAtOnce * kPairPanels>([&](auto k) __attribute__((always_inline)) {
-      constexpr int i = k / kPairPanels, v = k % kPairPanels;
+    const Bounds bounds = bounds_;
+    repeat<kRowsAtOnce * kSplitPanels>([&](auto k) __attribute__((always_inline)) {
+      constexpr int i = k / kSplitPanels, v = k % kSplitPanels;
       Floats value = load(values + i * kPairColumns + v * kLanes);
       if (residual) value += load(residual + i * pitch + v * kLanes);
-      store(output + i * pitch + v * kLanes, at_most(at_least(value, low), high));
+      store(output + i * pitch + v * kLanes, activated<Activation::Clamp>(value, bounds));
     });
   }
   void finish_rest() {
@@ -72,7 +69,7 @@ class SplitSums {
     some.first_row = row;
     some.last_row = row + count;
     some.first_panel = panel;
-    some.last_panel = min_of(panel + kPairPanels, p_.last_panel);
+    some.last_panel = min_of(panel + kSplitPanels, p_.last_panel);
     some.scratch = scratch_;
 #if !defined(PENLIGHT_WITHOUT_SHORT_PRODUCT)
     if (p_.format != Format::Float32) return short_product(some);
@@ -82,8 +79,6 @@ class SplitSums {
 
  private:
   static constexpr ptrdiff_t kRowsAtOnce = 4;
-
-  bool is(Activation activation) const { return p_.epilogue.activation == activation; }
 
   void fetch(ptrdiff_t row) const {
     if (row + kRowsAtOnce > count_) return;
@@ -104,9 +99,9 @@ class SplitSums {
   }
   template <int rows>
   __attribute__((always_inline)) void finish_rows(ptrdiff_t row) const {
-    Floats sums[rows][kPairPanels];
-    repeat<rows * kPairPanels>([&](auto k) __attribute__((always_inline)) {
-      constexpr int i = k / kPairPanels, v = k % kPairPanels;
+    Floats sums[rows][kSplitPanels];
+    repeat<rows * kSplitPanels>([&](auto k) __attribute__((always_inline)) {
+      constexpr int i = k / kSplitPanels, v = k % kSplitPanels;
       sums[i][v] = load(values_ + (row + i) * kPairColumns + v * kLanes);
     });
     finish_tile(finish(), row, rows, sums);
@@ -123,9 +118,9 @@ class SplitSums {
   }
 
   const Product& p_;
-  char* const scratch_;    // of product()
-  const bool is_bounded_;  // between low and high, no more
-  const float low_, high_;
+  char* const scratch_;  // of product()
+  const bool is_bounded_;
+  const Bounds bounds_;
 
   const float* values_ = nullptr;
   ptrdiff_t row_ = 0, count_ = 0, panel_ = 0, done_ = 0, columns_ = 0;

@@ -18,22 +18,22 @@ class SplitWeights {
   SplitWeights(const Product& product, const Passes& passes, const Layout& layout)
       : p_(product),
         passes_(passes),
-        split_(reinterpret_cast<uint16_t*>(static_cast<char*>(product.scratch) + layout.weights)),
-        sizes_(reinterpret_cast<int32_t*>(static_cast<char*>(product.scratch) + layout.panel_sizes)),
-        wide_(reinterpret_cast<float*>(static_cast<char*>(product.scratch) + layout.wide)),
+        split_(layout.at<uint16_t>(product, layout.weights)),
+        sizes_(layout.at<int32_t>(product, layout.panel_sizes)),
+        wide_(layout.at<float>(product, layout.wide)),
         panel_size_((1 + runs_of(product) * product.channels) * kPanel) {}
   SplitWeights(const SplitWeights&) = delete;
   SplitWeights& operator=(const SplitWeights&) = delete;
 
-  ptrdiff_t first_panel(const Turn& turn) const { return p_.first_panel + turn.panels * kPairPanels; }
+  ptrdiff_t first_panel(const Turn& turn) const { return p_.first_panel + turn.panels * kSplitPanels; }
   ptrdiff_t panels_in(const Turn& turn) const {
-    return min_of(kPairPanels, p_.last_panel - first_panel(turn));
+    return min_of(kSplitPanels, p_.last_panel - first_panel(turn));
   }
   // Of each panel, biases_pitch() elements apart.
   const float* biases(const Turn& turn) const {
     const ptrdiff_t first = first_panel(turn) * panel_size_;
     if (p_.format == Format::Float32) return static_cast<const float*>(p_.packed) + first;
-    float* const wide = wide_ + kStep * kPanel;
+    float* const wide = wide_ + kSplitStep * kPanel;
     for (ptrdiff_t i = 0; i < panels_in(turn); ++i) widen(first + i * panel_size_, 1, wide + i * kPanel);
     return wide;
   }
@@ -53,10 +53,10 @@ class SplitWeights {
     done_ = 0;
     tiles_ = passes_.of_pass(turn.pass) * panels_in(turn);
     place_ = 1 - place_;
-    if (turn.pass == 0) clear_sizes<kPairPanels>(sizes_of(turn));
+    if (turn.pass == 0) clear_sizes<kSplitPanels>(sizes_of(turn));
     start_tile();
   }
-  ptrdiff_t lines_left() const { return done_ < tiles_ ? (tiles_ - done_) * kMostTileRows - line_ : 0; }
+  ptrdiff_t lines_left() const { return done_ < tiles_ ? (tiles_ - done_) * kSplitRows - line_ : 0; }
 
   // A line is of two k of a panel. `count` lines follow each other: in one tile, or in two whole ones.
   const float* from() const { return from_; }
@@ -66,21 +66,22 @@ class SplitWeights {
   void advance(ptrdiff_t count) {
     line_ += count;
     from_ += count * 2 * kPanel;
-    to_ += count * kStep;
-    if (line_ == kMostTileRows && ++done_ < tiles_) start_tile();
+    to_ += count * kSplitStep;
+    if (line_ == kSplitRows && ++done_ < tiles_) start_tile();
   }
   void split_rest() {
-    while (done_ < tiles_) split_lines(kMostTileRows - line_, kStep - 2 * line_);
+    while (done_ < tiles_) split_lines(kSplitRows - line_, kSplitStep - 2 * line_);
   }
 
  private:
-  int32_t* sizes_of(const Turn& turn) const { return sizes_ + turn.panels * kPairPanels * kLanes; }
+  int32_t* sizes_of(const Turn& turn) const { return sizes_ + turn.panels * kSplitPanels * kLanes; }
 
   // A tile that does not have all of its k is split at once.
   void start_tile() {
     const ptrdiff_t panels = panels_in(turn_), panel = done_ % panels, place = done_ / panels;
     const ptrdiff_t step = passes_.before(turn_.pass) + place;
-    const ptrdiff_t channel = step % passes_.of_run * kStep, count = min_of(kStep, p_.channels - channel);
+    const ptrdiff_t channel = step % passes_.of_run * kSplitStep,
+                    count = min_of(kSplitStep, p_.channels - channel);
     const ptrdiff_t first = (first_panel(turn_) + panel) * panel_size_ +
                             (1 + step / passes_.of_run * p_.channels + channel) * kPanel;
     from_ = wide_;
@@ -92,7 +93,7 @@ class SplitWeights {
     line_ = 0;
     to_ = split_ + (place_ * passes_.most() + place) * kPair + panel * kSplit;
     to_sizes_ = sizes_of(turn_) + panel * kLanes;
-    if (count < kStep) split_lines(kMostTileRows, count);
+    if (count < kSplitStep) split_lines(kSplitRows, count);
   }
   // `count` vectors of weights from element `first` on.
   void widen(ptrdiff_t first, ptrdiff_t count, float* to) const {
@@ -106,7 +107,7 @@ class SplitWeights {
   void split_lines(ptrdiff_t lines, ptrdiff_t left) {
     Ints largest = load_ints(to_sizes_);
     for (ptrdiff_t i = 0; i < lines; ++i, left -= 2) {
-      split_weights(from_ + i * 2 * kPanel, left, to_ + i * kStep, largest);
+      split_weights(from_ + i * 2 * kPanel, left, to_ + i * kSplitStep, largest);
     }
     memcpy(to_sizes_, &largest, sizeof largest);
     advance(lines);
