@@ -22,10 +22,11 @@ from typing import Any
 
 from .case import Case
 from .engine import Engine, EngineFailed
-from .peak import Peak, measure
+from .peak import Peak
 from .race import CASES
 
 Row = dict[str, Any]
+COPIES = [2**power for power in range(14, 29, 2)]  # bytes of copies to be shown, read and written
 
 
 def collect(cases: list[str], only: str) -> dict[str, Row]:
@@ -98,8 +99,8 @@ def main() -> None:
     results: list[Row] = []
     peaks: dict[int, Peak] = {}
     for threads in (int(number) for number in given.threads.split(",")):
-        peaks[threads] = peak = measure(threads)
-        copies = ", ".join(f"{rate:.0f}" for rate in peak.gbps)
+        peaks[threads] = peak = Peak(threads)
+        copies = ", ".join(f"{peak.bandwidth(size):.0f}" for size in COPIES)
         print(f"{threads} threads: {peak.gflops:.0f} GFLOP/s; copies of 16 KiB to 256 MiB: {copies} GB/s")
         print(f"{'operator':26}{'us':>9}{'ATen us':>9}{'ratio':>7}{'rate':>8} {'':8}{'peak %':>5}  shapes")
         rows = []
