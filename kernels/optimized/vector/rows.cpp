@@ -7,15 +7,30 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
+// The vector of a row at element `at`, whole or in part. Are there weights, and biases?
+template <bool weights, bool biases, bool whole>
+PENLIGHT_INLINE void finish_part(const NormRows& p, const float* x, float* out, Floats mean, Floats factor,
+                                 ptrdiff_t at) {
+  const ptrdiff_t left = whole ? kLanes : p.count - at;
+  Floats value = (load_part(x + at, left) - mean) * factor;
+  if constexpr (weights) value *= load_part(p.weight + at, left);
+  if constexpr (biases) value += load_part(p.bias + at, left);
+  store_part(out + at, value, left);
+}
+
+template <bool weights, bool biases>
 void finish_row(const NormRows& p, const float* x, float* out, float mean, float rstd) {
   const Floats means = splat(mean), factors = splat(rstd);
-  for (ptrdiff_t i = 0; i < p.count; i += kLanes) {
-    const ptrdiff_t left = p.count - i;
-    Floats value = (load_part(x + i, left) - means) * factors;
-    if (p.weight) value *= load_part(p.weight + i, left);
-    if (p.bias) value += load_part(p.bias + i, left);
-    store_part(out + i, value, left);
-  }
+  ptrdiff_t i = 0;
+  for (; i + kLanes <= p.count; i += kLanes) finish_part<weights, biases, true>(p, x, out, means, factors, i);
+  if (i < p.count) finish_part<weights, biases, false>(p, x, out, means, factors, i);
+}
+
+using FinishRow = void (*)(const NormRows&, const float*, float*, float, float);
+
+FinishRow finish_row_of(const NormRows& p) {
+  if (p.weight) return p.bias ? finish_row<true, true> : finish_row<true, false>;
+  return p.bias ? finish_row<false, true> : finish_row<false, false>;
 }
 
 }  // namespace
@@ -23,6 +38,7 @@ void finish_row(const NormRows& p, const float* x, float* out, float mean, float
 void norm_rows(const NormRows& p) {
   // Several rows at once: the steps of one wait for each other, those of several do not.
   constexpr ptrdiff_t kTogether = 4;
+  const FinishRow finish = finish_row_of(p);
   const double share = 1.0 / static_cast<double>(p.count);
   for (ptrdiff_t first = p.first_row; first < p.last_row; first += kTogether) {
     const ptrdiff_t rows = min_of(kTogether, p.last_row - first);
@@ -41,7 +57,7 @@ void norm_rows(const NormRows& p) {
       rstds[j] = static_cast<float>(1.0 / __builtin_sqrt(variances[j] + p.eps));
     }
     for (ptrdiff_t j = 0; j < rows; ++j) {
-      finish_row(p, x + j * p.count, p.output + (first + j) * p.count, means[j], rstds[j]);
+      finish(p, x + j * p.count, p.output + (first + j) * p.count, means[j], rstds[j]);
       if (p.means) p.means[first + j] = means[j];
       if (p.rstds) p.rstds[first + j] = rstds[j];
     }
