@@ -53,6 +53,35 @@ def test_layer_norm(count: int, shift: float) -> None:
             close(mine, theirs, rtol=1e-5, atol=1e-3 if shift else 1e-5)
 
 
+# As many as take turns, and one fewer; with what is left of a vector and of four; and longer ones.
+@pytest.mark.parametrize("rows", [15, 16, 37])
+@pytest.mark.parametrize("count", [1, 3, 33, 100, 192, 1024, 1025])
+def test_norms_of_many_rows_are_those_of_each(count: int, rows: int) -> None:
+    x = torch.randn(rows, count) + 10 * torch.randn(rows, 1)
+    x[3], x[5, -1], x[8, 0], x[9], x[12] = 7.0, torch.nan, -torch.inf, 0.0, 3e38
+    x[14] *= 1e-30
+    weight, bias = torch.randn(count), torch.randn(count)
+    for scale, shift in ((weight, bias), (weight, None), (None, None)):
+        norms = {
+            "aten::native_layer_norm": [[count], scale, shift, 1e-5],
+            "penlight::rms_norm": [[count], scale, 1e-5],
+        }
+        for name, args in norms.items():
+            like = overload_of(name)(x, *args)
+            together = run(name, [x, *args], like)
+            for row in (0, 3, 5, 8, 12, 14, rows - 1):
+                one = x[row : row + 1].clone()
+                alone = run(name, [one, *args], overload_of(name)(one, *args))
+                for mine, own in zip(together, alone, strict=True):
+                    assert torch.equal(mine[row].view(torch.int32), own[0].view(torch.int32))
+            plain = torch.tensor([i for i in range(rows) if i not in (5, 8, 12)])
+            want = overload_of(name)(
+                x.double(), *(part.double() if isinstance(part, torch.Tensor) else part for part in args)
+            )
+            first = want if isinstance(want, torch.Tensor) else want[0]
+            close(together[0][plain], first[plain], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("number", [37.3, 1000.1, -100000.3, 1e-40, 3e38])
 @pytest.mark.parametrize("count", [1, 12, 768, 5000])
 def test_layer_norm_of_equal_numbers_is_zero(count: int, number: float) -> None:

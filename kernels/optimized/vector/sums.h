@@ -36,15 +36,20 @@ PENLIGHT_INLINE double sum_in_double(const float* x, ptrdiff_t count, ptrdiff_t 
   return total;
 }
 
+// Of a row that is not empty, from how far all of its numbers together are from the first.
+PENLIGHT_INLINE double mean_from(const float* x, ptrdiff_t count, double apart) {
+  const double mean = x[0] + apart / static_cast<double>(count);
+  if (mean - mean == 0.0) return mean;
+  const auto same = [](double v) { return v; };
+  return sum_in_double(x, count, 1, same) / static_cast<double>(count);
+}
+
 // Of a row that is not empty: by how far its numbers are from the first, so that the mean of equal ones is
 // that number, and of large ones that are close together has all digits.
 PENLIGHT_INLINE double mean_of(const float* x, ptrdiff_t count) {
   const Floats first = splat(x[0]);
   const auto apart = [&](Floats v) __attribute__((always_inline)) { return v - first; };
-  const double mean = x[0] + sum_of(x, count, apart) / static_cast<double>(count);
-  if (mean - mean == 0.0) return mean;
-  const auto same = [](double v) { return v; };
-  return sum_in_double(x, count, 1, same) / static_cast<double>(count);
+  return mean_from(x, count, sum_of(x, count, apart));
 }
 
 }  // namespace PENLIGHT_ISA
