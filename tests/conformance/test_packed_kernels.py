@@ -634,3 +634,20 @@ def test_products_with_matrices_that_are_not_packed(
             doubled,
             depth,
         )
+
+
+@pytest.mark.parametrize("padding", [1, 2])
+@pytest.mark.parametrize("sizes", [(1, 66, 8, 7, 80), (1, 72, 10, 7, 64), (2, 30, 9, 11, 41)], ids=str)
+def test_padded_rows_and_threads(isa: str, sizes: tuple[int, ...], padding: int) -> None:
+    """Rows are sorted by the padding that they read: which of them a part has last depends on the parts."""
+    *of_image, outputs = sizes
+    x, weight = image(*of_image), torch.randn(outputs, of_image[1], 3, 3)
+    want = functional.conv2d(x, weight, None, padding=padding).contiguous(memory_format=torch.channels_last)
+    packed = pack_panels(Derived.of(weight), None).tensor()
+    args = [x, packed, None, [outputs, 3, 3], [1, 1], [padding] * 2, [1, 1], 1, 0, 0.0, 0.0]
+    file = one_op_program(overload_of("penlight::conv2d_direct_packed"), args, {}, want)
+    alone, *others = (
+        penlight.load(file, libraries="optimized", threads=n)(x, packed)[0].clone() for n in (1, 2, 3, 4, 8)
+    )
+    assert alone.shape == want.shape
+    assert all(torch.equal(other, alone) for other in others)

@@ -42,11 +42,15 @@ constexpr int kWide = 4 / kStripPanels;
 // strip. Larger ones are read a part of k at a time, and their sums wait in the output.
 constexpr ptrdiff_t kResident = 1 << 18;
 
+// A sum waits for the one before it: a small tile has several for each element.
+constexpr int sums_of_tile(int rows, int vectors) {
+  return rows * vectors >= 8 ? 1 : rows * vectors >= 4 ? 2 : 4;
+}
+
 // Rows [row, row + stored) of a strip; a tile may have more rows than are stored.
 template <class Weights, int rows, int vectors>
 PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_t stored) {
-  // A sum waits for the one before it: a small tile has several for each element.
-  constexpr int kSums = rows * vectors >= 8 ? 1 : rows * vectors >= 4 ? 2 : 4;
+  constexpr int kSums = sums_of_tile(rows, vectors);
   Floats sums[kSums][rows][vectors];
   // Panels are narrower than a tile of the widest vectors: vector v lies here.
   using Element = typename Weights::Element;
@@ -117,11 +121,15 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
 }
 
 #ifndef PENLIGHT_FEW_TILES
-// The last rows, by the lowest of some tiles that has them all.
-template <class Weights, int vectors, int rows, int... higher>
+// The last rows, by the lowest of some tiles that has them all. Which rows are the last of those that were
+// sorted depends on how they are split between threads: they are summed as by the highest.
+template <class Weights, int vectors, int highest, int rows, int... higher>
 void multiply_rest(const StripOf<Weights>& s, ptrdiff_t row) {
   if constexpr (sizeof...(higher) > 0) {
-    if (s.count - row > rows) return multiply_rest<Weights, vectors, higher...>(s, row);
+    const bool sums_alike = sums_of_tile(rows, vectors) == sums_of_tile(highest, vectors);
+    if (s.count - row > rows || (s.places && !sums_alike)) {
+      return multiply_rest<Weights, vectors, highest, higher...>(s, row);
+    }
   }
   multiply<Weights, rows, vectors>(s, row, s.count - row);
 }
@@ -138,7 +146,7 @@ void multiply_rows(const StripOf<Weights>& s) {
 #else
   for (; s.count - row >= kRows; row += kRows) multiply<Weights, kRows, vectors>(s, row, kRows);
   if (row < s.count) {
-    multiply_rest<Weights, vectors, 1, kRows / 3, kRows / 2, kRows * 2 / 3, kRows>(s, row);
+    multiply_rest<Weights, vectors, kRows, 1, kRows / 3, kRows / 2, kRows * 2 / 3, kRows>(s, row);
   }
 #endif
 }
@@ -152,7 +160,7 @@ void multiply_wide(const StripOf<Weights>& s) {
       multiply<Weights, kWideRows, kWideVectors>(s, row, kWideRows);
     }
     if (row < s.count) {
-      multiply_rest<Weights, kWideVectors, kWideRows / 3, kWideRows * 2 / 3, kWideRows>(s, row);
+      multiply_rest<Weights, kWideVectors, kWideRows, kWideRows / 3, kWideRows * 2 / 3, kWideRows>(s, row);
     }
   }
 }
