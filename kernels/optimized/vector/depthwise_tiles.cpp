@@ -19,7 +19,8 @@ constexpr ptrdiff_t kFewestRows = 3;
 struct Tile {
   float* weights;  // bias, then taps
   float* pixels;
-  ptrdiff_t width, rows;  // pixels of a row; rows of the result that it has room for
+  ptrdiff_t width;               // pixels of a row
+  ptrdiff_t top = 0, lines = 0;  // lines of an image that are in it
 };
 
 ptrdiff_t width_of(const Depthwise& p, ptrdiff_t taps) {
@@ -38,23 +39,25 @@ ptrdiff_t rows_in_tile(const Depthwise& p) {
 
 bool is_in_place(const Depthwise& p) { return p.multiplier == 1 && is_usual(p.geometry); }
 
-// The input of the rows from `row` of an image on.
+// The input of the rows from `row` of an image on. What is not of the image is zero already, beside it
+// always, and above and below it where the same lines, or more, were in the tile before.
 void copy_pixels(const Depthwise& p, ptrdiff_t image, ptrdiff_t row, ptrdiff_t lines, ptrdiff_t channel,
-                 const Tile& tile) {
+                 Tile& tile) {
   const Geometry& g = p.geometry;
   const ptrdiff_t top = row * g.stride_h - g.pad_h, pixel = pixel_of(p);
   const ptrdiff_t inside = min_of(g.width, tile.width - g.pad_w);
+  const bool is_clear = top == tile.top && lines <= tile.lines;
+  tile.top = top;
+  tile.lines = lines;
   for (ptrdiff_t i = 0; i < lines; ++i) {
     float* to = tile.pixels + i * tile.width * kBlock;
     const ptrdiff_t y = top + i;
     if (y < 0 || y >= g.height) {
-      clear(to, tile.width);
+      if (!is_clear) clear(to, tile.width);
       continue;
     }
-    clear(to, g.pad_w);
-    to += g.pad_w * kBlock;
-    copy_block(p, p.input + (image * g.height + y) * g.width * pixel, inside, channel, to);
-    clear(to + inside * kBlock, tile.width - g.pad_w - inside);
+    const float* from = p.input + (image * g.height + y) * g.width * pixel;
+    copy_block(p, from, inside, channel, to + g.pad_w * kBlock);
   }
 }
 
@@ -88,8 +91,9 @@ void some_rows(const Depthwise& p, const Tile& tile, ptrdiff_t row, ptrdiff_t at
 template <int taps, int stride>
 void by_tiles(const Depthwise& p, ptrdiff_t most) {
   const Geometry& g = p.geometry;
-  const Tile tile = {p.tile, p.tile + kMostWeights, width_of(p, taps), most};
+  Tile tile = {p.tile, p.tile + kMostWeights, width_of(p, taps)};
   constexpr int together = rows_at_once<taps>();
+  clear(tile.pixels, tile.width * ((most - 1) * stride + taps));
   for (ptrdiff_t channel = p.first_channel; channel < p.last_channel; channel += kBlock) {
     if (!copy_weights(p, channel, taps * taps, tile.weights)) {
       Depthwise own = p;
