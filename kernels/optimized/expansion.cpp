@@ -72,7 +72,6 @@ bool plan_bands(const Expansion& e, Bands& bands, dim_t& buffer) {
   bands.row.packed = e.packed;
   bands.row.epilogue = e.epilogue;
   bands.windows = e.windows;
-  bands.windows.in_cache = true;
   bands.band = 1;
   if (!multiply_sizes(g.width, outputs, bands.row_size) ||
       !multiply_sizes(rows_between(g, 1), bands.row_size, buffer)) {

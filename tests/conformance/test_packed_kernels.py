@@ -243,6 +243,23 @@ CONVOLUTIONS = [
     ((2, 9, 9, 131), 9, (3, 3), (2, 2), (0, 0, 1, 1), (1, 1), 9),
     ((1, 16, 9, 9), 16, (3, 3), (1, 1), (0, 7, 5, 0), (1, 1), 16),
     ((1, 3, 2, 3), 3, (3, 3), (2, 2), (0, 0, 4, 9), (2, 1), 3),
+    # The usual depthwise windows over images as narrow and low as they can be, and around most of them.
+    *(
+        ((2, channels, size, width), channels, (taps, taps), (stride, stride), padding, (1, 1), channels)
+        for taps, stride in ((3, 1), (3, 2), (5, 1), (5, 2))
+        for size, width, channels, padding in (
+            *((width % 6 + 1, width, 19, (taps // 2, taps // 2)) for width in range(1, 14)),
+            *((taps + width % 2, taps + width, 33, (width % 2, 0)) for width in range(7)),
+            *((2, width, 16, (taps - 1, taps + width)) for width in range(1, 6)),
+        )
+    ),
+    # And over those that the second cache has no room for.
+    *(
+        ((1, 37, 89, 86), 37, (taps, taps), (stride, stride), (taps // 2, taps // 2), (1, 1), 37)
+        for taps, stride in ((3, 1), (5, 1))
+    ),
+    ((2, 72, 90, 83), 72, (3, 3), (2, 2), (0, 1), (1, 1), 72),
+    ((1, 5, 300, 301), 10, (3, 3), (1, 1), (1, 1), (1, 1), 5),
 ]
 
 

@@ -57,13 +57,13 @@ void one_column(const Depthwise& p, const Row& row, ptrdiff_t column) {
   }
 }
 
-// Channels from `channel` on of kColumns outputs from `column`, windows within the image's width.
+// kColumns outputs from `column` on, windows within the image's width.
 template <int taps, int stride>
-void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column, ptrdiff_t channel) {
+void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column) {
   constexpr int inputs = (kColumns - 1) * stride + taps;
   const ptrdiff_t padded = round_up(p.channels, kPanel), line_size = p.geometry.width * p.channels;
   const float* corner = row.input + (column * stride - p.geometry.pad_w) * p.channels + row.top * line_size;
-  for (ptrdiff_t c = channel; c < p.last_channel; c += kLanes) {
+  for (ptrdiff_t c = p.first_channel; c < p.last_channel; c += kLanes) {
     const ptrdiff_t some = p.last_channel - c;
     Floats sums[kColumns];
     const Floats bias = load(p.packed + c);
@@ -81,27 +81,6 @@ void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column, ptrdiff_
       });
     }
     finish<kColumns>(p, row, column * p.channels + c, some, sums);
-  }
-}
-
-// The same for `rows` rows at once, square windows wholly within the image, and as many channels
-// as make whole vectors.
-template <int taps, int stride, int rows>
-void columns_inside(const Depthwise& p, const Row& first, ptrdiff_t column) {
-  const ptrdiff_t padded = round_up(p.channels, kPanel), line_size = p.geometry.width * p.channels;
-  const ptrdiff_t out_size = p.geometry.out_width * p.channels, whole = p.last_channel / kLanes * kLanes;
-  const float* corner =
-      first.input + (column * stride - p.geometry.pad_w) * p.channels + first.top * line_size;
-  for (ptrdiff_t c = p.first_channel; c < whole; c += kLanes) {
-    Floats sums[rows][kColumns];
-    const Floats bias = load(p.packed + c);
-    repeat<rows>([&](auto r) __attribute__((always_inline)) {
-      repeat<kColumns>([&](auto j) __attribute__((always_inline)) { sums[r][j] = bias; });
-    });
-    add_windows<taps, stride, rows>(corner + c, p.channels, line_size, p.packed + padded + c, padded, sums);
-    repeat<rows>([&](auto r) __attribute__((always_inline)) {
-      finish<kColumns>(p, first, r * out_size + column * p.channels + c, kLanes, sums[r]);
-    });
   }
 }
 
@@ -131,34 +110,19 @@ void rows_of(const Depthwise& p) {
     inside = min_of((g.pad_w + g.stride_w - 1) / g.stride_w, g.out_width);
     outside = most < 0 ? inside : max_of(inside, min_of(most / g.stride_w + 1, g.out_width));
   }
-  constexpr int together = rows_at_once<taps>();
   // The last few columns are computed with some before them once more, to the same values.
   const ptrdiff_t groups = kColumns <= outside - inside ? (outside - inside + kColumns - 1) / kColumns : 0;
-  for (ptrdiff_t r = p.first_row; r < p.last_row;) {
+  for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
     const Row row = row_of(p, r);
-    ptrdiff_t rows = 1;
     if constexpr (taps > 0) {
-      const ptrdiff_t below = row.top + (together - 1) * g.stride_h + taps;
-      const bool fits = kUnrolled && g.taps_h == taps && g.stride_h == stride && row.top >= 0 &&
-                        below <= g.height && r + together <= p.last_row &&
-                        r % g.out_height + together <= g.out_height;
-      if (fits) rows = together;
       for (ptrdiff_t group = 0; group < groups; ++group) {
-        const ptrdiff_t column = min_of(inside + group * kColumns, outside - kColumns);
-        if (fits) columns_inside<taps, stride, together>(p, row, column);
-        const ptrdiff_t channel = fits ? p.last_channel / kLanes * kLanes : p.first_channel;
-        for (ptrdiff_t i = r; channel < p.last_channel && i < r + rows; ++i) {
-          some_columns<taps, stride>(p, row_of(p, i), column, channel);
-        }
+        some_columns<taps, stride>(p, row, min_of(inside + group * kColumns, outside - kColumns));
       }
     }
-    for (ptrdiff_t i = r; i < r + rows; ++i) {
-      const Row own = row_of(p, i);
-      const ptrdiff_t last = groups ? outside : inside;
-      for (ptrdiff_t column = 0; column < inside; ++column) one_column<spread>(p, own, column);
-      for (ptrdiff_t column = last; column < g.out_width; ++column) one_column<spread>(p, own, column);
+    for (ptrdiff_t column = 0; column < inside; ++column) one_column<spread>(p, row, column);
+    for (ptrdiff_t column = groups ? outside : inside; column < g.out_width; ++column) {
+      one_column<spread>(p, row, column);
     }
-    r += rows;
   }
 }
 

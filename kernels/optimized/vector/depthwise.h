@@ -30,12 +30,6 @@ PENLIGHT_INLINE bool is_usual(const Geometry& g) {
          g.dilation_h == 1 && g.dilation_w == 1;
 }
 
-// Rows at once: as many as there are registers for.
-template <int taps>
-constexpr int rows_at_once() {
-  return taps == 3 || kLanes == 16 ? 2 : 1;
-}
-
 // Adds `rows` times kColumns windows to `sums`. Neighbours are `pixel` and `line` elements apart,
 // weights of neighbouring taps `tap`. Each line is loaded once for all rows whose windows it lies
 // in, and nothing is asked on the way.
@@ -147,6 +141,25 @@ static inline bool copy_weights(const Depthwise& p, ptrdiff_t channel, ptrdiff_t
     }
   }
   return sum_lanes(probe) == 0.0f;
+}
+
+// Are all weights finite? Others would make numbers of the zeros around the image.
+static inline bool are_finite(const Depthwise& p) {
+  constexpr int sums = 8;  // at once: each waits for the product before
+  const ptrdiff_t padded = round_up(p.channels, kPanel), taps = p.geometry.taps_h * p.geometry.taps_w;
+  const ptrdiff_t count = round_up(p.last_channel, kPanel) - p.first_channel;
+  Floats probes[sums] = {};
+  for (ptrdiff_t t = 1; t <= taps; ++t) {
+    const float* const weights = p.packed + t * padded + p.first_channel;
+    for (ptrdiff_t c = 0; c < count; c += sums * kLanes) {
+      repeat<sums>([&](auto i) __attribute__((always_inline)) {
+        // The last few are looked at once more.
+        probes[i] += load(weights + max_of(min_of(c + i * kLanes, count - kLanes), 0)) * splat(0.0f);
+      });
+    }
+  }
+  repeat<sums - 1>([&](auto i) __attribute__((always_inline)) { probes[0] += probes[i + 1]; });
+  return sum_lanes(probes[0]) == 0.0f;
 }
 
 // Stores the sums of `count` neighbouring columns, `left` channels of each.

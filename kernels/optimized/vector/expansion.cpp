@@ -168,14 +168,6 @@ void expand_panels(const Expansion& e, const Panel& panel, const Origin& origin,
 
 constexpr ptrdiff_t kWeights = (1 + kMostTaps * kMostTaps) * kBlock;  // of one panel, of which there are two
 
-// Are all weights of windows finite? Others would make numbers of the zeros around the image.
-bool are_finite(const Depthwise& p) {
-  const ptrdiff_t padded = round_up(p.channels, kPanel), taps = p.geometry.taps_h * p.geometry.taps_w;
-  Floats probe = {};
-  for (ptrdiff_t i = 0; i < taps * padded; i += kLanes) probe += load(p.packed + padded + i) * splat(0.0f);
-  return sum_lanes(probe) == 0.0f;
-}
-
 bool has_code(const Expansion& e) {
   const Geometry& g = e.windows.geometry;
   return kUnrolled && e.steps > 0 && g.width > 0 && is_usual(g) && g.out_width >= kColumns &&

@@ -151,8 +151,7 @@ struct Depthwise {
   ptrdiff_t first_channel, last_channel;  // the first a multiple of kPanel
   Epilogue epilogue;
   Geometry geometry;
-  bool in_cache;  // the input was just computed: a tile for windows without other code alone
-  float* tile;    // depthwise_scratch() bytes, or null
+  float* tile;  // depthwise_scratch() bytes, or null
 };
 
 // A convolution, of 1x1 or of an image of few channels, and depthwise windows over its result.

@@ -31,7 +31,7 @@ _CALLERS = {
     "strassen": {"linear_strassen", "convolution_strassen"},
     "few_channels": {"convolution"},
     "depthwise": {"convolution", "expansion"},
-    "depthwise_tiles": {"convolution", "expansion"},
+    "depthwise_sliding": {"convolution", "expansion"},
     "depthwise_windows": {"convolution", "expansion"},
     "expansion": {"expansion", "stem"},
     "depthwise_frames": {"video"},
