@@ -54,7 +54,8 @@ struct PartMemory {
   void* of(size_t index) const { return base + index * each; }
 };
 
-// False, with the failure recorded, where there is not so much memory.
+// False, with the failure recorded, where there is not so much memory. A part begins where that of the kernel
+// before did, if there is room: what another processor has written is slow to write.
 inline bool allocate_parts(KernelContext& ctx, dim_t parts, size_t each, PartMemory& memory) {
   constexpr size_t line = 64;
   const bool huge = each > SIZE_MAX - line;
@@ -62,6 +63,13 @@ inline bool allocate_parts(KernelContext& ctx, dim_t parts, size_t each, PartMem
   size_t total = 0;
   if (huge || __builtin_mul_overflow(each, static_cast<size_t>(parts), &total))
     return ctx.refuse(Status::OutOfMemory, "scratch of {} parts does not fit an address", parts);
+#ifndef __OPTIMIZE_SIZE__
+  constexpr size_t apart = 1 << 20;
+  if (parts > 1 && static_cast<size_t>(parts) <= ctx.threads() && each > 0 && each < apart) {
+    memory = {static_cast<char*>(ctx.find_scratch(apart * static_cast<size_t>(parts), line)), apart};
+    if (memory.base) return true;
+  }
+#endif
   char* base = static_cast<char*>(ctx.allocate_scratch(total, line));
   if (!base) return false;
   memory = {base, each};

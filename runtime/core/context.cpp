@@ -30,12 +30,14 @@ void KernelContext::record(unsigned what, const char* format, ...) {
   va_end(words);
 }
 
+void* KernelContext::find_scratch(size_t bytes, size_t alignment) {
+  if (!scratch_.allocate) return nullptr;
+  scratch_used_ = true;
+  return scratch_.allocate(scratch_.owner, bytes, alignment);
+}
+
 void* KernelContext::allocate_scratch(size_t bytes, size_t alignment) {
-  void* memory = nullptr;
-  if (scratch_.allocate) {
-    memory = scratch_.allocate(scratch_.owner, bytes, alignment);
-    scratch_used_ = true;
-  }
+  void* memory = find_scratch(bytes, alignment);
   if (!memory) fail(Status::OutOfMemory, "{} bytes of scratch memory were asked for and not given", bytes);
   return memory;
 }

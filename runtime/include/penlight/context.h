@@ -124,6 +124,8 @@ class KernelContext {
   // Memory that lives until the kernel returns. Null, with the failure recorded,
   // when there is not enough.
   void* allocate_scratch(size_t bytes, size_t alignment = 16);
+  // The same, but null is no failure: for who can do with less.
+  void* find_scratch(size_t bytes, size_t alignment = 16);
 
   template <class T>
   T* allocate_scratch_array(size_t count) {
