@@ -37,6 +37,17 @@ bool run_parts(KernelContext& ctx, const Product& product, ProductScratch& scrat
   return true;
 }
 
+PanelProduct by_panels(Product& product) {
+  product.rows = product.last_row;
+  product.has_room = true;
+  product.wide_tiles = loads_delay_products();
+  if (is_split(product)) {
+    return {routines().split_product, routines().split_scratch(product), kSplitPanels};
+  }
+  return {product.format == Format::Float32 ? routines().product : routines().short_product,
+          routines().product_scratch(product), product.wide_tiles ? kWidePanels : kPanelStep};
+}
+
 bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept) {
   Product product = given;
   const dim_t rows = product.rows = product.last_row, panels = product.last_panel;

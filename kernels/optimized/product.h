@@ -36,6 +36,16 @@ bool reads_less_by_rows(const Product& product);
 bool run_parts(KernelContext& ctx, const Product& product, ProductScratch& scratch, size_t each, dim_t parts,
                bool by_rows, dim_t step, void (*multiply)(const Product&));
 
+// How a product is computed whose parts are of panels, a multiple of `step` in each.
+struct PanelProduct {
+  void (*multiply)(const Product&);
+  size_t scratch;  // bytes of a part
+  dim_t step;
+};
+
+// Makes `product` ready. No element depends on how it is cut, nor on whether run_product() computes it.
+PanelProduct by_panels(Product& product);
+
 // Computes all rows and panels of a product, whose scratch it provides, or finds in `kept` and
 // leaves there. What each element is does not depend on the split. False, with the failure
 // recorded, for want of memory.

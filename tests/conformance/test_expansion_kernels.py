@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from run_op import overload_of, run_op
+from run_op import one_op_program, overload_of, run_op
 from test_packed_kernels import ACTIVATIONS, close, image, padded_conv2d
 from torch.nn import functional
 
+import penlight
 from penlight.ir.tensors import Derived
 from penlight.passes.packing import pack_depthwise, pack_panels
 
@@ -42,6 +43,13 @@ EXPANSIONS = [
     ((1, 70, 9, 20), 48, (5, 5), (2, 2), (1, 3), (1, 1)),
     ((5, 48, 40, 40), 49, (3, 3), (2, 2), (1, 1), (1, 1)),
     ((2, 8, 5, 30), 64, (3, 3), (2, 2), (4, 2), (1, 1)),
+    # Image by image where that is quicker, by the matrix unit or not: usual windows, and others.
+    ((2, 96, 14, 14), 576, (3, 3), (1, 1), (1, 1), (1, 1)),
+    ((1, 160, 7, 7), 950, (5, 5), (2, 2), (2, 2), (1, 1)),
+    ((3, 64, 9, 8), 100, (7, 7), (1, 1), (3, 3), (1, 1)),
+    ((2, 48, 12, 11), 72, (3, 5), (2, 1), (2, 3), (1, 2)),
+    ((1, 56, 3, 2), 40, (3, 3), (1, 1), (1, 1), (1, 1)),
+    ((2, 80, 6, 2), 33, (5, 5), (1, 1), (4, 3), (1, 1)),
 ]
 
 
@@ -65,6 +73,26 @@ def test_expansion(isa: str, case: tuple[object, ...]) -> None:
         (got,) = run_op(op, args, {}, want.float(), "optimized")
         close(got, want, sizes[1] * math.prod(window))
         torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("sizes", [(2, 96, 14, 14, 576), (1, 160, 7, 7, 960), (2, 64, 5, 9, 70)], ids=str)
+@pytest.mark.parametrize("window", [3, 5, 7])
+def test_expansion_and_threads(isa: str, sizes: tuple[int, ...], window: int) -> None:
+    *of_image, channels = sizes
+    x, last = image(*of_image), torch.randn(channels, 1, window, window)
+    packed = (
+        pack_panels(Derived.of(torch.randn(channels, of_image[1], 1, 1)), None).tensor(),
+        pack_depthwise(Derived.of(last), None).tensor(),
+    )
+    numbers = [channels, window, window], [1, 1], [window // 2] * 2, [1, 1]
+    args = [x, *packed, *numbers, 9, 0.0, 0.0, 1, 0.0, 0.0]
+    op, want = overload_of("penlight::expand_depthwise_packed"), image(of_image[0], channels, *of_image[2:])
+    file = one_op_program(op, args, {}, want)
+    alone, *others = (
+        penlight.load(file, libraries="optimized", threads=n)(x, *packed)[0].clone() for n in (1, 2, 3, 8, 40)
+    )
+    assert alone.shape == want.shape and alone.count_nonzero() > 0
+    assert all(torch.equal(other, alone) for other in others)
 
 
 # Sizes of the input, channels; window, stride, padding, dilation of the first convolution and of the other.

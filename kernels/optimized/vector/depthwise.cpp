@@ -61,8 +61,9 @@ void one_column(const Depthwise& p, const Row& row, ptrdiff_t column) {
 template <int taps, int stride>
 void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column) {
   constexpr int inputs = (kColumns - 1) * stride + taps;
-  const ptrdiff_t padded = round_up(p.channels, kPanel), line_size = p.geometry.width * p.channels;
-  const float* corner = row.input + (column * stride - p.geometry.pad_w) * p.channels + row.top * line_size;
+  const ptrdiff_t padded = round_up(p.channels, kPanel), pixel = pixel_of(p);
+  const ptrdiff_t line_size = p.geometry.width * pixel;
+  const float* corner = row.input + (column * stride - p.geometry.pad_w) * pixel + row.top * line_size;
   for (ptrdiff_t c = p.first_channel; c < p.last_channel; c += kLanes) {
     const ptrdiff_t some = p.last_channel - c;
     Floats sums[kColumns];
@@ -73,7 +74,7 @@ void some_columns(const Depthwise& p, const Row& row, ptrdiff_t column) {
       const float* weights = p.packed + (1 + th * taps) * padded + c;
       Floats x[inputs];
       repeat<inputs>([&](auto i)
-                         __attribute__((always_inline)) { x[i] = load_part(line + i * p.channels, some); });
+                         __attribute__((always_inline)) { x[i] = load_part(line + i * pixel, some); });
       repeat<taps>([&](auto tw) __attribute__((always_inline)) {
         const Floats weight = load(weights + tw * padded);
         repeat<kColumns>([&](auto j)

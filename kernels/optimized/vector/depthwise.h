@@ -76,7 +76,7 @@ PENLIGHT_INLINE void add_line(const float* (&x)[rows], const float* weights, Flo
 
 // Elements from one column of the input to the next.
 PENLIGHT_INLINE ptrdiff_t pixel_of(const Depthwise& p) {
-  return p.multiplier == 1 ? p.channels : p.channels / p.multiplier;
+  return p.pixel ? p.pixel : p.multiplier == 1 ? p.channels : p.channels / p.multiplier;
 }
 
 // From which channels of the input a vector of outputs is computed, where each has several.
@@ -106,16 +106,16 @@ PENLIGHT_INLINE Floats load_spread(const float* pixel, const Source& source) {
 // What the outputs from `channel` on read of `count` neighbouring pixels, as kBlock elements each.
 static inline void copy_block(const Depthwise& p, const float* from, ptrdiff_t count, ptrdiff_t channel,
                               float* to) {
+  const ptrdiff_t pixel = pixel_of(p);
   if (p.multiplier == 1) {
     const ptrdiff_t left = p.channels - channel;
-    for (from += channel; count > 0; --count, to += kBlock, from += p.channels) {
+    for (from += channel; count > 0; --count, to += kBlock, from += pixel) {
       repeat<kBlock / kLanes>([&](auto v) __attribute__((always_inline)) {
         store(to + v * kLanes, load_part(from + v * kLanes, max_of(left - v * kLanes, 0)));
       });
     }
     return;
   }
-  const ptrdiff_t pixel = pixel_of(p);
   for (ptrdiff_t v = 0; v < kBlock && channel + v < p.channels; v += kLanes) {
     const Source source = source_of(p, channel + v);
     for (ptrdiff_t i = 0; i < count; ++i) {

@@ -128,12 +128,12 @@ PENLIGHT_INLINE void each_image(const Depthwise& p, Body&& body) {
 template <int taps, int stride>
 void in_place(const Depthwise& p) {
   const Geometry& g = p.geometry;
-  const ptrdiff_t size = g.height * g.width * p.channels;
+  const ptrdiff_t pixel = pixel_of(p), size = g.height * g.width * pixel;
   Channels part{};
-  part.pixel = p.channels;
+  part.pixel = pixel;
   part.zeros = p.tile;
   part.is_far = size + g.out_height * g.out_width * p.channels > kSecondCache;
-  for (int i = 0; i < kRound<taps, stride>; ++i) store(p.tile + i * p.channels, splat(0.0f));
+  for (int i = 0; i < kRound<taps, stride>; ++i) store(p.tile + i * pixel, splat(0.0f));
   each_image(p, [&](ptrdiff_t image, ptrdiff_t first, ptrdiff_t last) {
     for (part.first = p.first_channel; part.first < p.last_channel; part.first = part.last) {
       part.last = part.is_far ? p.last_channel : min_of(part.first + kNear, p.last_channel);
@@ -192,7 +192,7 @@ bool slides(const Depthwise& p) {
 size_t depthwise_scratch(const Depthwise& p) {
   if (!kUnrolled) return 0;
   if (!slides(p)) return windows_scratch(p);
-  const ptrdiff_t zeros = p.multiplier == 1 ? (kMostRound - 1) * p.channels + kLanes : kMostRound * kBlock;
+  const ptrdiff_t zeros = p.multiplier == 1 ? (kMostRound - 1) * pixel_of(p) + kLanes : kMostRound * kBlock;
   return static_cast<size_t>(zeros + (p.multiplier == 1 ? 0 : kTile)) * sizeof(float);
 }
 

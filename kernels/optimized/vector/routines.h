@@ -145,8 +145,9 @@ struct Depthwise {
   const float* input;
   const float* packed;  // biases [channels], then [tap][channels], channels padded to kPanel
   float* output;
-  ptrdiff_t channels;                     // of the output
-  ptrdiff_t multiplier = 1;               // of them to a channel of the input
+  ptrdiff_t channels;        // of the output
+  ptrdiff_t multiplier = 1;  // of them to a channel of the input
+  ptrdiff_t pixel = 0;       // elements from column to column of the input, where those are not its channels
   ptrdiff_t first_row, last_row;          // of batch * out_height
   ptrdiff_t first_channel, last_channel;  // the first a multiple of kPanel
   Epilogue epilogue;

@@ -26,7 +26,8 @@ _CALLERS = {
     },
     "short_product": {"linear", "linear_strassen", "convolution_strassen", "grouped", "convolution"},
     "split_product": {
-        *("linear", "linear_strassen", "convolution", "convolution_strassen", "matmul", "recurrent"),
+        *("linear", "linear_strassen", "convolution", "convolution_strassen", "expansion"),
+        *("matmul", "recurrent"),
     },
     "strassen": {"linear_strassen", "convolution_strassen"},
     "few_channels": {"convolution"},
