@@ -13,6 +13,13 @@ namespace {
 // order of a sum.
 constexpr dim_t kPanelStep = 2;
 
+// How many groups no part splits: those that end with a line of the cache, if each thread has some then.
+dim_t group_step_of(const Product& p, dim_t threads) {
+  dim_t step = 1;
+  while (step * p.outputs % kPanel != 0) step *= 2;
+  return p.last_group >= step * threads ? step : 1;
+}
+
 }  // namespace
 
 bool reads_less_by_rows(const Product& p) {
@@ -68,16 +75,20 @@ bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept)
       row_steps >= static_cast<dim_t>(ctx.threads()) && (few_panels || reads_less_by_rows(product));
   // With few rows it is reading the weights that takes the time.
   const double work = rows < row_step ? operations * static_cast<double>(row_step / rows) : operations;
-  const dim_t groups = product.last_group;
-  const bool by_groups = groups >= 2 * static_cast<dim_t>(ctx.threads());
-  const dim_t steps = by_groups ? groups : by_rows || groups > 1 ? row_steps : panel_steps;
+  const dim_t groups = product.last_group, threads = static_cast<dim_t>(ctx.threads());
+  // Parts of the groups write pieces of each row, and wait where two write one line of the cache.
+  const bool by_groups = groups >= 2 * threads && row_steps < 4 * threads;
+  const dim_t group_step = group_step_of(product, threads);
+  const dim_t steps = by_groups               ? (groups + group_step - 1) / group_step
+                      : by_rows || groups > 1 ? row_steps
+                                              : panel_steps;
   const dim_t parts = parts_of(ctx, work * static_cast<double>(groups), steps);
   if (!scratch.provide(ctx, parts, routines().product_scratch(product))) return false;
   const auto multiply = product.format == Format::Float32 ? routines().product : routines().short_product;
   const auto part = [&](size_t index) {
     Product mine = product;
     if (by_groups) {
-      const Range range = range_of(index, parts, groups);
+      const Range range = range_of(index, parts, groups, group_step);
       mine.first_group = range.first;
       mine.last_group = range.last;
     } else if (by_rows || groups > 1) {
