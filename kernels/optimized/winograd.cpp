@@ -118,11 +118,27 @@ const WinogradRoutines* choose_tiles(const Winograd& w, bool by_unit) {
   return best;
 }
 
+// Is each block to have all panels? Where there are many tiles; or too few panels for several threads; or not
+// many more, of weights that stay in the second cache.
+bool is_by_tiles(const Winograd& w, const WinogradRoutines& does, dim_t tiles) {
+  return tiles > kTiles || w.last_panel <= panel_step(w) ||
+         (2 * tiles >= kTiles && w.last_panel < 2 * kWidePanels &&
+          does.weights_size(w, w.last_panel) <= kNear);
+}
+
+// As many as the caches ask for, but of few tiles some for several threads.
+dim_t blocks_of(dim_t tiles, dim_t most) {
+  constexpr dim_t kFewTiles = 8, kBlocks = 4;
+  const dim_t needed = (tiles + most - 1) / most, fit = tiles / kFewTiles;
+  const dim_t wished = tiles > kTiles ? 1 : fit < kBlocks ? fit : kBlocks;
+  return needed < wished ? wished : needed;
+}
+
 // Many tiles: each part has some, a block after the other, and all panels, or a group after the other.
 bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                   double operations) {
   const dim_t panels = w.last_panel, group = panels_at_once(w, does), most = tiles_at_once(w, does);
-  const dim_t blocks = (tiles + most - 1) / most, block = (tiles + blocks - 1) / blocks;
+  const dim_t blocks = blocks_of(tiles, most), block = (tiles + blocks - 1) / blocks;
   const dim_t parts = parts_of(ctx, operations, blocks);
   char* made = static_cast<char*>(ctx.allocate_scratch(does.weights_size(w, group), 64));
   if (!made) return false;
@@ -215,7 +231,7 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   const dim_t tiles = chosen->tiles(w);
   const double operations = 2.0 * static_cast<double>(chosen->points * tiles) *
                             static_cast<double>(w.channels) * static_cast<double>(w.outputs);
-  if (tiles <= kTiles) return run_by_panels(ctx, *chosen, w, tiles, operations);
+  if (!is_by_tiles(w, *chosen, tiles)) return run_by_panels(ctx, *chosen, w, tiles, operations);
   w.wide_tiles = loads_delay_products() && w.last_panel >= kWidePanels;  // parts have all panels
   return run_by_tiles(ctx, *chosen, w, tiles, operations);
 }

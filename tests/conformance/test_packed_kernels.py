@@ -395,6 +395,11 @@ LARGE = [
     # More transformed weights than are made at once, with either stride.
     ((1, 640, 37, 34), 544, 1, 1, 1),
     ((1, 640, 69, 66), 544, 1, 2, 1),
+    # Few outputs: all of them in each of several blocks of tiles.
+    ((1, 128, 28, 28), 32, 1, 1, 1),
+    ((2, 128, 14, 11), 27, 1, 1, 1),
+    ((1, 96, 27, 28), 96, 1, 1, 1),
+    ((1, 64, 55, 50), 48, 1, 2, 1),
 ]
 # The same with windows of one row, over signals and over images.
 LARGE_ROWS = [
@@ -455,6 +460,24 @@ def test_direct_convolution(isa: str, sizes: tuple[int, ...]) -> None:
     args = [x, packed, None, [33, 3, 3], [1, 1], [1, 1], [1, 1], 1, 1, 0.0, 0.0]
     (got,) = run_op(overload_of("penlight::conv2d_direct_packed"), args, {}, want.float(), "optimized")
     close(got, want, 9 * sizes[1])
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 128, 28, 28, 32), (2, 64, 14, 13, 70), (1, 96, 27, 28, 100), (1, 48, 41, 39, 40)], ids=str
+)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_blocks_of_tiles_and_threads(isa: str, sizes: tuple[int, ...], stride: int) -> None:
+    *of_image, outputs = sizes
+    x, weight = image(*of_image), torch.randn(outputs, of_image[1], 3, 3)
+    want = functional.conv2d(x, weight, None, stride, 1).contiguous(memory_format=torch.channels_last)
+    packed = pack_panels(Derived.of(weight), None).tensor()
+    args = [x, packed, None, [outputs, 3, 3], [stride] * 2, [1, 1], [1, 1], 1, 0, 0.0, 0.0]
+    file = one_op_program(overload_of("penlight::conv2d_packed"), args, {}, want)
+    alone, *others = (
+        penlight.load(file, libraries="optimized", threads=n)(x, packed)[0].clone() for n in (1, 2, 3, 4, 8)
+    )
+    torch.testing.assert_close(alone, want, rtol=1e-3, atol=1e-3)
+    assert all(torch.equal(other, alone) for other in others)
 
 
 @pytest.mark.parametrize("outputs", [5, 24, 40, 72])
