@@ -1,0 +1,91 @@
+"""Tensors joined by the optimized kernel, and what it leaves to the portable one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from run_op import one_op_program, overload_of, run_op
+
+import penlight
+from penlight.errors import PenlightError
+
+OP = overload_of("aten::cat")
+DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float64]
+
+
+def number(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Values that tell the places of a tensor apart as far as its type can."""
+    return (
+        torch.randint(0, 100, sizes).to(dtype) if dtype is not torch.complex64 else torch.randn(*sizes) * 1j
+    )
+
+
+def check(
+    tensors: list[torch.Tensor], dim: int, want: torch.Tensor, library: str | None = "optimized"
+) -> None:
+    """By the optimized kernel alone, or, where it may decline, by that or the portable one."""
+    (got,) = run_op(OP, [tensors, dim], {}, want, library)
+    torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(5,), (3, 4), (2, 3, 4), (2, 3, 4, 5), (1, 2, 3, 1, 2), (3, 0, 2)], ids=str
+)
+def test_rows_of_every_dimension(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
+    for dim in range(-len(sizes), len(sizes)):
+        tensors = []
+        for length in (1, 3, 0, 2, 7):
+            tensors.append(
+                number(*(length if k == dim % len(sizes) else n for k, n in enumerate(sizes)), dtype=dtype)
+            )
+        check(tensors, dim, torch.cat(tensors, dim))
+        check(tensors[1:2], dim, tensors[1].clone())
+
+
+@pytest.mark.parametrize("dim", range(4))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8], ids=str)
+def test_channels_last(dtype: torch.dtype, dim: int) -> None:
+    sizes = (2, 5, 6, 7)
+    tensors = [
+        number(*(length if k == dim else n for k, n in enumerate(sizes)), dtype=dtype)
+        for length in (3, 1, 0, 8)
+    ]
+    last = [tensor.to(memory_format=torch.channels_last) for tensor in tensors]
+    want = torch.cat(tensors, dim).contiguous(memory_format=torch.channels_last)
+    check(last, dim, want)
+    check([tensors[0], *last[1:]], dim, want, None)  # of several orders
+    check(last, dim, want.contiguous(), None)
+
+
+def test_empty_tensors_of_one_dimension_are_left_out() -> None:
+    empty, x, y = torch.empty(0), number(2, 3, 4), number(2, 1, 4)
+    check([empty, x, empty, y], 1, torch.cat([x, y], 1))
+    check([empty, empty], 0, torch.empty(0), None)
+
+
+def test_types_that_differ_are_converted() -> None:
+    x, y = number(3, 2), number(4, 2, dtype=torch.int64)
+    check([x, y], 0, torch.cat([x, y], 0), None)
+
+
+@pytest.mark.parametrize(("sizes", "dim"), [((2, 3), 1), ((3, 2, 1), 0)], ids=str)
+def test_sizes_that_do_not_fit(sizes: tuple[int, ...], dim: int) -> None:
+    with pytest.raises(PenlightError, match="cat"):
+        run_op(OP, [[number(3, 3), number(*sizes)], dim], {}, number(6, 3))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("dim", range(4))
+def test_threads(layout: torch.memory_format, dim: int) -> None:
+    """So large that threads share it, by bytes: runs of any length are cut anywhere."""
+    sizes = [3, 37, 41, 43]
+    tensors = []
+    for length in (1, 29, 2, 33):
+        sizes[dim] = length
+        tensors.append(torch.randn(sizes).contiguous(memory_format=layout))
+    want = torch.cat(tensors, dim).contiguous(memory_format=layout)
+    file = one_op_program(OP, [tensors, dim], {}, want)
+    for threads in (1, 2, 3, 8):
+        (got,) = penlight.load(file, libraries="optimized", threads=threads)(*tensors)
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
