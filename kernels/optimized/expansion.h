@@ -34,12 +34,13 @@ inline void run_by_panels(KernelContext& ctx, const Expansion& e, size_t scratch
   const Geometry& g = e.windows.geometry;
   const dim_t rows = e.windows.last_row, channels = e.windows.last_channel;
   const dim_t step = e.wide_tiles ? 2 * kPanel : kPanel, panels = (channels + step - 1) / step;
-  const auto share = [&](dim_t steps, dim_t more) {
-    const dim_t parts = parts_of_expansion(ctx, e, steps);
-    return static_cast<double>((steps + parts - 1) / parts + (parts > 1 ? more : 0)) /
-           static_cast<double>(steps);
+  // Of `count` in `steps` of `each`, the last of which may have less: what the longest part has.
+  const auto share = [&](dim_t count, dim_t steps, dim_t each, dim_t more) {
+    const dim_t parts = parts_of_expansion(ctx, e, steps), longest = (steps + parts - 1) / parts * each;
+    return static_cast<double>((longest < count ? longest : count) + (parts > 1 ? more : 0)) /
+           static_cast<double>(count);
   };
-  const bool by_rows = share(rows, g.taps_h / g.stride_h) < share(panels, 0);
+  const bool by_rows = share(rows, rows, 1, g.taps_h / g.stride_h) < share(channels, panels, step, 0);
   const dim_t parts = parts_of_expansion(ctx, e, by_rows ? rows : panels);
   PartMemory memory;
   if (!allocate_parts(ctx, parts, scratch, memory)) return;
