@@ -3,8 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <initializer_list>
+
 #include "check.h"
 #include "hosted/linked_libraries.h"
+#include "kernels/optimized/parallel.h"
 #include "seeds.h"
 
 using namespace penlight;
@@ -224,6 +227,32 @@ TEST(scratch_joins_its_blocks) {
     source.release(source.owner);
   }
   CHECK(source.allocate(source.owner, SIZE_MAX / 4, 64) == nullptr);
+}
+
+TEST(parts_lie_apart_where_there_is_room) {
+  using optimized::allocate_parts;
+  static uint8_t region[(2 << 20) + 64];
+  const auto in_turn = [](void*, void (*task)(void* argument, size_t index), void* argument, size_t count) {
+    for (size_t i = 0; i < count; ++i) task(argument, i);
+  };
+  const Workers two = {in_turn, nullptr, 2};
+  for (const size_t room : {sizeof region, size_t{8192}}) {
+    ArenaAllocator arena(region, room);
+    KernelContext ctx(scratch_from(arena), nullptr);
+    ctx.set_workers(two);
+    optimized::PartMemory memory{};
+    for (const size_t each : {size_t{1000}, size_t{100}}) {  // they begin where the others did
+      CHECK(allocate_parts(ctx, 2, each, memory));
+      CHECK_EQ(static_cast<char*>(memory.of(1)) - static_cast<char*>(memory.of(0)),
+               room < sizeof region ? static_cast<ptrdiff_t>((each + 63) / 64 * 64) : ptrdiff_t{1 << 20});
+      CHECK(ctx.ok());
+      ctx.reset();
+    }
+    CHECK(allocate_parts(ctx, 3, 100, memory));  // of more parts than threads none is known to be a thread's
+    CHECK_EQ(memory.each, size_t{128});
+    CHECK(!allocate_parts(ctx, 2, sizeof region, memory));
+    CHECK(ctx.status() == Status::OutOfMemory);
+  }
 }
 
 int main() { return penlight_test::finish(); }
