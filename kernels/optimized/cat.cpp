@@ -46,7 +46,7 @@ struct Joined {
     return is_skipped(tensor) ? 0 : static_cast<size_t>(tensor.size(d)) * step;
   }
 
-  // Bytes [first, last) of the result.
+  // Bytes [first, last) of the result. A damaged file may have it where a tensor is.
   void copy(char* result, size_t first, size_t last) const {
     size_t turn = first / whole, at = first % whole;
     for (result += first; first < last; ++turn, at = 0) {
@@ -58,7 +58,7 @@ struct Joined {
         }
         const size_t count = run - at < last - first ? run - at : last - first;
         if (count == 0) return;
-        memcpy(result, tensor.const_data_ptr<char>() + turn * run + at, count);
+        memmove(result, tensor.const_data_ptr<char>() + turn * run + at, count);
         result += count;
         first += count;
         at = 0;

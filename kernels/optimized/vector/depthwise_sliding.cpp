@@ -192,8 +192,8 @@ bool slides(const Depthwise& p) {
 size_t depthwise_scratch(const Depthwise& p) {
   if (!kUnrolled) return 0;
   if (!slides(p)) return windows_scratch(p);
-  const ptrdiff_t zeros = p.multiplier == 1 ? (kMostRound - 1) * pixel_of(p) + kLanes : kMostRound * kBlock;
-  return static_cast<size_t>(zeros + (p.multiplier == 1 ? 0 : kTile)) * sizeof(float);
+  if (p.multiplier > 1) return static_cast<size_t>(kMostRound * kBlock + kTile) * sizeof(float);
+  return static_cast<size_t>(round_up((kMostRound - 1) * pixel_of(p) + kLanes, kPanel)) * sizeof(float);
 }
 
 void depthwise(const Depthwise& p) {

@@ -152,7 +152,7 @@ struct Depthwise {
   ptrdiff_t first_channel, last_channel;  // the first a multiple of kPanel
   Epilogue epilogue;
   Geometry geometry;
-  float* tile;  // depthwise_scratch() bytes, or null
+  float* tile;  // depthwise_scratch() bytes, whole lines of the cache, or null
 };
 
 // A convolution, of 1x1 or of an image of few channels, and depthwise windows over its result.
