@@ -89,7 +89,7 @@ def test_expansion_and_threads(isa: str, sizes: tuple[int, ...], window: int) ->
     op, want = overload_of("penlight::expand_depthwise_packed"), image(of_image[0], channels, *of_image[2:])
     file = one_op_program(op, args, {}, want)
     alone, *others = (
-        penlight.load(file, libraries="optimized", threads=n)(x, *packed)[0].clone() for n in (1, 2, 3, 8, 40)
+        penlight.load(file, libraries="optimized", threads=n)(x, *packed)[0].clone() for n in (1, 2, 3, 8)
     )
     assert alone.shape == want.shape and alone.count_nonzero() > 0
     assert all(torch.equal(other, alone) for other in others)
