@@ -118,12 +118,11 @@ const WinogradRoutines* choose_tiles(const Winograd& w, bool by_unit) {
   return best;
 }
 
-// Is each block to have all panels? Where there are many tiles; or too few panels for several threads; or not
-// many more, of weights that stay in the second cache.
+// Is each block to have all panels? Where there are many tiles; or where the second cache keeps the weights,
+// and panels are too few for several threads, or not many more.
 bool is_by_tiles(const Winograd& w, const WinogradRoutines& does, dim_t tiles) {
-  return tiles > kTiles || w.last_panel <= panel_step(w) ||
-         (2 * tiles >= kTiles && w.last_panel < 2 * kWidePanels &&
-          does.weights_size(w, w.last_panel) <= kNear);
+  const bool few = w.last_panel <= panel_step(w) || (2 * tiles >= kTiles && w.last_panel < 2 * kWidePanels);
+  return tiles > kTiles || (few && does.weights_size(w, w.last_panel) <= kNear);
 }
 
 // As many as the caches ask for, but of few tiles some for several threads.
@@ -134,7 +133,7 @@ dim_t blocks_of(dim_t tiles, dim_t most) {
   return needed < wished ? wished : needed;
 }
 
-// Many tiles: each part has some, a block after the other, and all panels, or a group after the other.
+// Each part has some tiles, a block after the other, and all panels, or a group after the other.
 bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                   double operations) {
   const dim_t panels = w.last_panel, group = panels_at_once(w, does), most = tiles_at_once(w, does);
@@ -177,7 +176,7 @@ bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w,
   return wild == 0;
 }
 
-// Few tiles: one block, and each part has some of the panels.
+// One block of tiles, and each part has some of the panels.
 bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                    double operations) {
   const dim_t panels = w.last_panel, step = panel_step(w);
