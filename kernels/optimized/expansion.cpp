@@ -113,7 +113,7 @@ void run_by_bands(KernelContext& ctx, const Expansion& e) {
 // result, and sums are so long that products of many rows at once gain more than it costs to go there.
 // Measured on Intel's processors with AVX-512 alone.
 bool is_by_image(const Expansion& e) {
-  constexpr dim_t kLongSum = 48, kSecondCache = 1 << 19;
+  constexpr dim_t kLongSum = 48;
   const Geometry& g = e.windows.geometry;
   dim_t image = 0, result = 0;
   return e.wide_tiles && e.steps >= kLongSum && g.height * g.width > 0 &&

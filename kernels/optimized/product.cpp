@@ -20,6 +20,18 @@ dim_t group_step_of(const Product& p, dim_t threads) {
   return p.last_group >= step * threads ? step : 1;
 }
 
+void make_ready(Product& p) {
+  p.rows = p.last_row;
+  p.has_room = true;
+  p.wide_tiles = loads_delay_products();
+}
+
+// Row by row and panel by panel.
+PanelProduct directly(const Product& p) {
+  return {p.format == Format::Float32 ? routines().product : routines().short_product,
+          routines().product_scratch(p), p.wide_tiles ? kWidePanels : kPanelStep};
+}
+
 }  // namespace
 
 bool reads_less_by_rows(const Product& p) {
@@ -45,46 +57,39 @@ bool run_parts(KernelContext& ctx, const Product& product, ProductScratch& scrat
 }
 
 PanelProduct by_panels(Product& product) {
-  product.rows = product.last_row;
-  product.has_room = true;
-  product.wide_tiles = loads_delay_products();
-  if (is_split(product)) {
-    return {routines().split_product, routines().split_scratch(product), kSplitPanels};
-  }
-  return {product.format == Format::Float32 ? routines().product : routines().short_product,
-          routines().product_scratch(product), product.wide_tiles ? kWidePanels : kPanelStep};
+  make_ready(product);
+  if (!is_split(product)) return directly(product);
+  return {routines().split_product, routines().split_scratch(product), kSplitPanels};
 }
 
 bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept) {
   Product product = given;
-  const dim_t rows = product.rows = product.last_row, panels = product.last_panel;
-  product.has_room = true;
-  product.wide_tiles = loads_delay_products();
+  make_ready(product);
+  const dim_t rows = product.last_row, panels = product.last_panel;
   ProductScratch own;
   ProductScratch& scratch = kept ? *kept : own;
   if (is_split(product)) return run_split(ctx, product, scratch);
   if (is_by_blocks(product)) return run_by_blocks(ctx, product, scratch);
   const double depth = static_cast<double>(depth_of(product));
   const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) * depth;
-  const dim_t row_step = routines().tile_rows,
-              panel_step = rows == 1 || product.wide_tiles ? kWidePanels : kPanelStep;
+  const PanelProduct by = directly(product);
+  const dim_t row_step = routines().tile_rows, panel_step = rows == 1 ? kWidePanels : by.step;
   const dim_t row_steps = (rows + row_step - 1) / row_step,
               panel_steps = (panels + panel_step - 1) / panel_step;
-  const bool few_panels = panel_steps < static_cast<dim_t>(ctx.threads());
-  const bool by_rows =
-      row_steps >= static_cast<dim_t>(ctx.threads()) && (few_panels || reads_less_by_rows(product));
+  const dim_t threads = static_cast<dim_t>(ctx.threads());
+  const bool few_panels = panel_steps < threads;
+  const bool by_rows = row_steps >= threads && (few_panels || reads_less_by_rows(product));
   // With few rows it is reading the weights that takes the time.
   const double work = rows < row_step ? operations * static_cast<double>(row_step / rows) : operations;
-  const dim_t groups = product.last_group, threads = static_cast<dim_t>(ctx.threads());
+  const dim_t groups = product.last_group;
   // Parts of the groups write pieces of each row, and wait where two write one line of the cache.
   const bool by_groups = groups >= 2 * threads && row_steps < 4 * threads;
-  const dim_t group_step = group_step_of(product, threads);
+  const dim_t group_step = by_groups ? group_step_of(product, threads) : 1;
   const dim_t steps = by_groups               ? (groups + group_step - 1) / group_step
                       : by_rows || groups > 1 ? row_steps
                                               : panel_steps;
   const dim_t parts = parts_of(ctx, work * static_cast<double>(groups), steps);
-  if (!scratch.provide(ctx, parts, routines().product_scratch(product))) return false;
-  const auto multiply = product.format == Format::Float32 ? routines().product : routines().short_product;
+  if (!scratch.provide(ctx, parts, by.scratch)) return false;
   const auto part = [&](size_t index) {
     Product mine = product;
     if (by_groups) {
@@ -101,7 +106,7 @@ bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept)
       mine.last_panel = range.last;
     }
     mine.scratch = scratch.memory.of(index);
-    multiply(mine);
+    by.multiply(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);
   return true;

@@ -16,9 +16,8 @@ namespace {
 constexpr int kTogether = 2;          // rows
 constexpr ptrdiff_t kFewestRows = 3;  // that are worth a tile
 constexpr ptrdiff_t kMostRound = kRound<5, 2>;
-constexpr ptrdiff_t kTile = 6144;            // elements: half of the nearest cache
-constexpr ptrdiff_t kNear = 4 * kLanes;      // channels whose lines stay in it until the next rows read them
-constexpr ptrdiff_t kSecondCache = 1 << 19;  // elements of images that stay in the second
+constexpr ptrdiff_t kTile = 6144;        // elements: half of the nearest cache
+constexpr ptrdiff_t kNear = 4 * kLanes;  // channels whose lines stay in it until the next rows read them
 
 // Some channels of an image, or of what a tile holds of it.
 struct Channels {
@@ -182,7 +181,7 @@ void by_sliding(const Depthwise& p) {
   p.multiplier == 1 ? in_place<taps, stride>(p) : by_tiles<taps, stride>(p, rows_in_tile(p));
 }
 
-// Have we a tile, or at least zeros? Not in small builds.
+// Is there code for these windows here? Not in small builds.
 bool slides(const Depthwise& p) {
   return kUnrolled && is_usual(p.geometry) && (p.multiplier == 1 || rows_in_tile(p) > 0);
 }

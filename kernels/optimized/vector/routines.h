@@ -77,6 +77,9 @@ constexpr ptrdiff_t kUnitRows = 16, kUnitPanels = 4;
 // splits.
 constexpr ptrdiff_t kSplitStep = 32, kSplitRows = 16, kSplitPanels = 2;
 
+// Elements of images that stay in the second cache while they are worked on.
+constexpr ptrdiff_t kSecondCache = 1 << 19;
+
 // Panels of a wide tile, and what is multiplied for one row at once: no part of a product splits them either.
 constexpr ptrdiff_t kWidePanels = 4;
 
