@@ -2,14 +2,12 @@
 #include <string.h>
 
 #include "image.h"
+#include "kernels/common/checks.h"
 #include "parallel.h"
 
 namespace penlight::optimized {
 
 namespace {
-
-// A one-dimensional empty tensor may stand among tensors of any shape.
-bool is_skipped(const Tensor& tensor) { return tensor.dim() == 1 && tensor.numel() == 0; }
 
 enum class Order { RowMajor, ChannelsLast };
 
@@ -76,8 +74,9 @@ void cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
   const Tensor& like = tensors[some];
   const int rank = like.dim();
   const Order order = all_have_order(tensors, Order::RowMajor) ? Order::RowMajor : Order::ChannelsLast;
-  if (dim < -rank || dim >= rank || rank == 0 || !all_have_order(tensors, order)) return ctx.decline();
-  const int d = static_cast<int>(dim < 0 ? dim + rank : dim);
+  if (rank == 0 || !all_have_order(tensors, order)) return ctx.decline();
+  int d;
+  if (!wrap_dim(ctx, dim, rank, d)) return;
   dim_t sizes[kMaxDim];
   for (int k = 0; k < rank; ++k) sizes[k] = k == d ? 0 : like.size(k);
   for (const Tensor& tensor : tensors) {

@@ -5,9 +5,6 @@
 
 namespace penlight::portable {
 
-// A one-dimensional empty tensor may stand among tensors of any shape.
-static bool is_skipped(const Tensor& tensor) { return tensor.dim() == 1 && tensor.numel() == 0; }
-
 // Into the part of `out` that begins at `start` in dimension `d`, of another element type.
 static void convert_part(KernelContext& ctx, const Tensor& from, const Tensor& out, int d, dim_t start) {
   Likeness part(out);
