@@ -30,33 +30,6 @@ PENLIGHT_INLINE bool is_usual(const Geometry& g) {
          g.dilation_h == 1 && g.dilation_w == 1;
 }
 
-// Adds `rows` times kColumns windows to `sums`. Neighbours are `pixel` and `line` elements apart,
-// weights of neighbouring taps `tap`. Each line is loaded once for all rows whose windows it lies
-// in, and nothing is asked on the way.
-template <int taps, int stride, int rows>
-PENLIGHT_INLINE void add_windows(const float* corner, ptrdiff_t pixel, ptrdiff_t line, const float* weights,
-                                 ptrdiff_t tap, Floats (&sums)[rows][kColumns]) {
-  constexpr int inputs = (kColumns - 1) * stride + taps, lines = (rows - 1) * stride + taps;
-  repeat<lines>([&](auto i) __attribute__((always_inline)) {
-    const float* from = corner + i * line;
-    Floats x[inputs];
-    repeat<inputs>([&](auto u) __attribute__((always_inline)) {
-      x[u] = load(from + u * pixel);
-      keep_in_register(x[u]);
-    });
-    repeat<rows>([&](auto r) __attribute__((always_inline)) {
-      constexpr int th = decltype(i)() - decltype(r)() * stride;
-      if constexpr (th >= 0 && th < taps) {
-        repeat<taps>([&](auto tw) __attribute__((always_inline)) {
-          const Floats weight = load(weights + (th * taps + tw) * tap);
-          repeat<kColumns>([&](auto j)
-                               __attribute__((always_inline)) { sums[r][j] += x[j * stride + tw] * weight; });
-        });
-      }
-    });
-  });
-}
-
 // One line of windows of `taps` neighbouring pixels: each pixel is loaded once.
 template <int rows, int columns, int stride, int taps>
 PENLIGHT_INLINE void add_line(const float* (&x)[rows], const float* weights, Floats (&sums)[rows][columns]) {

@@ -79,6 +79,33 @@ void copy_frame(const DepthwiseFrames& v, const Tile& tile, const float* frame, 
   }
 }
 
+// Adds `rows` times kColumns windows to `sums`. Neighbours are `pixel` and `line` elements apart,
+// weights of neighbouring taps `tap`. Each line is loaded once for all rows whose windows it lies
+// in, and nothing is asked on the way.
+template <int taps, int stride, int rows>
+PENLIGHT_INLINE void add_windows(const float* corner, ptrdiff_t pixel, ptrdiff_t line, const float* weights,
+                                 ptrdiff_t tap, Floats (&sums)[rows][kColumns]) {
+  constexpr int inputs = (kColumns - 1) * stride + taps, lines = (rows - 1) * stride + taps;
+  repeat<lines>([&](auto i) __attribute__((always_inline)) {
+    const float* from = corner + i * line;
+    Floats x[inputs];
+    repeat<inputs>([&](auto u) __attribute__((always_inline)) {
+      x[u] = load(from + u * pixel);
+      keep_in_register(x[u]);
+    });
+    repeat<rows>([&](auto r) __attribute__((always_inline)) {
+      constexpr int th = decltype(i)() - decltype(r)() * stride;
+      if constexpr (th >= 0 && th < taps) {
+        repeat<taps>([&](auto tw) __attribute__((always_inline)) {
+          const Floats weight = load(weights + (th * taps + tw) * tap);
+          repeat<kColumns>([&](auto j)
+                               __attribute__((always_inline)) { sums[r][j] += x[j * stride + tw] * weight; });
+        });
+      }
+    });
+  });
+}
+
 // Of frame `out` of all videos of the result, `rows` rows of the tile from `row` on, by the
 // frames of taps [first, last). `taps` and `stride` are those of an image, or 0 for any.
 template <int rows, int taps, int stride>
