@@ -82,6 +82,21 @@ def test_norms_of_many_rows_are_those_of_each(count: int, rows: int) -> None:
             close(together[0][plain], first[plain], rtol=1e-4, atol=1e-4)
 
 
+# Sums are taken about the first number of a row, which may be the one that is far from all others.
+@pytest.mark.parametrize("rows", [3, 20])
+@pytest.mark.parametrize("far", [4.0, -30.0, 1e4, 1e15])
+@pytest.mark.parametrize("count", [5, 192, 1000, 5000])
+def test_layer_norm_of_rows_that_begin_far_out(count: int, far: float, rows: int) -> None:
+    x = torch.randn(rows, count)
+    x[:, 0] = far
+    weight, bias = torch.rand(count) + 1, torch.zeros(count)
+    want = torch.native_layer_norm(x.double(), [count], weight.double(), bias.double(), 1e-5)
+    like = tuple(part.float() for part in want)
+    got = run("aten::native_layer_norm", [x, [count], weight, bias, 1e-5], like)
+    close(got[2], want[2], rtol=4e-6, atol=0)
+    close(got[0], want[0], rtol=0, atol=3e-6 * abs(want[0]).max().item())
+
+
 @pytest.mark.parametrize("number", [37.3, 1000.1, -100000.3, 1e-40, 3e38])
 @pytest.mark.parametrize("count", [1, 12, 768, 5000])
 def test_layer_norm_of_equal_numbers_is_zero(count: int, number: float) -> None:

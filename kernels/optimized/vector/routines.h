@@ -351,7 +351,7 @@ struct NormRows {
   float* rstds;
   ptrdiff_t count, first_row, last_row;
   double eps;
-  bool centered;  // false: the mean is taken as zero
+  bool centered;  // false: the mean is taken as zero, and there is no bias
 };
 
 // Groups of `channels` channels of `pixels` pixels: (x - mean) / sqrt(variance + eps) * weight + bias,

@@ -7,135 +7,218 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-// What a row is finished with.
-struct Scale {
-  float mean, rstd;
+// One row, or two neighbours together: they share weights, and the steps of one do not wait for the other's.
+// Whichever it is, a row is summed in the same order.
+
+// Calls step(at, which of two sums, is the vector whole?) for each vector of `count` elements.
+template <class Step>
+PENLIGHT_INLINE void by_twos(ptrdiff_t count, Step&& step) {
+  ptrdiff_t i = 0;
+  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+    step(i, Index<0>(), Index<1>());
+    step(i + kLanes, Index<1>(), Index<1>());
+  }
+  if (i + kLanes <= count) {
+    step(i, Index<0>(), Index<1>());
+    i += kLanes;
+  }
+  if (i < count) step(i, Index<1>(), Index<0>());
+}
+
+// What is summed of a row in one pass: by how far its numbers are from one near them (from zero where nothing
+// is centered), and the squares of that.
+template <int rows>
+struct Sums {
+  Floats from[rows], apart[rows][2], squares[rows][2];
 };
 
-// The vector of a row at element `at`, whole or in part. Are there weights, and biases?
-template <bool weights, bool biases, bool whole>
-PENLIGHT_INLINE void finish_part(const NormRows& p, const float* x, float* out, Floats mean, Floats factor,
-                                 ptrdiff_t at) {
-  const ptrdiff_t left = whole ? kLanes : p.count - at;
-  Floats value = (load_part(x + at, left) - mean) * factor;
-  if constexpr (weights) value *= load_part(p.weight + at, left);
-  if constexpr (biases) value += load_part(p.bias + at, left);
-  store_part(out + at, value, left);
-}
-
-template <bool weights, bool biases>
-void finish_row(const NormRows& p, const float* x, float* out, Scale scale) {
-  const Floats mean = splat(scale.mean), factor = splat(scale.rstd);
-  ptrdiff_t i = 0;
-  for (; i + kLanes <= p.count; i += kLanes) finish_part<weights, biases, true>(p, x, out, mean, factor, i);
-  if (i < p.count) finish_part<weights, biases, false>(p, x, out, mean, factor, i);
-}
-
-const float* row_of(const NormRows& p, ptrdiff_t row) { return p.input + row * p.count; }
-
-float mean_of_row(const NormRows& p, ptrdiff_t row) {
-  return p.centered ? static_cast<float>(mean_of(row_of(p, row), p.count)) : 0.0f;
-}
-
-double squares_of_row(const NormRows& p, ptrdiff_t row, float mean) {
-  const Floats means = splat(mean);
-  const auto square = [&](Floats v) __attribute__((always_inline)) { return (v - means) * (v - means); };
-  return sum_of(row_of(p, row), p.count, square);
-}
-
-float rstd_of(const NormRows& p, double squares) {
-  return static_cast<float>(1.0 / __builtin_sqrt(squares * (1.0 / static_cast<double>(p.count)) + p.eps));
-}
-
-void keep(const NormRows& p, ptrdiff_t row, Scale scale) {
-  if (p.means) p.means[row] = scale.mean;
-  if (p.rstds) p.rstds[row] = scale.rstd;
-}
-
-template <bool weights, bool biases>
-void few_rows_of(const NormRows& p) {
-  // Several rows at once: the steps of one wait for each other, those of several do not.
-  constexpr ptrdiff_t kTogether = 4;
-  for (ptrdiff_t first = p.first_row; first < p.last_row; first += kTogether) {
-    const ptrdiff_t rows = min_of(kTogether, p.last_row - first);
-    Scale scales[kTogether];
-    double squares[kTogether];
-    for (ptrdiff_t j = 0; j < rows; ++j) scales[j].mean = mean_of_row(p, first + j);
-    for (ptrdiff_t j = 0; j < rows; ++j) squares[j] = squares_of_row(p, first + j, scales[j].mean);
-    for (ptrdiff_t j = 0; j < rows; ++j) scales[j].rstd = rstd_of(p, squares[j]);
-    for (ptrdiff_t j = 0; j < rows; ++j) {
-      finish_row<weights, biases>(p, row_of(p, first + j), p.output + (first + j) * p.count, scales[j]);
-      keep(p, first + j, scales[j]);
-    }
-  }
-}
-
-// Three rows, each at a step of its own, in one loop: what is loaded, summed and stored takes turns then, and
-// does not wait for what the others fill.
-struct Turn {
-  const float *summed, *squared, *finished;
-  float squared_mean;
-  Scale scale;  // of the finished one
-  float* output;
-  double apart, squares;  // what is found of the first two
+template <int rows>
+struct Moments {
+  double apart[rows], squares[rows];
 };
 
-template <bool centered, bool weights, bool biases>
-PENLIGHT_INLINE void take_turn(const NormRows& p, Turn& turn) {
-  const Floats first = splat(turn.summed[0]), mean = splat(turn.squared_mean);
-  const Floats finished_mean = splat(turn.scale.mean), factor = splat(turn.scale.rstd);
-  Floats sums[4] = {}, squares[4] = {};
-  // As sum_of() adds.
-  const auto step = [&](ptrdiff_t i, auto into, auto whole) __attribute__((always_inline)) {
-    constexpr bool is_whole = decltype(whole)() != 0;
-    const ptrdiff_t left = is_whole ? kLanes : p.count - i;
-    if constexpr (centered) {
-      const Floats apart = load_part(turn.summed + i, left) - first;
-      sums[into] += is_whole ? apart : first_lanes(apart, left);
-    }
-    const Floats value = load_part(turn.squared + i, left) - mean, square = value * value;
-    squares[into] += is_whole ? square : first_lanes(square, left);
-    finish_part<weights, biases, is_whole>(p, turn.finished, turn.output, finished_mean, factor, i);
-  };
-  ptrdiff_t i = 0;
-  for (; i + 4 * kLanes <= p.count; i += 4 * kLanes) {
-    repeat<4>([&](auto u) __attribute__((always_inline)) { step(i + u * kLanes, u, Index<1>()); });
-  }
-  for (; i + kLanes <= p.count; i += kLanes) step(i, Index<0>(), Index<1>());
-  if (i < p.count) step(i, Index<1>(), Index<0>());
-  turn.apart = static_cast<double>(sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3])));
-  turn.squares = static_cast<double>(sum_lanes((squares[0] + squares[1]) + (squares[2] + squares[3])));
+// From the first number of each row.
+template <int rows>
+PENLIGHT_INLINE Sums<rows> nothing_of(const float* x, ptrdiff_t count) {
+  Sums<rows> sums = {};
+  repeat<rows>([&](auto j) __attribute__((always_inline)) { sums.from[j] = splat(x[j * count]); });
+  return sums;
 }
 
-// Between the steps of a row lies a turn of others, so that a sum is there when it is needed.
-template <bool centered, bool weights, bool biases>
-void many_rows_of(const NormRows& p) {
-  constexpr ptrdiff_t kApart = 2, kKept = 8;
-  float means[kKept] = {}, rstds[kKept] = {};
-  const ptrdiff_t last = p.last_row - 1;
-  for (ptrdiff_t row = p.first_row; row < p.first_row + 2 * kApart; ++row) {
-    means[row % kKept] = mean_of_row(p, row);
-    if (row < p.first_row + kApart)
-      rstds[row % kKept] = rstd_of(p, squares_of_row(p, row, means[row % kKept]));
-  }
-  for (ptrdiff_t row = p.first_row; row <= last; ++row) {
-    // Past the end the last row is summed once more, for nothing.
-    const ptrdiff_t squared = min_of(row + kApart, last), summed = min_of(row + 2 * kApart, last);
-    const Scale scale = {means[row % kKept], rstds[row % kKept]};
-    Turn turn = {row_of(p, summed),
-                 row_of(p, squared),
-                 row_of(p, row),
-                 means[squared % kKept],
-                 scale,
-                 p.output + row * p.count,
-                 0,
-                 0};
-    take_turn<centered, weights, biases>(p, turn);
-    keep(p, row, scale);
-    rstds[squared % kKept] = rstd_of(p, turn.squares);
+template <bool centered, int rows, class Whole>
+PENLIGHT_INLINE void add_part(Sums<rows>& sums, ptrdiff_t into, const float* x, ptrdiff_t count,
+                              ptrdiff_t left, Whole) {
+  constexpr bool is_whole = Whole() != 0;
+  repeat<rows>([&](auto j) __attribute__((always_inline)) {
+    Floats value = load_part(x + j * count, is_whole ? kLanes : left);
     if constexpr (centered) {
-      means[summed % kKept] = static_cast<float>(mean_from(turn.summed, p.count, turn.apart));
+      value -= sums.from[j];
+      if constexpr (!is_whole) value = first_lanes(value, left);
+      sums.apart[j][into] += value;
     }
+    sums.squares[j][into] += value * value;
+  });
+}
+
+template <int rows>
+PENLIGHT_INLINE Moments<rows> moments_in(const Sums<rows>& sums) {
+  constexpr int kHalf = kLanes / 2, kQuarter = kLanes / 4;
+  Floats each[rows];
+  repeat<rows>([&](auto j) __attribute__((always_inline)) {
+    each[j] = fold_both<kHalf>(sums.apart[j][0] + sums.apart[j][1], sums.squares[j][0] + sums.squares[j][1]);
+  });
+  const Floats all = fold_lanes<kQuarter / 2>(fold_both<kQuarter>(each[0], each[rows - 1]));
+  Moments<rows> found;
+  repeat<rows>([&](auto j) __attribute__((always_inline)) {
+    found.apart[j] = static_cast<double>(all[j * kQuarter]);
+    found.squares[j] = static_cast<double>(all[kHalf + j * kQuarter]);
+  });
+  return found;
+}
+
+template <bool centered, int rows>
+Moments<rows> moments_of(const float* x, ptrdiff_t count, const Sums<rows>& nothing) {
+  Moments<rows> total = {};
+  for (ptrdiff_t begin = 0; begin < count; begin += kPiece) {
+    const ptrdiff_t piece = min_of(kPiece, count - begin);
+    Sums<rows> sums = nothing;
+    by_twos(piece, [&](ptrdiff_t i, auto into, auto whole) __attribute__((always_inline)) {
+      add_part<centered>(sums, into, x + begin + i, count, piece - i, whole);
+    });
+    const Moments<rows> found = moments_in(sums);
+    for (int j = 0; j < rows; ++j) {
+      total.apart[j] += found.apart[j];
+      total.squares[j] += found.squares[j];
+    }
+  }
+  return total;
+}
+
+// What rows are finished with.
+template <int rows>
+struct Scales {
+  float mean[rows], rstd[rows];
+};
+
+PENLIGHT_INLINE float rstd_of(const NormRows& p, double variance) {
+  return 1.0f / __builtin_sqrtf(static_cast<float>(variance + p.eps));
+}
+
+// Squares about the first number instead of the mean lose digits where that number lies far out: less than
+// one of seven up to this ratio of its squared distance from the mean to the variance.
+constexpr double kFar = 8;
+
+PENLIGHT_INLINE bool is_near(double offset, double variance, double squares) {
+  return (offset <= kFar * variance) & (squares <= __FLT_MAX__);  // neither for what is not a number
+}
+
+// With a second pass over rows that begin far out: about the mean that the first one found.
+template <int rows>
+[[gnu::noinline]] Scales<rows> exact_scales_of(const NormRows& p, const float* x, Moments<rows> found,
+                                               Scales<rows> scales) {
+  const double share = 1.0 / static_cast<double>(p.count);
+  for (int j = 0; j < rows; ++j, x += p.count) {
+    const double first = found.apart[j] * share;
+    if (is_near(first * first, found.squares[j] * share - first * first, found.squares[j])) continue;
+    const float mean = static_cast<float>(mean_from(x, p.count, found.apart[j]));
+    const Moments<1> exact = moments_of<true, 1>(x, p.count, {{splat(mean)}, {}, {}});
+    const double apart = exact.apart[0] * share;
+    scales.mean[j] = apart - apart == 0.0 ? static_cast<float>(mean + apart) : mean;
+    scales.rstd[j] = rstd_of(p, exact.squares[0] * share - apart * apart);
+  }
+  return scales;
+}
+
+// `share` is 1 / count.
+template <bool centered, int rows>
+PENLIGHT_INLINE Scales<rows> scales_of(const NormRows& p, const float* x, const Moments<rows>& found,
+                                       double share) {
+  Scales<rows> scales = {};
+  bool all_near = true;
+  repeat<rows>([&](auto j) __attribute__((always_inline)) {
+    const double apart = found.apart[j] * share, offset = apart * apart;
+    const double variance = found.squares[j] * share - offset;
+    if constexpr (centered) {
+      scales.mean[j] = static_cast<float>(x[j * p.count] + apart);
+      all_near &= is_near(offset, variance, found.squares[j]);
+    }
+    scales.rstd[j] = rstd_of(p, variance);
+  });
+  return all_near ? scales : exact_scales_of(p, x, found, scales);
+}
+
+template <int rows>
+PENLIGHT_INLINE void keep(const NormRows& p, ptrdiff_t row, const Scales<rows>& scales) {
+  for (int j = 0; j < rows; ++j) {
+    if (p.means) p.means[row + j] = scales.mean[j];
+    if (p.rstds) p.rstds[row + j] = scales.rstd[j];
+  }
+}
+
+// Rows that are being finished. Not read from NormRows in loops: what they store could change that, for all
+// that a compiler knows.
+template <int rows>
+struct Finish {
+  const float *x, *weight, *bias;
+  float* out;
+  ptrdiff_t count;
+  Floats mean[rows], factor[rows];
+};
+
+template <int rows>
+PENLIGHT_INLINE Finish<rows> finish_of(const NormRows& p, ptrdiff_t row, const Scales<rows>& scales) {
+  Finish<rows> finish = {
+      p.input + row * p.count, p.weight, p.bias, p.output + row * p.count, p.count, {}, {}};
+  repeat<rows>([&](auto j) __attribute__((always_inline)) {
+    finish.mean[j] = splat(scales.mean[j]);
+    finish.factor[j] = splat(scales.rstd[j]);
+  });
+  return finish;
+}
+
+// The vectors at element `at`. Are there weights, and biases?
+template <bool weights, bool biases, int rows, class Whole>
+PENLIGHT_INLINE void finish_part(const Finish<rows>& f, ptrdiff_t at, Whole) {
+  const ptrdiff_t left = Whole() != 0 ? kLanes : f.count - at;
+  const Floats weight = weights ? load_part(f.weight + at, left) : Floats{};
+  const Floats bias = biases ? load_part(f.bias + at, left) : Floats{};
+  repeat<rows>([&](auto j) __attribute__((always_inline)) {
+    Floats value = (load_part(f.x + j * f.count + at, left) - f.mean[j]) * f.factor[j];
+    if constexpr (weights) value *= weight;
+    if constexpr (biases) value += bias;
+    store_part(f.out + j * f.count + at, value, left);
+  });
+}
+
+template <bool centered, bool weights, bool biases, int rows>
+void rows_alone(const NormRows& p, ptrdiff_t row, double share) {
+  const float* x = p.input + row * p.count;
+  const Scales<rows> scales =
+      scales_of<centered>(p, x, moments_of<centered, rows>(x, p.count, nothing_of<rows>(x, p.count)), share);
+  const Finish<rows> finish = finish_of(p, row, scales);
+  by_twos(p.count, [&](ptrdiff_t i, auto, auto whole)
+                       __attribute__((always_inline)) { finish_part<weights, biases>(finish, i, whole); });
+  keep(p, row, scales);
+}
+
+// Two rows are finished while two others are summed, in one loop: what is loaded, summed and stored takes
+// turns then, and does not wait for what the others fill. For rows of one piece; an even number of them.
+template <bool centered, bool weights, bool biases>
+void rows_in_turns(const NormRows& p, ptrdiff_t first, ptrdiff_t last, double share) {
+  const float* x = p.input + first * p.count;
+  Scales<2> scales =
+      scales_of<centered>(p, x, moments_of<centered, 2>(x, p.count, nothing_of<2>(x, p.count)), share);
+  for (ptrdiff_t row = first; row < last; row += 2) {
+    // At the end the last two are summed once more, for nothing.
+    const float* next = p.input + min_of(row + 2, last - 2) * p.count;
+    Sums<2> sums = nothing_of<2>(next, p.count);
+    const Finish<2> finish = finish_of(p, row, scales);
+    by_twos(p.count, [&](ptrdiff_t i, auto into, auto whole) __attribute__((always_inline)) {
+      add_part<centered>(sums, into, next + i, finish.count, finish.count - i, whole);
+      finish_part<weights, biases>(finish, i, whole);
+    });
+    keep(p, row, scales);
+    scales = scales_of<centered>(p, next, moments_in(sums), share);
   }
 }
 
@@ -146,21 +229,29 @@ constexpr ptrdiff_t kMany = PTRDIFF_MAX;
 constexpr ptrdiff_t kMany = 16;
 #endif
 
-template <bool weights, bool biases>
+template <bool centered, bool weights, bool biases>
 void rows_of(const NormRows& p) {
+  const double share = 1.0 / static_cast<double>(p.count);
+  ptrdiff_t row = p.first_row;
+  // Two long rows are not in the nearest cache any more when they are finished.
   if constexpr (kMany < PTRDIFF_MAX) {
-    if (p.last_row - p.first_row >= kMany && p.count <= kPiece) {
-      return p.centered ? many_rows_of<true, weights, biases>(p) : many_rows_of<false, weights, biases>(p);
+    if (p.count <= kPiece && p.last_row - row >= kMany) {
+      const ptrdiff_t last = row + (p.last_row - row) / 2 * 2;
+      rows_in_turns<centered, weights, biases>(p, row, last, share);
+      row = last;
+    } else if (p.count <= kPiece) {
+      for (; row + 2 <= p.last_row; row += 2) rows_alone<centered, weights, biases, 2>(p, row, share);
     }
   }
-  few_rows_of<weights, biases>(p);
+  for (; row < p.last_row; ++row) rows_alone<centered, weights, biases, 1>(p, row, share);
 }
 
 }  // namespace
 
 void norm_rows(const NormRows& p) {
-  if (p.weight) return p.bias ? rows_of<true, true>(p) : rows_of<true, false>(p);
-  return p.bias ? rows_of<false, true>(p) : rows_of<false, false>(p);
+  if (!p.centered) return p.weight ? rows_of<false, true, false>(p) : rows_of<false, false, false>(p);
+  if (p.weight) return p.bias ? rows_of<true, true, true>(p) : rows_of<true, true, false>(p);
+  return p.bias ? rows_of<true, false, true>(p) : rows_of<true, false, false>(p);
 }
 
 }  // namespace PENLIGHT_ISA

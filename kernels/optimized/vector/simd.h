@@ -252,6 +252,25 @@ PENLIGHT_INLINE float sum_lanes(Floats value) {
   }
 }
 
+// Sums of lanes `width` apart: of `a` in the lanes whose number lacks that bit, in the others of `b`.
+template <int width>
+PENLIGHT_INLINE Floats fold_both(Floats a, Floats b) {
+  Ints numbers = {};
+  for (int lane = 0; lane < kLanes; ++lane) numbers[lane] = lane;
+  const Ints of_a = (numbers & width) == 0;
+  return select(of_a, a, b) + swap_lanes<width>(select(of_a, b, a));
+}
+
+// Adds lanes `width`, width / 2, ... 1 apart, in the order of sum_lanes().
+template <int width>
+PENLIGHT_INLINE Floats fold_lanes(Floats value) {
+  if constexpr (width == 0) {
+    return value;
+  } else {
+    return fold_lanes<width / 2>(value + swap_lanes<width>(value));
+  }
+}
+
 template <int width = kLanes / 2>
 PENLIGHT_INLINE float max_lanes(Floats value) {
   const Floats other = swap_lanes<width>(value), most = select(other > value, other, value);
