@@ -45,9 +45,15 @@ void multiply_panels(KernelContext& ctx, const Matrices& x, ProductScratch& kept
       2.0 * static_cast<double>(x.m) * static_cast<double>(x.n) * static_cast<double>(x.k);
   const dim_t parts = parts_of(ctx, operations, groups);
   const size_t packed = static_cast<size_t>(at_once * (1 + x.k) * kPanel) * sizeof(float);
-  Product some = all;
-  if (some.outputs > at_once * kPanel) some.outputs = at_once * kPanel;
-  const size_t scratch = by_unit ? routines().split_scratch(some) : routines().product_scratch(some);
+  const auto scratch_of = [&](dim_t outputs) {
+    Product some = all;
+    some.outputs = outputs;
+    return by_unit ? routines().split_scratch(some) : routines().product_scratch(some);
+  };
+  // Of whole panels at once, and of what is left: few columns may want more than many.
+  const dim_t rest = x.n % (at_once * kPanel);
+  const size_t most = groups > 1 || rest == 0 ? scratch_of(at_once * kPanel) : 0;
+  const size_t last = rest ? scratch_of(rest) : 0, scratch = most > last ? most : last;
   if (!kept.provide(ctx, parts, packed + scratch)) return;
   const auto part = [&](size_t index) {
     float* panel = static_cast<float*>(kept.memory.of(index));

@@ -480,6 +480,33 @@ def test_blocks_of_tiles_and_threads(isa: str, sizes: tuple[int, ...], stride: i
     assert all(torch.equal(other, alone) for other in others)
 
 
+# Every number of groups of four columns that may be left of a strip, whole and not, of a depth that is in
+# registers, that leaves some steps of four, and that is walked in blocks.
+@pytest.mark.parametrize("outputs", [3, 8, 9, 12, 16, 19, 24, 37, 52, 85, 120])
+@pytest.mark.parametrize("depth", [16, 24, 31, 32, 47, 130, 1538])
+def test_few_columns(isa: str, depth: int, outputs: int) -> None:
+    rows = 101
+    x, weight, bias = torch.randn(rows, depth), torch.randn(outputs, depth), torch.randn(outputs)
+    x[7, -1], x[11, 0], x[64, depth // 2] = math.inf, math.nan, -math.inf
+    weight[outputs - 1, depth - 1] = math.inf
+    residual = torch.randn(rows, outputs)
+    op = overload_of("penlight::linear_packed")
+    for dtype in (torch.float32, torch.bfloat16):
+        packed = pack_panels(Derived.of(weight), bias).tensor().to(dtype)
+        exact = functional.linear(x.double(), weight.to(dtype).double(), bias.to(dtype).double())
+        for activation, added in ((0, None), (2, residual), (9, residual)):
+            want = ACTIVATIONS[activation](exact if added is None else exact + added)
+            args = [x, packed, added, outputs, activation, -0.5, 0.75]
+            file = one_op_program(op, args, {}, want.float())
+            given = [one for one in args if isinstance(one, torch.Tensor)]
+            alone, *others = (
+                torch.as_tensor(penlight.load(file, libraries="optimized", threads=n)(*given)[0].clone())
+                for n in (1, 2, 3, 8)
+            )
+            close(alone, want, depth)
+            assert all(torch.equal(one.view(torch.int32), alone.view(torch.int32)) for one in others)
+
+
 @pytest.mark.parametrize("outputs", [5, 24, 40, 72])
 @pytest.mark.parametrize("rows", [13, 49])
 def test_halves_of_vectors_and_threads(isa: str, rows: int, outputs: int) -> None:

@@ -7,13 +7,17 @@
 #include "dots.h"
 #include "epilogue.h"
 #include "indirect.h"
+#include "quads.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
 namespace {
 
-inline bool has_few_outputs(const Product& p) { return p.by_channels && 2 * p.outputs <= kLanes; }
+// Of those that quads can have, but two.
+inline bool has_few_outputs(const Product& p) {
+  return p.by_channels && 2 * p.outputs <= kLanes && quad_columns_of(p) <= 2;
+}
 
 // Weights of one output: each tap's channels, and zeros up to whole vectors.
 inline ptrdiff_t size_of_output(const Product& p) {

@@ -20,9 +20,14 @@ constexpr int kFewestPixels = kMostPixels;
 #else
 constexpr int kFewestPixels = kMostPixels < 4 ? kMostPixels : 4;
 #endif
-constexpr int kSteps = 4;      // of any depth, at once
-constexpr int kFewPixels = 4;  // of a tile whose weights are in registers
+constexpr int kLineSteps = 4;  // of any depth, at once
+constexpr int kFewPixels = 6;  // of a tile whose weights are in registers
 constexpr int kHeld = 24;      // weights there
+
+constexpr bool kHoldsPanels = !kFewTiles && kPanelVectors == 1;
+
+// Is a panel of this depth held in registers?
+inline bool is_held(ptrdiff_t depth) { return kHoldsPanels && (depth == 16 || depth == 24 || depth == 32); }
 
 // One panel's share of a product: biases, then the columns of each step of the sum.
 struct Panel {
@@ -69,7 +74,8 @@ PENLIGHT_INLINE void multiply_tile(const Panel& panel, const float* input, const
       add(spread ? input + panel.offsets[k + u] : input + k + u,
           [&](auto v) __attribute__((always_inline)) { return load(weights + u * kPanel + v * kLanes); });
     };
-    for (; k + kSteps <= panel.depth; k += kSteps, weights += kSteps * kPanel) repeat<kSteps>(step);
+    for (; k + kLineSteps <= panel.depth; k += kLineSteps, weights += kLineSteps * kPanel)
+      repeat<kLineSteps>(step);
     for (; k < panel.depth; ++k, weights += kPanel) step(Index<0>());
   }
   finish_tile(finish, first, pixels, sums);
@@ -135,7 +141,8 @@ PENLIGHT_INLINE void multiply_two(const Panel& panel, const float* input, const 
       sums[1][i][0] += value * columns[1];
     });
   };
-  for (; k + kSteps <= panel.depth; k += kSteps, weights += kSteps * kPanel) repeat<kSteps>(step);
+  for (; k + kLineSteps <= panel.depth; k += kLineSteps, weights += kLineSteps * kPanel)
+    repeat<kLineSteps>(step);
   for (; k < panel.depth; ++k, weights += kPanel) step(Index<0>());
   finish_tile(finish[0], first, pixels, sums[0]);
   finish_tile(finish[1], first, pixels, sums[1]);
@@ -164,14 +171,12 @@ inline void multiply_two_panels(const Panel& panel, const float* input, ptrdiff_
 }
 
 inline void multiply_pixels(const Panel& panel, const float* input, ptrdiff_t count, const Finish& finish) {
-#ifndef PENLIGHT_FEW_TILES
-  if constexpr (kPanelVectors == 1) {
+  if constexpr (kHoldsPanels) {
     const ptrdiff_t depth = panel.next == panel.depth && !panel.offsets ? panel.depth : 0;
     if (depth == 16) return multiply_line<kFewPixels, 16>(panel, input, count, finish);
     if (depth == 24) return multiply_line<kFewPixels, 24>(panel, input, count, finish);
     if (depth == 32) return multiply_line<kFewPixels, 32>(panel, input, count, finish);
   }
-#endif
   multiply_any<kMostPixels>(panel, input, count, finish);
 }
 

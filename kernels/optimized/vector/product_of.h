@@ -13,9 +13,10 @@
 
 #include "epilogue.h"
 #include "few_outputs.h"
-#include "half_vectors.h"
 #include "indirect.h"
 #include "narrow_groups.h"
+#include "panel_lines.h"
+#include "quads.h"
 #include "spread_rows.h"
 #include "strip.h"
 
@@ -177,7 +178,7 @@ Steps steps_of(const Product& p) {
   if (p.rows <= kRows) return {taps, max_of(p.channels, 1)};
   if (p.channels < kDepth) return {min_of(taps, kDepth / max_of(p.channels, 1)), max_of(p.channels, 1)};
   const ptrdiff_t parts = (p.channels + kDepth - 1) / kDepth;
-  return {1, (p.channels + parts - 1) / parts};
+  return {1, round_up((p.channels + parts - 1) / parts, kQuad)};
 }
 
 // Most elements of a copy of a block of rows: of all of k where they stay in the second cache, else of a
@@ -202,8 +203,7 @@ void multiply_columns(const StripOf<Weights>& s) {
 #ifndef PENLIGHT_FEW_TILES
   if (s.single && s.finish.columns > kStripColumns) return multiply<Weights, 1, kWide * kVectors>(s, 0, 1);
   if (s.finish.columns > kStripColumns) return multiply_wide(s);
-  // Whatever the rows of a part: another part may have them among others.
-  if (!s.single && is_half_empty(s.finish.columns)) return multiply_by_pairs(s);
+  if (s.quads) return multiply_by_quads(s);
 #endif
   if (s.finish.columns > kHalfVectors * kLanes) {
     multiply_rows<kVectors>(s);
@@ -212,9 +212,31 @@ void multiply_columns(const StripOf<Weights>& s) {
   }
 }
 
+// Rows of a matrix, times weights that registers hold.
+inline bool is_line(const Product& p) {
+  const bool is_dense = is_matrix(p.geometry) && !p.parts && p.pixel == p.channels;
+  return is_held(p.channels) && is_dense && p.outputs > 2 && p.outputs <= kPanel &&
+         p.format == Format::Float32;
+}
+
+void multiply_line_of(const Product& p) {
+  const Panel panel = {static_cast<const float*>(p.packed), p.channels, p.pixel, nullptr, kMostPixels, 0};
+  const ptrdiff_t count = p.last_row - p.first_row, whole = count / kFewPixels * kFewPixels;
+  // No pixel twice, as the last tile of a line may have them: a residual may lie where the output does.
+  const auto multiply = [&](ptrdiff_t first, ptrdiff_t pixels) {
+    const ptrdiff_t offset = first * p.output_pitch;
+    Finish finish = {p.output + offset, p.output_pitch, p.outputs, p.epilogue};
+    if (finish.epilogue.residual) finish.epilogue.residual += offset;
+    multiply_pixels(panel, p.input + first * p.pixel, pixels, finish);
+  };
+  if (whole) multiply(p.first_row, whole);
+  if (whole < count) multiply(p.first_row + whole, count - whole);
+}
+
 template <class Weights>
 void multiply_all(const Product& p) {
 #ifndef PENLIGHT_FEW_TILES
+  if (is_line(p)) return multiply_line_of(p);
   if (has_few_outputs(p)) return multiply_few<Weights>(p);
   if (has_narrow_groups(p)) return multiply_narrow_groups<Weights>(p);
 #endif
@@ -223,8 +245,11 @@ void multiply_all(const Product& p) {
   const ptrdiff_t panel_size = (1 + taps * p.channels) * kPanel;
   const ptrdiff_t most = rows_of_block(p);
   const float** pointers = static_cast<const float**>(p.scratch);
-  float* const spread =
-      are_crowded(p) ? reinterpret_cast<float*>(pointers + round_up(most * taps, kLine)) : nullptr;
+  float* const copies = reinterpret_cast<float*>(pointers + round_up(most * taps, kLine));
+  float* const spread = are_crowded(p) ? copies : nullptr;
+  const ptrdiff_t quad_columns = quad_columns_of(p), quads_tap = size_of_quads(quad_columns, p.channels);
+  float* const quads = copies + (spread ? round_up(spread_size(p), kLine) : 0);
+  const Element* laid_out = nullptr;  // weights of a group that are there
   Rows rows(p, pointers);
   rows.sort_where_padded();
 
@@ -241,6 +266,7 @@ void multiply_all(const Product& p) {
   strip.places = rows.places();
   strip.weights_tap = p.channels * kPanel;
   strip.weights_panel = panel_size;
+  strip.quads_tap = quads_tap;
   strip.finish = {nullptr, p.output_pitch, 0, p.epilogue};
   const ptrdiff_t channel_steps = max_of((p.channels + steps.channels - 1) / steps.channels, 1);
   const ptrdiff_t all_steps = (taps + steps.taps - 1) / steps.taps * channel_steps;
@@ -304,6 +330,13 @@ void multiply_all(const Product& p) {
                           strip.taps * strip.channels);
       }
       strip.start = at.step == 0 ? start_of(at) : nullptr;
+      strip.quads = nullptr;
+      if (quad_columns && at.column + quad_columns == p.outputs) {
+        if (laid_out != packed) lay_out_quads(strip, start_of(at) + kPanel, taps, p.channels, quads);
+        laid_out = packed;
+        strip.quads = quads + tap * quads_tap + size_of_quads(quad_columns, channel);
+        strip.next_row = rows_follow && at.column == p.first_panel * kPanel ? p.channels : 0;
+      }
       const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + at.column;
       strip.finish.output = p.output + offset;
       strip.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + offset : nullptr;

@@ -154,24 +154,6 @@ PENLIGHT_INLINE void store_some(float* to, Floats value, ptrdiff_t count) {
 }
 #endif
 
-#if defined(__AVX512F__)
-// from[0] and from[1] in turns.
-PENLIGHT_INLINE Floats splat_two(const float* from) {
-  double both;
-  memcpy(&both, from, sizeof both);
-  return (Floats)_mm512_set1_pd(both);
-}
-// The first lanes of `a` and `b` in turns.
-PENLIGHT_INLINE Floats in_turns(Floats a, Floats b) {
-  return PENLIGHT_SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-}
-// The sums of lanes 2 i and 2 i + 1, twice.
-PENLIGHT_INLINE Floats sum_pairs(Floats x) {
-  return PENLIGHT_SHUFFLE(x, x, 0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14) +
-         PENLIGHT_SHUFFLE(x, x, 1, 3, 5, 7, 9, 11, 13, 15, 1, 3, 5, 7, 9, 11, 13, 15);
-}
-#endif
-
 // The first `count` lanes of `value`; the others are zero.
 PENLIGHT_INLINE Floats first_lanes(Floats value, ptrdiff_t count) {
 #if defined(__AVX512F__)
