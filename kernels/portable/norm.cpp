@@ -30,7 +30,8 @@ void norm_dtype_out(KernelContext& ctx, const Tensor& self, Optional<Scalar> ord
       const C power = static_cast<C>(p), inverse = static_cast<C>(1 / p);
       if (p == 0) {
         sum([](C x) { return x != C(0) ? C(1) : C(0); }, itself);
-      } else if (p == 1) {
+      } else if (p == 1 || loop.elements() == 1) {
+        // Of one element no power, which may be too large or too small, need be taken.
         sum([](C x) { return math::fabs(x); }, itself);
       } else if (p == 2) {
         sum([](C x) { return x * x; }, [](auto total) { return math::sqrt(static_cast<C>(total)); });

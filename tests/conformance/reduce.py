@@ -141,6 +141,18 @@ SPREAD = [
         Op("aten::linalg_vector_norm", [(shape, order, *rest) for shape, *rest in DIMS], WIDE, tol=1e-4)
         for order in (0, 1, 2, 3.5, math.inf, -math.inf)
     ],
+    # Of one element, whose powers are infinite or zero.
+    Op(
+        "aten::linalg_vector_norm",
+        [
+            (In((3, 1), values=(1e-300, -1.7e308, 2.0)), order, *rest)
+            for order in (0, 2, 3.5, -2)
+            for rest in ((Raw([1]),), (Raw([1]), True))
+        ]
+        + [(In(SCALAR, values=(-1.7e308,)), 2)],
+        (torch.float64,),
+        special=False,
+    ),
     Op("aten::linalg_vector_norm", [(CUBE, 2, Raw([1]))], HALVES, tol=LOOSE),
     Op(
         "aten::norm.ScalarOpt_dim",
