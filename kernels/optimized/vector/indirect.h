@@ -54,8 +54,11 @@ class Rows {
     if (is_matrix(g)) {
       for (ptrdiff_t i = 0; i < p.part_count; ++i) {
         const InputPart& part = parts_[i];
-        for (ptrdiff_t r = 0; r < count; ++r) *at(r, i) = part.input + (first + r) * part.pixel;
-        for (ptrdiff_t r = count; r % kRows != 0; ++r) *at(r, i) = *at(r - 1, i);
+        const float** to = pointers_ + i * kRows;
+        for (ptrdiff_t r = 0; r < count; r += kRows, to += p.part_count * kRows) {
+          const float* const from = part.input + (first + r) * part.pixel;
+          for (ptrdiff_t j = 0; j < kRows; ++j) to[j] = from + min_of(j, count - r - 1) * part.pixel;
+        }
       }
       return;
     }
