@@ -36,9 +36,13 @@ void multiply_few(KernelContext& ctx, const Matrices& x) {
 
 // Some panels of B at a time, each part with memory of its own for them.
 void multiply_panels(KernelContext& ctx, const Matrices& x, ProductScratch& kept) {
-  Product all = over_matrix(x.m, x.k, x.k, x.n, x.n);
-  all.has_room = true;
-  const bool by_unit = is_split(all);
+  const auto product_of = [&](dim_t outputs) {
+    Product some = over_matrix(x.m, x.k, x.k, outputs, x.n);
+    some.has_room = true;
+    some.wide_tiles = loads_delay_products();
+    return some;
+  };
+  const bool by_unit = is_split(product_of(x.n));
   const dim_t at_once = by_unit ? kSplitPanelsAtOnce : kPanelsAtOnce;
   const dim_t panels = round_to_panel(x.n) / kPanel, groups = (panels + at_once - 1) / at_once;
   const double operations =
@@ -46,14 +50,12 @@ void multiply_panels(KernelContext& ctx, const Matrices& x, ProductScratch& kept
   const dim_t parts = parts_of(ctx, operations, groups);
   const size_t packed = static_cast<size_t>(at_once * (1 + x.k) * kPanel) * sizeof(float);
   const auto scratch_of = [&](dim_t outputs) {
-    Product some = all;
-    some.outputs = outputs;
-    return by_unit ? routines().split_scratch(some) : routines().product_scratch(some);
+    return (by_unit ? routines().split_scratch : routines().product_scratch)(product_of(outputs));
   };
   // Of whole panels at once, and of what is left: few columns may want more than many.
   const dim_t rest = x.n % (at_once * kPanel);
-  const size_t most = groups > 1 || rest == 0 ? scratch_of(at_once * kPanel) : 0;
-  const size_t last = rest ? scratch_of(rest) : 0, scratch = most > last ? most : last;
+  const size_t of_whole = groups > 1 || rest == 0 ? scratch_of(at_once * kPanel) : 0;
+  const size_t of_rest = rest ? scratch_of(rest) : 0, scratch = of_whole > of_rest ? of_whole : of_rest;
   if (!kept.provide(ctx, parts, packed + scratch)) return;
   const auto part = [&](size_t index) {
     float* panel = static_cast<float*>(kept.memory.of(index));
@@ -62,8 +64,7 @@ void multiply_panels(KernelContext& ctx, const Matrices& x, ProductScratch& kept
       const dim_t first = g * at_once * kPanel;
       const dim_t last = first + at_once * kPanel < x.n ? first + at_once * kPanel : x.n;
       routines().pack_matrix({x.b, x.bias, panel, x.row_pitch, x.column_pitch, x.k, first, last});
-      Product product = over_matrix(x.m, x.k, x.k, last - first, x.n);
-      product.has_room = true;
+      Product product = product_of(last - first);
       product.input = x.a;
       product.packed = panel;
       product.output = x.c + first;

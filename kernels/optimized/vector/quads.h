@@ -26,12 +26,13 @@ inline ptrdiff_t least_quad_depth(ptrdiff_t columns) { return columns <= 8 ? 16 
 inline ptrdiff_t groups_of(ptrdiff_t columns) { return (columns + kQuad - 1) / kQuad; }
 
 // Columns of the last strip of a product, if it has few: else 0. The same whatever part of the rows is
-// multiplied.
+// multiplied. Where loads do not delay products, of those alone whose last vector would be half empty.
 inline ptrdiff_t quad_columns_of(const Product& p) {
-  const ptrdiff_t rest = p.outputs % kStripColumns;
+  const ptrdiff_t rest = p.outputs % kStripColumns, last = rest % kLanes;
   const bool is_worth_it =
       p.has_room && p.rows >= kQuadRows && runs_of(p) * p.channels >= least_quad_depth(rest);
-  return !kFewTiles && kLanes == 16 && is_worth_it && rest <= kQuadColumns ? rest : 0;
+  const bool gains = p.wide_tiles || (last > 0 && last <= kLanes / 2);
+  return !kFewTiles && kLanes == 16 && is_worth_it && gains && rest <= kQuadColumns ? rest : 0;
 }
 
 // Elements of the weights of these columns, laid out for one run of `channels`.
