@@ -60,6 +60,7 @@ PENLIGHT_INLINE void add_part(Sums<rows>& sums, ptrdiff_t into, const float* x, 
   });
 }
 
+// The two sums of each row come out in a quarter of one vector.
 template <int rows>
 PENLIGHT_INLINE Moments<rows> moments_in(const Sums<rows>& sums) {
   constexpr int kHalf = kLanes / 2, kQuarter = kLanes / 4;
@@ -158,7 +159,7 @@ PENLIGHT_INLINE void keep(const NormRows& p, ptrdiff_t row, const Scales<rows>& 
 // Rows that are being finished. Not read from NormRows in loops: what they store could change that, for all
 // that a compiler knows.
 template <int rows>
-struct Finish {
+struct FinishedRows {
   const float *x, *weight, *bias;
   float* out;
   ptrdiff_t count;
@@ -166,8 +167,8 @@ struct Finish {
 };
 
 template <int rows>
-PENLIGHT_INLINE Finish<rows> finish_of(const NormRows& p, ptrdiff_t row, const Scales<rows>& scales) {
-  Finish<rows> finish = {
+PENLIGHT_INLINE FinishedRows<rows> finish_of(const NormRows& p, ptrdiff_t row, const Scales<rows>& scales) {
+  FinishedRows<rows> finish = {
       p.input + row * p.count, p.weight, p.bias, p.output + row * p.count, p.count, {}, {}};
   repeat<rows>([&](auto j) __attribute__((always_inline)) {
     finish.mean[j] = splat(scales.mean[j]);
@@ -178,7 +179,7 @@ PENLIGHT_INLINE Finish<rows> finish_of(const NormRows& p, ptrdiff_t row, const S
 
 // The vectors at element `at`. Are there weights, and biases?
 template <bool weights, bool biases, int rows, class Whole>
-PENLIGHT_INLINE void finish_part(const Finish<rows>& f, ptrdiff_t at, Whole) {
+PENLIGHT_INLINE void finish_part(const FinishedRows<rows>& f, ptrdiff_t at, Whole) {
   const ptrdiff_t left = Whole() != 0 ? kLanes : f.count - at;
   const Floats weight = weights ? load_part(f.weight + at, left) : Floats{};
   const Floats bias = biases ? load_part(f.bias + at, left) : Floats{};
@@ -195,7 +196,7 @@ void rows_alone(const NormRows& p, ptrdiff_t row, double share) {
   const float* x = p.input + row * p.count;
   const Scales<rows> scales =
       scales_of<centered>(p, x, moments_of<centered, rows>(x, p.count, nothing_of<rows>(x, p.count)), share);
-  const Finish<rows> finish = finish_of(p, row, scales);
+  const FinishedRows<rows> finish = finish_of(p, row, scales);
   by_twos(p.count, [&](ptrdiff_t i, auto, auto whole)
                        __attribute__((always_inline)) { finish_part<weights, biases>(finish, i, whole); });
   keep(p, row, scales);
@@ -212,7 +213,7 @@ void rows_in_turns(const NormRows& p, ptrdiff_t first, ptrdiff_t last, double sh
     // At the end the last two are summed once more, for nothing.
     const float* next = p.input + min_of(row + 2, last - 2) * p.count;
     Sums<2> sums = nothing_of<2>(next, p.count);
-    const Finish<2> finish = finish_of(p, row, scales);
+    const FinishedRows<2> finish = finish_of(p, row, scales);
     by_twos(p.count, [&](ptrdiff_t i, auto into, auto whole) __attribute__((always_inline)) {
       add_part<centered>(sums, into, next + i, finish.count, finish.count - i, whole);
       finish_part<weights, biases>(finish, i, whole);
