@@ -26,9 +26,6 @@ constexpr int kHeld = 24;      // weights there
 
 constexpr bool kHoldsPanels = !kFewTiles && kPanelVectors == 1;
 
-// Is a panel of this depth held in registers?
-inline bool is_held(ptrdiff_t depth) { return kHoldsPanels && (depth == 16 || depth == 24 || depth == 32); }
-
 // One panel's share of a product: biases, then the columns of each step of the sum.
 struct Panel {
   const float* weights;
@@ -169,6 +166,9 @@ inline void multiply_two_panels(const Panel& panel, const float* input, ptrdiff_
     multiply_two_lines<kMostPixels, false>(panel, input, count, finish);
   }
 }
+
+// Is a panel of this depth held in registers? Of those that multiply_pixels() has code for.
+inline bool is_held(ptrdiff_t depth) { return kHoldsPanels && (depth == 16 || depth == 24 || depth == 32); }
 
 inline void multiply_pixels(const Panel& panel, const float* input, ptrdiff_t count, const Finish& finish) {
   if constexpr (kHoldsPanels) {

@@ -14,8 +14,8 @@
 #include "epilogue.h"
 #include "few_outputs.h"
 #include "indirect.h"
+#include "line_product.h"
 #include "narrow_groups.h"
-#include "panel_lines.h"
 #include "quads.h"
 #include "spread_rows.h"
 #include "strip.h"
@@ -212,31 +212,10 @@ void multiply_columns(const StripOf<Weights>& s) {
   }
 }
 
-// Rows of a matrix, times weights that registers hold.
-inline bool is_line(const Product& p) {
-  const bool is_dense = is_matrix(p.geometry) && !p.parts && p.pixel == p.channels;
-  return is_held(p.channels) && is_dense && p.outputs > 2 && p.outputs <= kPanel &&
-         p.format == Format::Float32;
-}
-
-void multiply_line_of(const Product& p) {
-  const Panel panel = {static_cast<const float*>(p.packed), p.channels, p.pixel, nullptr, kMostPixels, 0};
-  const ptrdiff_t count = p.last_row - p.first_row, whole = count / kFewPixels * kFewPixels;
-  // No pixel twice, as the last tile of a line may have them: a residual may lie where the output does.
-  const auto multiply = [&](ptrdiff_t first, ptrdiff_t pixels) {
-    const ptrdiff_t offset = first * p.output_pitch;
-    Finish finish = {p.output + offset, p.output_pitch, p.outputs, p.epilogue};
-    if (finish.epilogue.residual) finish.epilogue.residual += offset;
-    multiply_pixels(panel, p.input + first * p.pixel, pixels, finish);
-  };
-  if (whole) multiply(p.first_row, whole);
-  if (whole < count) multiply(p.first_row + whole, count - whole);
-}
-
 template <class Weights>
 void multiply_all(const Product& p) {
 #ifndef PENLIGHT_FEW_TILES
-  if (is_line(p)) return multiply_line_of(p);
+  if (is_line_product(p)) return multiply_line_product(p);
   if (has_few_outputs(p)) return multiply_few<Weights>(p);
   if (has_narrow_groups(p)) return multiply_narrow_groups<Weights>(p);
 #endif
@@ -247,7 +226,7 @@ void multiply_all(const Product& p) {
   const float** pointers = static_cast<const float**>(p.scratch);
   float* const copies = reinterpret_cast<float*>(pointers + round_up(most * taps, kLine));
   float* const spread = are_crowded(p) ? copies : nullptr;
-  const ptrdiff_t quad_columns = quad_columns_of(p), quads_tap = size_of_quads(quad_columns, p.channels);
+  const ptrdiff_t quad_columns = quad_columns_of(p);
   float* const quads = copies + (spread ? round_up(spread_size(p), kLine) : 0);
   const Element* laid_out = nullptr;  // weights of a group that are there
   Rows rows(p, pointers);
@@ -266,7 +245,6 @@ void multiply_all(const Product& p) {
   strip.places = rows.places();
   strip.weights_tap = p.channels * kPanel;
   strip.weights_panel = panel_size;
-  strip.quads_tap = quads_tap;
   strip.finish = {nullptr, p.output_pitch, 0, p.epilogue};
   const ptrdiff_t channel_steps = max_of((p.channels + steps.channels - 1) / steps.channels, 1);
   const ptrdiff_t all_steps = (taps + steps.taps - 1) / steps.taps * channel_steps;
@@ -332,9 +310,9 @@ void multiply_all(const Product& p) {
       strip.start = at.step == 0 ? start_of(at) : nullptr;
       strip.quads = nullptr;
       if (quad_columns && at.column + quad_columns == p.outputs) {
-        if (laid_out != packed) lay_out_quads(strip, start_of(at) + kPanel, taps, p.channels, quads);
+        if (laid_out != packed) lay_out_quads(strip, start_of(at) + kPanel, taps, quads);
         laid_out = packed;
-        strip.quads = quads + tap * quads_tap + size_of_quads(quad_columns, channel);
+        strip.quads = quads + tap * quads_of_run(strip) + size_of_quads(quad_columns, channel);
         strip.next_row = rows_follow && at.column == p.first_panel * kPanel ? p.channels : 0;
       }
       const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + at.column;

@@ -40,6 +40,12 @@ inline ptrdiff_t size_of_quads(ptrdiff_t columns, ptrdiff_t channels) {
   return round_up(channels, kQuad) / kQuad * groups_of(columns) * kLanes;
 }
 
+// Of each run of a strip.
+template <class Weights>
+ptrdiff_t quads_of_run(const StripOf<Weights>& s) {
+  return size_of_quads(s.finish.columns, s.weights_tap / kPanel);
+}
+
 #if defined(__AVX512F__) && !defined(PENLIGHT_FEW_TILES)
 
 // In each 128 bits: the first of a and b in turns, the last; and their halves.
@@ -90,7 +96,8 @@ constexpr int groups_in(int groups, int v) { return groups - 4 * v < 4 ? groups 
 // All runs of a strip of `groups` groups of columns, from its first weights on.
 template <class Weights, int groups>
 void lay_out_columns(const StripOf<Weights>& s, const typename Weights::Element* first, ptrdiff_t runs,
-                     ptrdiff_t channels, float* to) {
+                     float* to) {
+  const ptrdiff_t channels = s.weights_tap / kPanel;
   for (ptrdiff_t t = 0; t < runs; ++t) {
     const typename Weights::Element* from = first + t * s.weights_tap;
     for (ptrdiff_t c = 0; c < channels; c += kQuad, from += kQuad * kPanel) {
@@ -128,13 +135,14 @@ PENLIGHT_INLINE void multiply_quads(const StripOf<Weights>& s, ptrdiff_t row, pt
     repeat<groups>([&](auto g) __attribute__((always_inline)) { sums[i][g] = Floats{}; });
   });
   const float* const* const tile = s.rows + row / kRows * s.tile_step;
+  const ptrdiff_t run = quads_of_run(s);
   for (ptrdiff_t t = 0; t < s.taps; ++t) {
     if (!tile[t * kRows]) continue;  // all of it is outside of the image
     const float* a[rows];
     repeat<rows>([&](auto i) __attribute__((always_inline)) {
       a[i] = tile[t * kRows + row % kRows + i] + s.first_channel;
     });
-    const float* weights = s.quads + t * s.quads_tap;
+    const float* weights = s.quads + t * run;
     const float* ahead = a[0] + 2 * rows * s.next_row;
     const auto add = [&](auto value) __attribute__((always_inline)) {
       Floats values[rows];
@@ -188,9 +196,9 @@ PENLIGHT_INLINE void with_groups(ptrdiff_t columns, Body&& body) {
 
 template <class Weights>
 void lay_out_quads(const StripOf<Weights>& s, const typename Weights::Element* first, ptrdiff_t runs,
-                   ptrdiff_t channels, float* to) {
+                   float* to) {
   with_groups(s.finish.columns, [&](auto groups) __attribute__((always_inline)) {
-    lay_out_columns<Weights, groups>(s, first, runs, channels, to);
+    lay_out_columns<Weights, groups>(s, first, runs, to);
   });
 }
 
@@ -204,7 +212,7 @@ void multiply_by_quads(const StripOf<Weights>& s) {
 #else
 
 template <class Weights>
-void lay_out_quads(const StripOf<Weights>&, const typename Weights::Element*, ptrdiff_t, ptrdiff_t, float*) {}
+void lay_out_quads(const StripOf<Weights>&, const typename Weights::Element*, ptrdiff_t, float*) {}
 template <class Weights>
 void multiply_by_quads(const StripOf<Weights>&) {}
 

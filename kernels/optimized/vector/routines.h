@@ -506,7 +506,7 @@ struct GridSample;  // grid_sample.h
 
 struct Routines {
   ptrdiff_t tile_rows;  // of a product; parts of a multiple of these leave no tile unfilled
-  size_t (*product_scratch)(const Product&);
+  size_t (*product_scratch)(const Product&);  // of fewer rows no more; of fewer outputs there may be
   void (*product)(const Product&);
   void (*short_product)(const Product&);  // of weights that are not float32
   size_t (*split_scratch)(const Product&);

@@ -39,8 +39,7 @@ struct StripOf {
   const uint16_t* places = nullptr;  // of rows of the output; null: in their order
   // Of a strip of few columns: its weights once more, as quads.h has them; else null.
   const float* quads = nullptr;
-  ptrdiff_t quads_tap = 0;  // elements from tap to tap
-  ptrdiff_t next_row = 0;   // from row to row, where they are fetched ahead
+  ptrdiff_t next_row = 0;  // elements from row to row, where they are fetched ahead
   Finish finish;
 };
 using Strip = StripOf<Singles>;
