@@ -109,8 +109,18 @@ PENLIGHT_INLINE float rstd_of(const NormRows& p, double variance) {
 // one of seven up to this ratio of its squared distance from the mean to the variance.
 constexpr double kFar = 8;
 
-PENLIGHT_INLINE bool is_near(double offset, double variance, double squares) {
-  return (offset <= kFar * variance) & (squares <= __FLT_MAX__);  // neither for what is not a number
+// Of one row, about the number that its sums were taken from: the mean, and the variance about it.
+struct Spread {
+  double apart, variance;
+  bool is_exact;  // so, and a number
+};
+
+// `share` is 1 / count.
+PENLIGHT_INLINE Spread spread_of(double apart, double squares, double share) {
+  apart *= share;
+  const double offset = apart * apart, variance = squares * share - offset;
+  const bool is_exact = (offset <= kFar * variance) & (squares <= __FLT_MAX__);
+  return {apart, variance, is_exact};
 }
 
 // With a second pass over rows that begin far out: about the mean that the first one found.
@@ -119,33 +129,30 @@ template <int rows>
                                                Scales<rows> scales) {
   const double share = 1.0 / static_cast<double>(p.count);
   for (int j = 0; j < rows; ++j, x += p.count) {
-    const double first = found.apart[j] * share;
-    if (is_near(first * first, found.squares[j] * share - first * first, found.squares[j])) continue;
+    if (spread_of(found.apart[j], found.squares[j], share).is_exact) continue;
     const float mean = static_cast<float>(mean_from(x, p.count, found.apart[j]));
-    const Moments<1> exact = moments_of<true, 1>(x, p.count, {{splat(mean)}, {}, {}});
-    const double apart = exact.apart[0] * share;
-    scales.mean[j] = apart - apart == 0.0 ? static_cast<float>(mean + apart) : mean;
-    scales.rstd[j] = rstd_of(p, exact.squares[0] * share - apart * apart);
+    const Moments<1> again = moments_of<true, 1>(x, p.count, {{splat(mean)}, {}, {}});
+    const Spread spread = spread_of(again.apart[0], again.squares[0], share);
+    scales.mean[j] = spread.apart - spread.apart == 0.0 ? static_cast<float>(mean + spread.apart) : mean;
+    scales.rstd[j] = rstd_of(p, spread.variance);
   }
   return scales;
 }
 
-// `share` is 1 / count.
 template <bool centered, int rows>
 PENLIGHT_INLINE Scales<rows> scales_of(const NormRows& p, const float* x, const Moments<rows>& found,
                                        double share) {
   Scales<rows> scales = {};
-  bool all_near = true;
+  bool are_exact = true;
   repeat<rows>([&](auto j) __attribute__((always_inline)) {
-    const double apart = found.apart[j] * share, offset = apart * apart;
-    const double variance = found.squares[j] * share - offset;
+    const Spread spread = spread_of(found.apart[j], found.squares[j], share);
     if constexpr (centered) {
-      scales.mean[j] = static_cast<float>(x[j * p.count] + apart);
-      all_near &= is_near(offset, variance, found.squares[j]);
+      scales.mean[j] = static_cast<float>(x[j * p.count] + spread.apart);
+      are_exact &= spread.is_exact;
     }
-    scales.rstd[j] = rstd_of(p, variance);
+    scales.rstd[j] = rstd_of(p, spread.variance);
   });
-  return all_near ? scales : exact_scales_of(p, x, found, scales);
+  return are_exact ? scales : exact_scales_of(p, x, found, scales);
 }
 
 template <int rows>

@@ -223,16 +223,18 @@ PENLIGHT_INLINE Vector swap_lanes(Vector x) {
   }
 }
 
-// Pairwise, so that the error does not grow with the width.
-template <int width = kLanes / 2>
-PENLIGHT_INLINE float sum_lanes(Floats value) {
-  const Floats sums = value + swap_lanes<width>(value);
-  if constexpr (width == 1) {
-    return sums[0];
+// Adds lanes `width`, width / 2, ... 1 apart.
+template <int width>
+PENLIGHT_INLINE Floats fold_lanes(Floats value) {
+  if constexpr (width == 0) {
+    return value;
   } else {
-    return sum_lanes<width / 2>(sums);
+    return fold_lanes<width / 2>(value + swap_lanes<width>(value));
   }
 }
+
+// Pairwise, so that the error does not grow with the width.
+PENLIGHT_INLINE float sum_lanes(Floats value) { return fold_lanes<kLanes / 2>(value)[0]; }
 
 // Sums of lanes `width` apart: of `a` in the lanes whose number lacks that bit, in the others of `b`.
 template <int width>
@@ -241,16 +243,6 @@ PENLIGHT_INLINE Floats fold_both(Floats a, Floats b) {
   for (int lane = 0; lane < kLanes; ++lane) numbers[lane] = lane;
   const Ints of_a = (numbers & width) == 0;
   return select(of_a, a, b) + swap_lanes<width>(select(of_a, b, a));
-}
-
-// Adds lanes `width`, width / 2, ... 1 apart, in the order of sum_lanes().
-template <int width>
-PENLIGHT_INLINE Floats fold_lanes(Floats value) {
-  if constexpr (width == 0) {
-    return value;
-  } else {
-    return fold_lanes<width / 2>(value + swap_lanes<width>(value));
-  }
 }
 
 template <int width = kLanes / 2>
