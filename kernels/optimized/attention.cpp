@@ -75,7 +75,7 @@ Attention sizes_of(dim_t queries, dim_t keys, dim_t width, dim_t value_width, co
   a.hidden = safe_softmax ? 0.0f : NAN;
   a.causal = causal;
   a.few = queries < kFewQueries;
-  a.wide_tiles = loads_delay_products();
+  a.wide_tiles = prefers_wide_tiles();
   if (mask.has_value()) {
     const Tensor& m = mask.value();
     a.mask_row = m.dim() < 2 || m.size(-2) == 1 ? 0 : m.stride(-2);

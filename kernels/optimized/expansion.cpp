@@ -206,7 +206,7 @@ Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, con
   if (out.numel() == 0) return out;
 
   Expansion e{};
-  e.wide_tiles = loads_delay_products();
+  e.wide_tiles = prefers_wide_tiles();
   e.input = input.const_data_ptr<float>();
   e.packed = expansion.const_data_ptr<float>();
   e.steps = depth;

@@ -38,13 +38,19 @@ struct Processor {
   unsigned basic = 0, extended = 0;  // CPUID 1, ECX; CPUID 7, EBX
   unsigned units = 0;                // CPUID 7, EDX
   unsigned saved = 0;                // registers that the system saves: XCR0
-  bool is_intel = false;
+  bool is_intel = false, is_amd = false;
+  unsigned family = 0, model = 0;
 
   Processor() {
     unsigned a, b, c, d;
-    if (__get_cpuid(0, &a, &b, &c, &d)) is_intel = b == signature_INTEL_ebx && c == signature_INTEL_ecx;
+    if (__get_cpuid(0, &a, &b, &c, &d)) {
+      is_intel = b == signature_INTEL_ebx && c == signature_INTEL_ecx;
+      is_amd = b == signature_AMD_ebx && c == signature_AMD_ecx;
+    }
     if (!__get_cpuid(1, &a, &b, &c, &d)) return;
     basic = c;
+    family = (a >> 8 & 0xf) + (a >> 20 & 0xff);
+    model = (a >> 4 & 0xf) + (a >> 12 & 0xf0);
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
       extended = b;
       units = d;
@@ -53,6 +59,11 @@ struct Processor {
   }
   // FMA, AVX, F16C; AVX2; XMM and YMM.
   bool has_avx2() const { return has(basic, 0x30001000u) && has(extended, 1u << 5) && has(saved, 0x6u); }
+  // From Zen 5 on, but for Strix Point and Krackan Point, which execute vectors of 512 bits in halves.
+  bool is_zen5() const {
+    const bool is_halved = family == 0x1a && ((model & 0xf0) == 0x20 || (model & 0xf0) == 0x60);
+    return is_amd && family >= 0x1a && !is_halved;
+  }
   // F, DQ, BW, VL; masks and ZMM.
   bool has_avx512() const { return has_avx2() && has(extended, 0xc0030000u) && has(saved, 0xe6u); }
 #if defined(PENLIGHT_WITH_AMX)
@@ -73,21 +84,24 @@ struct Processor {
 struct Choice {
   const char* name;
   const Routines* routines;
-  bool loads_delay_products, has_matrix_unit;
+  Cores cores;
+  bool has_matrix_unit;
 };
 
 // The widest first.
 constexpr Choice kChoices[] = {
 #if defined(PENLIGHT_WITH_AVX512)
 #if defined(PENLIGHT_WITH_AMX)
-    {"amx", &avx512::routines, true, true},
+    {"amx", &avx512::routines, Cores::Intel, true},
 #endif
-    {"avx512-intel", &avx512::routines, true, false}, {"avx512", &avx512::routines, false, false},
+    {"avx512-intel", &avx512::routines, Cores::Intel, false},
+    {"avx512-zen5", &avx512::routines, Cores::Zen5, false},
+    {"avx512", &avx512::routines, Cores::Other, false},
 #endif
 #if defined(PENLIGHT_WITH_AVX2)
-    {"avx2", &avx2::routines, false, false},
+    {"avx2", &avx2::routines, Cores::Other, false},
 #endif
-    {"base", &base::routines, false, false},
+    {"base", &base::routines, Cores::Other, false},
 };
 
 #if defined(PENLIGHT_WITH_AVX2) || defined(PENLIGHT_WITH_AVX512)
@@ -104,7 +118,10 @@ bool can_be(const Choice& choice, const Processor& processor) {
   return true;
 }
 bool is_right(const Choice& choice, const Processor& processor) {
-  return can_be(choice, processor) && (processor.is_intel || !choice.loads_delay_products);
+  const bool has_cores = choice.cores == Cores::Intel  ? processor.is_intel
+                         : choice.cores == Cores::Zen5 ? processor.is_zen5()
+                                                       : true;
+  return has_cores && can_be(choice, processor);
 }
 #else
 struct Processor {};
@@ -129,7 +146,7 @@ const Choice& choice() {
 
 const Routines& routines() { return *choice().routines; }
 
-bool loads_delay_products() { return choice().loads_delay_products; }
+Cores cores() { return choice().cores; }
 
 #if defined(PENLIGHT_WITH_AMX)
 bool has_matrix_unit() { return choice().has_matrix_unit; }

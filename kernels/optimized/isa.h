@@ -13,10 +13,19 @@ namespace penlight::optimized {
 // out at the first call.
 const Routines& routines();
 
+// Whose cores they are, where vectors of 512 bits are executed differently: in halves by Zen 4 and what is
+// not known, in one piece by the others.
+enum class Cores : uint8_t { Other, Zen5, Intel };
+Cores cores();
+
+// Are tiles of fewer rows and more columns faster? They load less and need fewer pointers, for which there is
+// little time beside multiplications that are executed in one piece.
+inline bool prefers_wide_tiles() { return cores() != Cores::Other; }
+
 // Does a load take time from multiplications, although ports of its own execute it? Intel's cores with
 // vectors of 512 bits do 24 multiplications of registers in 12.6 cycles, beside 14 loads in 14 and beside 24
 // in 17; AMD's do not. Kernels choose by it what has fewer loads, even for more multiplications.
-bool loads_delay_products();
+inline bool loads_delay_products() { return cores() == Cores::Intel; }
 
 // Has it a unit that multiplies matrices of bfloat16, AMX of Intel's processors?
 #if defined(PENLIGHT_WITH_AMX)

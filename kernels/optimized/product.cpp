@@ -23,7 +23,7 @@ dim_t group_step_of(const Product& p, dim_t threads) {
 void make_ready(Product& p) {
   p.rows = p.last_row;
   p.has_room = true;
-  p.wide_tiles = loads_delay_products();
+  p.wide_tiles = prefers_wide_tiles();
 }
 
 // Row by row and panel by panel.

@@ -42,7 +42,7 @@ bool run_together(KernelContext& ctx, const Stem& stem, const Tensor& between, T
   few.planar = !is_channels_last(input);
   few.geometry = geometry_of(input, stem.a.window, stem.a.out[0], stem.a.out[1]);
   Expansion e{};
-  e.wide_tiles = loads_delay_products();
+  e.wide_tiles = prefers_wide_tiles();
   e.few = &few;
   e.packed = stem.first.weight.const_data_ptr<float>();
   e.steps = few.geometry.taps_h * few.geometry.taps_w * few.channels;

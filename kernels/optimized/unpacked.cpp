@@ -39,7 +39,7 @@ void multiply_panels(KernelContext& ctx, const Matrices& x, ProductScratch& kept
   const auto product_of = [&](dim_t outputs) {
     Product some = over_matrix(x.m, x.k, x.k, outputs, x.n);
     some.has_room = true;
-    some.wide_tiles = loads_delay_products();
+    some.wide_tiles = prefers_wide_tiles();
     return some;
   };
   const bool by_unit = is_split(product_of(x.n));

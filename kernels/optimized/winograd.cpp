@@ -48,10 +48,22 @@ double taps_within(dim_t taps, dim_t size, dim_t outputs, dim_t stride, dim_t pa
   return static_cast<double>(count);
 }
 
-// Costs of the table are those of processors whose loads are free and whose third cache is fast. Others take
-// so much longer for products and for making weights, and what does not fit the second cache takes as long
-// as so many products for each byte of it, each time.
-constexpr double kSlowProducts = 1.25, kSlowWeights = 3.5, kSlowBytes = 3.2;
+// Costs of the table are those of Zen 4. Others take so much longer, beside a direct product; and for each
+// byte that the second cache has no room for as long as for so many products, each time.
+struct Slowness {
+  double products, transforms, weights, far_byte;
+};
+Slowness slowness() {
+  switch (cores()) {
+    case Cores::Intel:
+      return {1.25, 1.0, 3.5, 3.2};
+    case Cores::Zen5:
+      return {1.0, 1.2, 2.0, 0.0};
+    case Cores::Other:
+      break;
+  }
+  return {1.0, 1.0, 1.0, 0.0};
+}
 constexpr size_t kNear = 3 << 19;
 // What a direct product by the matrix unit takes of the time.
 constexpr double kSplitProducts = 0.85;
@@ -86,9 +98,9 @@ double cost_of(const Winograd& w, const WinogradRoutines& does) {
   const double times = tiles > kTiles ? static_cast<double>((w.last_panel + at_once - 1) / at_once) : 1;
   const double transforms = does.pixel * (inputs * times + outputs), weights = does.weight * pair;
   const double count = static_cast<double>(tiles);
-  if (!loads_delay_products()) return count * (products + transforms) + weights;
-  return count * (kSlowProducts * products + transforms) + kSlowWeights * weights +
-         kSlowBytes * far_bytes(w, does, tiles);
+  const Slowness slow = slowness();
+  return count * (slow.products * products + slow.transforms * transforms) + slow.weights * weights +
+         slow.far_byte * far_bytes(w, does, tiles);
 }
 
 // The fastest tiles; null if a direct convolution is about as fast.
@@ -224,14 +236,14 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   w.epilogue = product.epilogue;
   w.geometry = product.geometry;
   // Parts of panels are of wide tiles, of which there are to be some for several threads.
-  w.wide_tiles = loads_delay_products() && w.last_panel >= 2 * kWidePanels;
+  w.wide_tiles = prefers_wide_tiles() && w.last_panel >= 2 * kWidePanels;
   const WinogradRoutines* chosen = choose_tiles(w, is_split(product));
   if (!chosen) return false;
   const dim_t tiles = chosen->tiles(w);
   const double operations = 2.0 * static_cast<double>(chosen->points * tiles) *
                             static_cast<double>(w.channels) * static_cast<double>(w.outputs);
   if (!is_by_tiles(w, *chosen, tiles)) return run_by_panels(ctx, *chosen, w, tiles, operations);
-  w.wide_tiles = loads_delay_products() && w.last_panel >= kWidePanels;  // parts have all panels
+  w.wide_tiles = prefers_wide_tiles() && w.last_panel >= kWidePanels;  // parts have all panels
   return run_by_tiles(ctx, *chosen, w, tiles, operations);
 }
 

@@ -270,10 +270,10 @@ PL_API uint64_t pl_torch_front_asked(uint8_t* key, uint64_t size);
 PL_API void pl_torch_front_remember(const char* name, const uint8_t* key, uint64_t key_size,
                                     const int64_t* results, uint64_t count);
 
-/* The instruction set that the optimized kernels compute with: "base", "avx2", "avx512" or,
- * on Intel's processors, "avx512-intel" and, with a matrix unit, "amx", the widest that this one
- * has. Another one can be taken, for all modules, while none of them runs: 0 when it was not
- * built or the processor lacks it. */
+/* The instruction set that the optimized kernels compute with: "base", "avx2", "avx512",
+ * on AMD's processors from Zen 5 on "avx512-zen5", on Intel's "avx512-intel" and, with a matrix
+ * unit, "amx", the widest that this one has. Another one can be taken, for all modules, while none of them
+ * runs: 0 when it was not built or the processor lacks it. */
 PL_API const char* pl_isa(void);
 PL_API int32_t pl_select_isa(const char* name);
 

@@ -115,7 +115,7 @@ void multiply_any(const Panel& panel, const float* input, ptrdiff_t count, const
   multiply_line<pixels>(panel, input, count, finish);
 }
 
-// Where loads delay products, two panels at once, which read the input once.
+// For cores that prefer wide tiles, two panels at once, which read the input once.
 template <int pixels, bool spread>
 PENLIGHT_INLINE void multiply_two(const Panel& panel, const float* input, const Finish (&finish)[2],
                                   ptrdiff_t first) {

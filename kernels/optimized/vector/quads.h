@@ -26,7 +26,7 @@ inline ptrdiff_t least_quad_depth(ptrdiff_t columns) { return columns <= 8 ? 16 
 inline ptrdiff_t groups_of(ptrdiff_t columns) { return (columns + kQuad - 1) / kQuad; }
 
 // Columns of the last strip of a product, if it has few: else 0. The same whatever part of the rows is
-// multiplied. Where loads do not delay products, of those alone whose last vector would be half empty.
+// multiplied. For cores that prefer no wide tiles, of those alone whose last vector would be half empty.
 inline ptrdiff_t quad_columns_of(const Product& p) {
   const ptrdiff_t rest = p.outputs % kStripColumns, last = rest % kLanes;
   const bool is_worth_it =

@@ -117,7 +117,7 @@ struct Product {
   ptrdiff_t rows;                  // of all parts
   bool by_channels = false;        // vectors may be of channels: outputs are few
   const Blocks* blocks = nullptr;  // by strassen(), where there is that, and enough to multiply
-  bool wide_tiles = false;         // loads delay products: tiles of more columns than rows, which load less
+  bool wide_tiles = false;         // tiles of more columns than rows, which load less, are faster
   bool has_room = false;           // for copies of rows: `rows` was known when the scratch was made
   Epilogue epilogue;
   Geometry geometry;

@@ -38,7 +38,7 @@ constexpr bool kFewTiles = true;  // of a binary that is to be small
 constexpr bool kFewTiles = false;
 #endif
 
-// A wide tile, for processors on which loads delay products: 24 of these load 10 vectors, not 14; and it has
+// A wide tile, for cores that prefers_wide_tiles() names: 24 of these load 10 vectors, not 14; and it has
 // so few pointers that several steps of a sum are unrolled without moving any of them to memory.
 constexpr int kWideRows = kTileRows / 2, kWideVectors = 2 * kTileVectors;
 constexpr bool kHasWideTiles = !kFewTiles && kLanes == 16;

@@ -16,10 +16,10 @@ extern KernelLibrary portable_library;
 extern KernelLibrary optimized_library;
 
 // The instruction set that optimized_library computes with, "base", "avx2", "avx512",
-// "avx512-intel", which is "avx512" with the algorithms that are faster on Intel's processors, or
-// "amx", which is that with products by their matrix unit: the widest that was compiled in and
-// that processor and system have. Another one can be taken while no method runs; false when it
-// was not compiled in or the processor lacks it.
+// "avx512-zen5" or "avx512-intel", which are "avx512" with the algorithms that are faster on AMD's
+// processors from Zen 5 on or on Intel's, or "amx", which is the latter with products by their
+// matrix unit: the widest that was compiled in and that processor and system have. Another one can be taken
+// while no method runs; false when it was not compiled in or the processor lacks it.
 const char* optimized_isa();
 bool select_optimized_isa(const char* name);
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from penlight.errors import NotSupported
 from penlight.runtime.library import library
 
-# "avx512-intel" is "avx512" with the algorithms that are faster on Intel's processors; "amx" is that, and has
-# their matrix unit multiply.
-INSTRUCTION_SETS = ("base", "avx2", "avx512", "avx512-intel", "amx")
+# "avx512-zen5" and "avx512-intel" are "avx512" with the algorithms that are faster on AMD's processors from
+# Zen 5 on, and on Intel's; "amx" is the latter, and has their matrix unit multiply.
+INSTRUCTION_SETS = ("base", "avx2", "avx512", "avx512-zen5", "avx512-intel", "amx")
 
 
 def instruction_set() -> str:

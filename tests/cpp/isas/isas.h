@@ -103,7 +103,7 @@ inline void check_threads(Call& call, Array& out, Array& again) {
 
 template <class Body>
 void for_each_isa(Body body) {
-  const char* names[] = {"base", "avx2", "avx512", "avx512-intel", "amx"};
+  const char* names[] = {"base", "avx2", "avx512", "avx512-zen5", "avx512-intel", "amx"};
   const char* before = optimized_isa();
   for (const char* name : names) {
     if ((!options().only || same(name, options().only)) && select_optimized_isa(name)) body();

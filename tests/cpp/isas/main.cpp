@@ -21,7 +21,8 @@ TEST(the_widest_instruction_set_is_chosen_and_others_can_be) {
   bool below = false;
   const char *const widest_first[] = {"avx512", "avx2", "base"}, *const unknown[] = {"", "avx", "AVX2",
                                                                                      "sse9"};
-  const bool by_other_choices = same(widest, "avx512-intel") || same(widest, "amx");
+  const bool by_other_choices =
+      same(widest, "avx512-zen5") || same(widest, "avx512-intel") || same(widest, "amx");
   const char* const code = by_other_choices ? "avx512" : widest;
   for (const char* name : widest_first) {
     const bool there = select_optimized_isa(name);
@@ -30,6 +31,7 @@ TEST(the_widest_instruction_set_is_chosen_and_others_can_be) {
     CHECK(!there || below);
     printf("%s: %s\n", name, there ? "here" : "not here");
   }
+  CHECK(select_optimized_isa("avx512-zen5") == select_optimized_isa("avx512"));
   CHECK(select_optimized_isa("avx512-intel") == select_optimized_isa("avx512"));
   CHECK(select_optimized_isa("base"));
   for (const char* name : unknown) CHECK(!select_optimized_isa(name));
