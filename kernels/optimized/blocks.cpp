@@ -7,8 +7,11 @@ namespace penlight::optimized {
 namespace {
 
 // Where loads delay products, the smaller tiles of blocks, which load more, lose what a multiplication less
-// gains. Below, sums of blocks take more time than the multiplication that they save.
-constexpr dim_t kFewestRows = 32, kFewestChannels = 64, kFewestOutputs = 128;
+// gains. Of less than this, sums of blocks take more time than the multiplication that they save.
+struct Least {
+  dim_t rows, channels, outputs;
+};
+Least least_by_blocks() { return cores() == Cores::Zen5 ? Least{96, 192, 128} : Least{32, 64, 128}; }
 // Rows of a part, at least, beside which the next columns can be prepared.
 constexpr dim_t kRowsOfPart = 2 * kUnitRows;
 
@@ -33,9 +36,10 @@ double largest_share(dim_t parts, dim_t count, dim_t step) {
 }  // namespace
 
 bool is_by_blocks(const Product& p) {
+  const Least least = least_by_blocks();
   return p.blocks && routines().strassen && !loads_delay_products() && p.format == Format::Float32 &&
-         is_matrix(p.geometry) && !p.parts && p.last_group == 1 && p.rows >= kFewestRows &&
-         p.outputs >= kFewestOutputs && p.channels >= kFewestChannels && p.channels % 2 == 0;
+         is_matrix(p.geometry) && !p.parts && p.last_group == 1 && p.rows >= least.rows &&
+         p.outputs >= least.outputs && p.channels >= least.channels && p.channels % 2 == 0;
 }
 
 bool run_by_blocks(KernelContext& ctx, const Product& product, ProductScratch& scratch) {

@@ -54,14 +54,15 @@ constexpr float kRatio = 16.0f, kSmallest = 1e-30f, kLargest = 1e36f;
 
 using Sums = Floats[kRows][kVectors];
 
-// What is done while a unit is multiplied, with `k` vectors of two panels: both are fetched, or `to` is
-// made their difference.
+// What is done in each step of a product: `to` is made the difference of two vectors, or a line is fetched,
+// the same one again until steps have left it.
 struct Task {
   const float *from, *less;
   float* to;
+  ptrdiff_t step;  // elements that what is fetched moves on
 };
 
-enum class Beside { Nothing, Fetch, Subtract };
+enum class Beside : uint8_t { Nothing, Fetch, Subtract };
 
 // Weights, or a sum of some: a panel, and how far away the next is.
 struct Factor {
@@ -90,8 +91,8 @@ PENLIGHT_INLINE void add_product(Sums& sums, const Unit& u) {
   if constexpr (beside != Beside::Nothing) task = u.tasks[product];
   for (ptrdiff_t c = 0; c < u.k; ++c, ++a, b += kPanel) {
     if constexpr (beside == Beside::Fetch) {
-      __builtin_prefetch(task.from + c * kPanel, 0, 2);
-      __builtin_prefetch(task.less + c * kPanel, 0, 2);
+      __builtin_prefetch(task.from, 0, 2);
+      task.from += task.step;
     }
     if constexpr (beside == Beside::Subtract) {
       store(task.to + c * kPanel, load(task.from + c * kPanel) - load(task.less + c * kPanel));
@@ -267,15 +268,26 @@ class RowBlock {
     }
   }
 
+  // The weights of `next`, panel by panel, each of so many units a part; after the last ones of this layer
+  // lie, in most files, those of the next layer.
+  void list_fetched(const Place& at, const Place& next, ptrdiff_t units, Task (&tasks)[kTasks]) const {
+    const bool is_last = next.k >= p_.channels;
+    const ptrdiff_t step = (2 * kPanel + units - 1) / max_of(units, 1);
+    for (int i = 0; i < kTasks; ++i) {
+      const float* const following = weights({0, 0, p_.last_panel}, 0, 0, 0) + 2 * i * at.half * kPanel;
+      tasks[i] = {is_last ? following : weights(next, 0, i / 2, i % 2), nullptr, nullptr, step};
+    }
+  }
+
   // The differences of weights, each after those that it needs.
   void list_tasks(const Place& at, int buffer, Task (&tasks)[2 * kTasks]) const {
     for (int v = 0; v < kVectors; ++v) {
       const auto b = [&](int lower, int right) { return weights(at, lower, right, v); };
       const auto t = [&](int which) { return difference(at, buffer, which, v); };
-      tasks[v] = {b(0, 1), b(0, 0), t(1)};
-      tasks[2 + v] = {b(1, 1), b(0, 1), t(3)};
-      tasks[4 + v] = {b(1, 1), t(1), t(2)};
-      tasks[6 + v] = {b(1, 0), t(2), t(4)};
+      tasks[v] = {b(0, 1), b(0, 0), t(1), 0};
+      tasks[2 + v] = {b(1, 1), b(0, 1), t(3), 0};
+      tasks[4 + v] = {b(1, 1), t(1), t(2), 0};
+      tasks[6 + v] = {b(1, 0), t(2), t(4), 0};
     }
   }
 
@@ -321,12 +333,9 @@ class RowBlock {
     if (!is_prepared_ && alike_ > 0) subtract(at);
     is_prepared_ = next.k < p_.channels && next.half == at.half && alike_ >= kFewest && !is_direct(next);
     Task fetched[kTasks], subtracted[2 * kTasks];
-    if (is_prepared_) {
-      list_tasks(next, 1 - buffer_, subtracted);
-      for (int i = 0; i < kTasks; ++i) {
-        fetched[i] = {weights(next, 0, i / 2, i % 2), weights(next, 1, i / 2, i % 2), nullptr};
-      }
-    }
+    if (is_prepared_) list_tasks(next, 1 - buffer_, subtracted);
+    const ptrdiff_t subtracting = is_prepared_ ? kFewest : 0;
+    list_fetched(at, next, alike_ - subtracting, fetched);
     ptrdiff_t left = alike_;
     for (ptrdiff_t i = 0; i < units_; ++i) {
       if (!is_alike_[i]) {
@@ -335,15 +344,13 @@ class RowBlock {
       }
       u.finish = finish_of(at, i * kUnitRows);
       u.rows = rows_ + i * kProducts * kForm;
-      const bool is_first = left-- == alike_;
-      if (is_prepared_ && left < 2) {
-        u.tasks = subtracted + (1 - left) * kTasks;
+      if (--left < subtracting) {
+        u.tasks = subtracted + (kFewest - 1 - left) * kTasks;
         begin_unit<Beside::Subtract>(u);
-      } else if (is_prepared_ && is_first) {
+      } else {
         u.tasks = fetched;
         begin_unit<Beside::Fetch>(u);
-      } else {
-        begin_unit<Beside::Nothing>(u);
+        for (Task& task : fetched) task.from += at.half * task.step;
       }
       end_unit(u);
     }
