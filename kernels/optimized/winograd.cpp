@@ -242,7 +242,13 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   const dim_t tiles = chosen->tiles(w);
   const double operations = 2.0 * static_cast<double>(chosen->points * tiles) *
                             static_cast<double>(w.channels) * static_cast<double>(w.outputs);
-  if (!is_by_tiles(w, *chosen, tiles)) return run_by_panels(ctx, *chosen, w, tiles, operations);
+  if (!is_by_tiles(w, *chosen, tiles)) {
+    // What is made of the weights of a wide tile of panels crowds a second cache of 1 MB; of few tiles it is
+    // most of what there is.
+    constexpr dim_t kFewForWide = 24;
+    w.wide_tiles &= loads_delay_products() || tiles >= kFewForWide;
+    return run_by_panels(ctx, *chosen, w, tiles, operations);
+  }
   w.wide_tiles = prefers_wide_tiles() && w.last_panel >= kWidePanels;  // parts have all panels
   return run_by_tiles(ctx, *chosen, w, tiles, operations);
 }
