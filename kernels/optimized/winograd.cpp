@@ -11,7 +11,6 @@ namespace {
 
 constexpr dim_t kTiles = 64;               // most of one block alone
 constexpr size_t kMostWeights = 24 << 20;  // bytes of transformed weights at once
-constexpr size_t kMostInput = 2 << 20;     // of a block's transformed input, if it is more than a few tiles
 
 // Panels that are one tile of a product, which no part splits.
 dim_t panel_step(const Winograd& w) { return w.wide_tiles ? kWidePanels : 2; }
@@ -70,8 +69,11 @@ constexpr double kSplitProducts = 0.85;
 
 // Tiles of a block: their input is to stay in a near cache, but weights are read for each block.
 dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
+  // Bytes, if it is more than a few tiles. Sums of 64 columns take as much as 64 channels of the input; both
+  // are to stay in a second cache of 1 MB, with some of the weights.
+  const size_t most = cores() == Cores::Zen5 ? 7 << 16 : 2 << 20;
   w.last = 1;
-  const dim_t few = 24, fit = static_cast<dim_t>(kMostInput / does.tiles_size(w));
+  const dim_t few = 24, fit = static_cast<dim_t>(most / does.tiles_size(w));
   return fit < few ? few : fit < does.most_tiles ? fit : does.most_tiles;
 }
 
@@ -137,24 +139,38 @@ bool is_by_tiles(const Winograd& w, const WinogradRoutines& does, dim_t tiles) {
   return tiles > kTiles || (few && does.weights_size(w, w.last_panel) <= kNear);
 }
 
-// As many as the caches ask for, but of few tiles some for several threads.
-dim_t blocks_of(dim_t tiles, dim_t most) {
-  constexpr dim_t kFewTiles = 8, kBlocks = 4;
-  const dim_t needed = (tiles + most - 1) / most, fit = tiles / kFewTiles;
-  const dim_t wished = tiles > kTiles ? 1 : fit < kBlocks ? fit : kBlocks;
-  return needed < wished ? wished : needed;
+// Tiles of each block but the last of a part.
+struct Blocks {
+  dim_t parts, size, step;  // no part splits a step
+};
+
+Blocks blocks_of(KernelContext& ctx, const Winograd& w, dim_t tiles, dim_t most, double operations) {
+  // Of few tiles are some for several threads.
+  constexpr dim_t kFewTiles = 8, kParts = 4;
+  const dim_t fit = tiles / kFewTiles, few = tiles > kTiles ? 1 : fit < kParts ? fit : kParts;
+  const dim_t needed = (tiles + most - 1) / most, blocks = needed < few ? few : needed;
+  const dim_t block = (tiles + blocks - 1) / blocks;
+  // A block of narrow tiles of a product sums as its size has it, whoever computes it.
+  const bool all_wide = w.wide_tiles && w.last_panel % kWidePanels == 0;
+  if (!all_wide) return {parts_of(ctx, operations, blocks), block, block};
+  // Wide ones sum alike however many rows they have: blocks fill them, and parts begin anywhere.
+  const dim_t rows = routines().tile_rows / 2;
+  const dim_t parts = parts_of(ctx, operations, tiles > kTiles ? (tiles + rows - 1) / rows : blocks);
+  const dim_t part = (tiles + parts - 1) / parts, nearest = (2 * part + most) / (2 * most);
+  const dim_t even = nearest > 1 ? (part + nearest - 1) / nearest : part;
+  return {parts, (even + rows - 1) / rows * rows, 1};
 }
 
 // Each part has some tiles, a block after the other, and all panels, or a group after the other.
 bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                   double operations) {
   const dim_t panels = w.last_panel, group = panels_at_once(w, does), most = tiles_at_once(w, does);
-  const dim_t blocks = blocks_of(tiles, most), block = (tiles + blocks - 1) / blocks;
-  const dim_t parts = parts_of(ctx, operations, blocks);
+  const Blocks blocks = blocks_of(ctx, w, tiles, most, operations);
+  const dim_t parts = blocks.parts;
   char* made = static_cast<char*>(ctx.allocate_scratch(does.weights_size(w, group), 64));
   if (!made) return false;
   w.weights = reinterpret_cast<float*>(made);
-  w.last = block;
+  w.last = blocks.size;
   const size_t in = does.tiles_size(w);
   PartMemory memory;
   if (!allocate_parts(ctx, parts, in + does.scratch(w), memory)) return false;
@@ -173,9 +189,9 @@ bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w,
     mine.last_panel = w.last_made;
     mine.tiles = reinterpret_cast<float*>(own);
     mine.scratch = own + in;
-    const Range range = range_of(index, parts, tiles, block);
+    const Range range = range_of(index, parts, tiles, blocks.step);
     for (mine.first = range.first; mine.first < range.last; mine.first = mine.last) {
-      mine.last = mine.first + block < range.last ? mine.first + block : range.last;
+      mine.last = mine.first + blocks.size < range.last ? mine.first + blocks.size : range.last;
       does.transform_input(mine, mine.first, mine.last);
       if (!does.compute(mine)) __atomic_store_n(&wild, 1, __ATOMIC_RELAXED);
     }

@@ -463,7 +463,15 @@ def test_direct_convolution(isa: str, sizes: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "sizes", [(1, 128, 28, 28, 32), (2, 64, 14, 13, 70), (1, 96, 27, 28, 100), (1, 48, 41, 39, 40)], ids=str
+    "sizes",
+    [
+        (1, 128, 28, 28, 32),
+        (2, 64, 14, 13, 70),
+        (1, 96, 27, 28, 100),
+        (1, 48, 41, 39, 40),
+        (1, 32, 43, 37, 128),
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize("stride", [1, 2])
 def test_blocks_of_tiles_and_threads(isa: str, sizes: tuple[int, ...], stride: int) -> None:
