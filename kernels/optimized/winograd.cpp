@@ -47,21 +47,28 @@ double taps_within(dim_t taps, dim_t size, dim_t outputs, dim_t stride, dim_t pa
   return static_cast<double>(count);
 }
 
-// Costs of the table are those of Zen 4. Others take so much longer, beside a direct product; and for each
-// byte that the second cache has no room for as long as for so many products, each time.
-struct Slowness {
+// What was measured of each kind of cores.
+struct Tuning {
+  // How much longer than by the table, which is of Zen 4, they take beside a direct product; and how many
+  // products they could do for each byte that the second cache has no room for, each time.
   double products, transforms, weights, far_byte;
+  size_t most_input;     // of a block's transformed input, in bytes, if it is more than a few tiles
+  dim_t tiles_for_wide;  // from which on parts of the panels are of wide tiles
 };
-Slowness slowness() {
+Tuning tuning() {
+  constexpr size_t kUsual = 2 << 20;
   switch (cores()) {
     case Cores::Intel:
-      return {1.25, 1.0, 3.5, 3.2};
+      return {1.25, 1.0, 3.5, 3.2, kUsual, 0};
+    // Its second cache has 1 MB. Sums of 64 columns take as much of it as 64 channels of a block, and some
+    // weights are to stay there, too. What is made of the weights of a wide tile of panels crowds it, and of
+    // few tiles that is most of what there is.
     case Cores::Zen5:
-      return {1.0, 1.2, 2.0, 0.0};
+      return {1.0, 1.2, 2.0, 0.0, 7 << 16, 24};
     case Cores::Other:
       break;
   }
-  return {1.0, 1.0, 1.0, 0.0};
+  return {1.0, 1.0, 1.0, 0.0, kUsual, 0};
 }
 constexpr size_t kNear = 3 << 19;
 // What a direct product by the matrix unit takes of the time.
@@ -69,11 +76,8 @@ constexpr double kSplitProducts = 0.85;
 
 // Tiles of a block: their input is to stay in a near cache, but weights are read for each block.
 dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
-  // Bytes, if it is more than a few tiles. Sums of 64 columns take as much as 64 channels of the input; both
-  // are to stay in a second cache of 1 MB, with some of the weights.
-  const size_t most = cores() == Cores::Zen5 ? 7 << 16 : 2 << 20;
   w.last = 1;
-  const dim_t few = 24, fit = static_cast<dim_t>(most / does.tiles_size(w));
+  const dim_t few = 24, fit = static_cast<dim_t>(tuning().most_input / does.tiles_size(w));
   return fit < few ? few : fit < does.most_tiles ? fit : does.most_tiles;
 }
 
@@ -100,9 +104,9 @@ double cost_of(const Winograd& w, const WinogradRoutines& does) {
   const double times = tiles > kTiles ? static_cast<double>((w.last_panel + at_once - 1) / at_once) : 1;
   const double transforms = does.pixel * (inputs * times + outputs), weights = does.weight * pair;
   const double count = static_cast<double>(tiles);
-  const Slowness slow = slowness();
-  return count * (slow.products * products + slow.transforms * transforms) + slow.weights * weights +
-         slow.far_byte * far_bytes(w, does, tiles);
+  const Tuning of = tuning();
+  const double far = of.far_byte > 0.0 ? of.far_byte * far_bytes(w, does, tiles) : 0.0;
+  return count * (of.products * products + of.transforms * transforms) + of.weights * weights + far;
 }
 
 // The fastest tiles; null if a direct convolution is about as fast.
@@ -139,12 +143,12 @@ bool is_by_tiles(const Winograd& w, const WinogradRoutines& does, dim_t tiles) {
   return tiles > kTiles || (few && does.weights_size(w, w.last_panel) <= kNear);
 }
 
-// Tiles of each block but the last of a part.
-struct Blocks {
+// Of the tiles: a part has blocks of `size` but for its last.
+struct TileBlocks {
   dim_t parts, size, step;  // no part splits a step
 };
 
-Blocks blocks_of(KernelContext& ctx, const Winograd& w, dim_t tiles, dim_t most, double operations) {
+TileBlocks blocks_of(KernelContext& ctx, const Winograd& w, dim_t tiles, dim_t most, double operations) {
   // Of few tiles are some for several threads.
   constexpr dim_t kFewTiles = 8, kParts = 4;
   const dim_t fit = tiles / kFewTiles, few = tiles > kTiles ? 1 : fit < kParts ? fit : kParts;
@@ -165,7 +169,7 @@ Blocks blocks_of(KernelContext& ctx, const Winograd& w, dim_t tiles, dim_t most,
 bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                   double operations) {
   const dim_t panels = w.last_panel, group = panels_at_once(w, does), most = tiles_at_once(w, does);
-  const Blocks blocks = blocks_of(ctx, w, tiles, most, operations);
+  const TileBlocks blocks = blocks_of(ctx, w, tiles, most, operations);
   const dim_t parts = blocks.parts;
   char* made = static_cast<char*>(ctx.allocate_scratch(does.weights_size(w, group), 64));
   if (!made) return false;
@@ -259,10 +263,7 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   const double operations = 2.0 * static_cast<double>(chosen->points * tiles) *
                             static_cast<double>(w.channels) * static_cast<double>(w.outputs);
   if (!is_by_tiles(w, *chosen, tiles)) {
-    // What is made of the weights of a wide tile of panels crowds a second cache of 1 MB; of few tiles it is
-    // most of what there is.
-    constexpr dim_t kFewForWide = 24;
-    w.wide_tiles &= loads_delay_products() || tiles >= kFewForWide;
+    w.wide_tiles = w.wide_tiles && tiles >= tuning().tiles_for_wide;
     return run_by_panels(ctx, *chosen, w, tiles, operations);
   }
   w.wide_tiles = prefers_wide_tiles() && w.last_panel >= kWidePanels;  // parts have all panels
