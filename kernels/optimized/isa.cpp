@@ -59,10 +59,12 @@ struct Processor {
   }
   // FMA, AVX, F16C; AVX2; XMM and YMM.
   bool has_avx2() const { return has(basic, 0x30001000u) && has(extended, 1u << 5) && has(saved, 0x6u); }
-  // From Zen 5 on, but for Strix Point and Krackan Point, which execute vectors of 512 bits in halves.
-  bool is_zen5() const {
+  // Of AMD's, those from Zen 5 on but Strix Point and Krackan Point, which execute vectors of 512 bits in
+  // halves.
+  Cores kind() const {
+    if (is_intel) return Cores::Intel;
     const bool is_halved = family == 0x1a && ((model & 0xf0) == 0x20 || (model & 0xf0) == 0x60);
-    return is_amd && family >= 0x1a && !is_halved;
+    return is_amd && family >= 0x1a && !is_halved ? Cores::Zen5 : Cores::Other;
   }
   // F, DQ, BW, VL; masks and ZMM.
   bool has_avx512() const { return has_avx2() && has(extended, 0xc0030000u) && has(saved, 0xe6u); }
@@ -118,10 +120,7 @@ bool can_be(const Choice& choice, const Processor& processor) {
   return true;
 }
 bool is_right(const Choice& choice, const Processor& processor) {
-  const bool has_cores = choice.cores == Cores::Intel  ? processor.is_intel
-                         : choice.cores == Cores::Zen5 ? processor.is_zen5()
-                                                       : true;
-  return has_cores && can_be(choice, processor);
+  return (choice.cores == Cores::Other || choice.cores == processor.kind()) && can_be(choice, processor);
 }
 #else
 struct Processor {};
