@@ -59,7 +59,7 @@ using Sums = Floats[kRows][kVectors];
 struct Task {
   const float *from, *less;
   float* to;
-  ptrdiff_t step;  // elements that what is fetched moves on
+  ptrdiff_t step = 0;  // elements that what is fetched moves on
 };
 
 enum class Beside : uint8_t { Nothing, Fetch, Subtract };
@@ -284,10 +284,10 @@ class RowBlock {
     for (int v = 0; v < kVectors; ++v) {
       const auto b = [&](int lower, int right) { return weights(at, lower, right, v); };
       const auto t = [&](int which) { return difference(at, buffer, which, v); };
-      tasks[v] = {b(0, 1), b(0, 0), t(1), 0};
-      tasks[2 + v] = {b(1, 1), b(0, 1), t(3), 0};
-      tasks[4 + v] = {b(1, 1), t(1), t(2), 0};
-      tasks[6 + v] = {b(1, 0), t(2), t(4), 0};
+      tasks[v] = {b(0, 1), b(0, 0), t(1)};
+      tasks[2 + v] = {b(1, 1), b(0, 1), t(3)};
+      tasks[4 + v] = {b(1, 1), t(1), t(2)};
+      tasks[6 + v] = {b(1, 0), t(2), t(4)};
     }
   }
 
