@@ -18,6 +18,8 @@ namespace {
 
 // Below this many channels a run of one column is too short to be worth its pointer.
 constexpr dim_t kFewChannels = 32;
+// From so many tiles on they are worth the transformation of the weights.
+constexpr dim_t kManyTiles = 64;
 // A window that reaches further down is not cut into more parts than needed.
 constexpr dim_t kFewLines = 5;
 
@@ -67,33 +69,57 @@ void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight
   ctx.parallel(static_cast<size_t>(parts), part);
 }
 
-void run_few_channels(KernelContext& ctx, const Tensor& input, const Tensor& weight, const Convolution& c,
-                      const Epilogue& epilogue, Tensor& out) {
-  FewChannels convolution{};
-  convolution.input = input.const_data_ptr<float>();
-  convolution.packed = weight.const_data_ptr<float>();
-  convolution.output = out.mutable_data_ptr<float>();
-  convolution.channels = input.size(1);
-  convolution.outputs = c.outputs;
-  convolution.planar = !is_channels_last(input);
-  convolution.wide_tiles = loads_delay_products();  // Zen 5 is faster without, up to 1.27 times
-  convolution.epilogue = epilogue;
-  convolution.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
-  const dim_t rows = input.size(0) * c.out[0], taps = c.window.taps[0] * c.window.taps[1];
-  const double operations =
-      2.0 * static_cast<double>(out.numel()) * static_cast<double>(taps * convolution.channels);
+// Calls `run` with parts of so many rows of a convolution, each with scratch of its own. False, with the
+// failure recorded, where there is not so much memory.
+template <class Run>
+bool in_parts_of_rows(KernelContext& ctx, const FewChannels& convolution, double operations, dim_t rows,
+                      size_t scratch, Run&& run) {
   const dim_t parts = parts_of(ctx, operations, rows);
   PartMemory memory;
-  if (!allocate_parts(ctx, parts, routines().few_channels_scratch(convolution), memory)) return;
+  if (!allocate_parts(ctx, parts, scratch, memory)) return false;
   const auto part = [&](size_t index) {
     FewChannels mine = convolution;
     const Range range = range_of(index, parts, rows);
     mine.first_row = range.first;
     mine.last_row = range.last;
     mine.scratch = memory.of(index);
-    routines().few_channels(mine);
+    run(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);
+  return true;
+}
+
+void run_few_channels(KernelContext& ctx, const PackedConvolution& call, const Convolution& c,
+                      const Epilogue& epilogue, Tensor& out) {
+  const Tensor& input = call.images[0];
+  FewChannels convolution{};
+  convolution.input = input.const_data_ptr<float>();
+  convolution.packed = call.weight.const_data_ptr<float>();
+  convolution.output = out.mutable_data_ptr<float>();
+  convolution.channels = input.size(1);
+  convolution.outputs = c.outputs;
+  convolution.planar = !is_channels_last(input);
+  convolution.epilogue = epilogue;
+  convolution.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
+  const Routines& does = routines();
+  const dim_t images = input.size(0), taps = c.window.taps[0] * c.window.taps[1];
+  const double operations =
+      2.0 * static_cast<double>(out.numel()) * static_cast<double>(taps * convolution.channels);
+  const auto tiles_of = [](dim_t size) { return (size + kFewChannelsTile - 1) / kFewChannelsTile; };
+  const dim_t rows = images * tiles_of(c.out[0]);  // of tiles
+  convolution.wide_tiles = prefers_wide_tiles();
+  const bool many = call.transformed && does.few_channels_tiles && rows * tiles_of(c.out[1]) >= kManyTiles;
+  const size_t by_tiles = many ? does.few_channels_tiles_scratch(convolution) : 0;
+  if (by_tiles) {
+    int wild = 0;
+    const auto run = [&](const FewChannels& part) {
+      if (!does.few_channels_tiles(part)) __atomic_store_n(&wild, 1, __ATOMIC_RELAXED);
+    };
+    if (!in_parts_of_rows(ctx, convolution, operations / 3, rows, by_tiles, run) || wild == 0) return;
+  }
+  convolution.wide_tiles = loads_delay_products();  // Zen 5 is faster without, up to 1.27 times
+  in_parts_of_rows(ctx, convolution, operations, images * c.out[0], does.few_channels_scratch(convolution),
+                   does.few_channels);
 }
 
 // Has `product` read `images` side by side: runs of as many channels as all of them have a multiple of.
@@ -223,7 +249,7 @@ bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
   if (depthwise) {
     run_depthwise(ctx, input, weight, c, epilogue, out);
   } else if (few) {
-    run_few_channels(ctx, input, weight, c, epilogue, out);
+    run_few_channels(ctx, call, c, epilogue, out);
   } else {
     run_groups(ctx, call, c, epilogue, out);
   }

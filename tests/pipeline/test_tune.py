@@ -109,3 +109,19 @@ def test_direct_in_a_program() -> None:
     assert names.count("penlight::conv2d_direct_packed.out") == 3
     with torch.no_grad():
         torch.testing.assert_close(penlight.load(data, threads=2)(X), model(X), rtol=1e-5, atol=1e-5)
+
+
+def test_first_layers_are_measured_where_there_are_two_ways() -> None:
+    assert OPS is not None
+    x = torch.randn(1, 3, 64, 64)
+    for window, stride, ways in ((7, 2, 2), (7, 1, 0), (5, 2, 0)):
+        asked: list[str] = []
+
+        def measure(name: str, arguments: list[Any], asked: list[str] = asked) -> float:
+            asked.append(name)
+            assert seconds_of(name, arguments, rounds=1) > 0
+            return 1.0
+
+        program = to_edge(export(nn.Sequential(nn.Conv2d(3, 32, window, stride, 3)).eval(), (x,)))
+        run(program, recipes.tuned(OPS.convolution, OPS.direct_convolution, measure), Report())
+        assert len(asked) == ways

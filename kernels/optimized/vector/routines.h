@@ -143,6 +143,10 @@ struct FewChannels {
   void* scratch;  // few_channels_scratch() bytes
 };
 
+// Rows of outputs that few_channels_tiles() computes at once: first_row and last_row are of batch *
+// out_height / so many, rounded up.
+constexpr int kFewChannelsTile = 3;
+
 // A convolution whose every channel has a window of its own, or several for as many outputs.
 struct Depthwise {
   const float* input;
@@ -515,6 +519,10 @@ struct Routines {
   void (*strassen)(const Product&);  // with seven multiplications of blocks for eight; may be null
   size_t (*few_channels_scratch)(const FewChannels&);
   void (*few_channels)(const FewChannels&);
+  // By tiles of transformed products, for which a convolution of 0 bytes has the wrong windows; false: an
+  // output is not finite, or may not be right.
+  size_t (*few_channels_tiles_scratch)(const FewChannels&);
+  bool (*few_channels_tiles)(const FewChannels&);
   size_t (*depthwise_scratch)(const Depthwise&);
   void (*depthwise)(const Depthwise&);
   size_t (*expansion_scratch)(const Expansion&);  // 0: there is no code for it

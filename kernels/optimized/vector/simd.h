@@ -109,6 +109,14 @@ PENLIGHT_INLINE void store_bytes(uint8_t* to, Ints mask) {
 #endif
 }
 
+// Is it set for any lane?
+PENLIGHT_INLINE bool has_any(Ints mask) {
+  int32_t lanes[kLanes], any = 0;
+  memcpy(lanes, &mask, sizeof lanes);
+  for (int i = 0; i < kLanes; ++i) any |= lanes[i];
+  return any != 0;
+}
+
 PENLIGHT_INLINE ptrdiff_t min_of(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 PENLIGHT_INLINE ptrdiff_t max_of(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
 PENLIGHT_INLINE ptrdiff_t round_up(ptrdiff_t count, ptrdiff_t step) {

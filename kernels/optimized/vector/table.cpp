@@ -14,6 +14,8 @@ size_t strassen_scratch(const Product& product);
 void strassen(const Product& product);
 size_t few_channels_scratch(const FewChannels& convolution);
 void few_channels(const FewChannels& convolution);
+size_t few_channels_tiles_scratch(const FewChannels& convolution);
+bool few_channels_tiles(const FewChannels& convolution);
 size_t depthwise_scratch(const Depthwise& convolution);
 void depthwise(const Depthwise& convolution);
 size_t expansion_scratch(const Expansion& expansion);
@@ -70,6 +72,10 @@ extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, stride
 #if defined(PENLIGHT_WITHOUT_FEW_CHANNELS)
 #define few_channels_scratch nullptr
 #define few_channels nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_FEW_CHANNELS_TILES)
+#define few_channels_tiles_scratch nullptr
+#define few_channels_tiles nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_DEPTHWISE)
 #define depthwise nullptr
@@ -161,6 +167,8 @@ const Routines routines = {
     strassen,
     few_channels_scratch,
     few_channels,
+    few_channels_tiles_scratch,
+    few_channels_tiles,
     depthwise_scratch,
     depthwise,
     expansion_scratch,

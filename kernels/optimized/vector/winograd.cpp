@@ -237,10 +237,7 @@ struct Tiles {
         }
       }
     }
-    int32_t lanes[kLanes], any = 0;
-    memcpy(lanes, &wild, sizeof lanes);
-    for (int i = 0; i < kLanes; ++i) any |= lanes[i];
-    return any == 0;
+    return !has_any(wild);
   }
 
   static ptrdiff_t tiles(const Winograd& w) {

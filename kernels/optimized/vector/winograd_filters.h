@@ -52,6 +52,29 @@ struct Filter<1, 4> {
   }
 };
 
+// The same points, and so the same input, for four taps and three outputs.
+struct FilterOfFour {
+  PENLIGHT_INLINE void weights(const Floats (&g)[4], Floats (&u)[6]) {
+    const Floats even = g[0] + g[2], odd = g[1] + g[3];
+    const Floats wide = g[0] + splat(4.0f) * g[2], wide_odd = splat(2.0f) * g[1] + splat(8.0f) * g[3];
+    u[0] = g[0];
+    u[1] = even + odd;
+    u[2] = even - odd;
+    u[3] = wide + wide_odd;
+    u[4] = wide - wide_odd;
+    u[5] = g[3];
+  }
+
+  PENLIGHT_INLINE void input(const Floats (&d)[6], Floats (&v)[6]) { Filter<1, 4>::input(d, v); }
+
+  PENLIGHT_INLINE void output(const Floats (&m)[6], Floats (&y)[3]) {
+    const Floats a = splat(-1.0f / 6.0f) * (m[1] + m[2]), c = m[3] + m[4];
+    y[0] = splat(1.0f / 4.0f) * m[0] + a + splat(1.0f / 24.0f) * c;
+    y[1] = splat(-1.0f / 6.0f) * (m[1] - m[2]) + splat(1.0f / 12.0f) * (m[3] - m[4]);
+    y[2] = a + splat(1.0f / 6.0f) * c + m[5];
+  }
+};
+
 // Points 0, 1, -1 and infinity.
 template <>
 struct Filter<1, 2> {

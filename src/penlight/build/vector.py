@@ -31,6 +31,7 @@ _CALLERS = {
     },
     "strassen": {"linear_strassen", "convolution_strassen"},
     "few_channels": {"convolution"},
+    "few_channels_tiles": {"convolution"},
     "depthwise": {"convolution", "expansion"},
     "depthwise_sliding": {"convolution", "expansion"},
     "depthwise_windows": {"convolution", "expansion"},
@@ -60,7 +61,7 @@ _SHORT = frozenset({DType.float16, DType.bfloat16})
 _INTEGERS = frozenset({DType.uint8, DType.int8, DType.int16, DType.int32, DType.int64})
 _DTYPES = {"short_product": _SHORT, "convert": _SHORT, "numbers": _INTEGERS | {DType.bool}}
 # Routines that another of the library stands in for.
-_FASTER = {"split_product", "strassen", "winograd", "expansion"}
+_FASTER = {"split_product", "strassen", "winograd", "expansion", "few_channels_tiles"}
 # Beside the target's own, each chosen when the program starts if the processor has it.
 _WIDER = {
     "avx2": ("-mavx2", "-mfma", "-mf16c"),

@@ -1,7 +1,7 @@
 """Measure on this machine which way each convolution is faster, and keep that one.
 
-A convolution by 3x3 or 1x3 windows may be computed through transformed tiles or directly. Without
-tuning its kernel decides when it runs, by a model of the cost; with it, the
+A convolution by 3x3 or 1x3 windows, or of few channels by 7x7, may be computed through transformed
+tiles or directly. Without tuning its kernel decides when it runs, by a model of the cost; with it, the
 program says so where direct was measured to be faster.
 
 Needs:  convolutions over packed weights, with their epilogues; known sizes.
@@ -59,10 +59,11 @@ def _kernel(op: OpOverload) -> str:
 
 
 def _obstacle(node: Node) -> str | None:
-    _, _, _, window, stride, _, dilation, *_ = list[Any](node.args)
+    image, _, _, window, stride, _, dilation, *_ = list[Any](node.args)
     dense = list(dilation) == [1, 1]
     tiles = list(window[1:]) in ([3, 3], [1, 3]) and (stride[1] == 1 or (stride[1] == 2 and dense))
-    if not tiles or (window[1] == 3 and stride[0] != stride[1]):
+    first = list(window[1:]) == [7, 7] and list(stride) == [2, 2] and dense and image.meta["val"].shape[1] < 5
+    if not (tiles or first) or (window[1] == 3 and stride[0] != stride[1]):
         return "there is one way to compute it"
     tensors = [tensor_of(part) for part in (*node.args[:3], node)]
     if not all(isinstance(size, int) for value in tensors if value is not None for size in value.shape):

@@ -1,0 +1,109 @@
+"""First convolutions by tiles of transformed products, with every instruction set of this machine."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from run_op import one_op_program, overload_of, run_op
+from torch import Tensor
+from torch.nn import functional
+
+import penlight
+from penlight.dialects.packed_ops import packed_ops
+from penlight.ir.tensors import Derived
+from penlight.kernels.table import default_table
+from penlight.passes.packing import pack_panels
+
+assert packed_ops(default_table(), ("optimized", "portable"))  # makes the operators known to torch
+
+# Sizes of the input, outputs, padding above, left, below and right.
+FIRST = [
+    ((1, 3, 64, 64), 64, (3, 3, 3, 3)),
+    ((1, 3, 224, 50), 96, (3, 3, 3, 3)),
+    ((1, 4, 61, 66), 17, (0, 0, 0, 0)),
+    ((2, 3, 45, 83), 48, (2, 3, 2, 3)),
+    ((3, 3, 64, 33), 130, (0, 5, 2, 1)),
+    ((1, 4, 7, 400), 64, (6, 6, 6, 6)),
+    ((70, 3, 7, 7), 32, (0, 0, 0, 0)),
+    # Few tiles, of other strides, fewer channels: computed directly.
+    ((1, 3, 20, 20), 24, (3, 3, 3, 3)),
+    ((1, 2, 64, 64), 24, (3, 3, 3, 3)),
+    # Lines of one tile and two, of a block, of one tile more or fewer than two blocks.
+    *(((40, 3, 7, 5 + 2 * width), 80, (3, 0, 3, 0)) for width in (1, 2, 3, 4, 36, 37, 69, 70, 72, 73)),
+]
+
+
+class Layer:
+    def __init__(self, sizes: tuple[int, ...], outputs: int, padding: tuple[int, ...]) -> None:
+        self.op = overload_of("penlight::conv2d_packed")
+        self.x = torch.randn(*sizes)
+        self.weight, self.bias = torch.randn(outputs, sizes[1], 7, 7), torch.randn(outputs)
+        self.packed = pack_panels(Derived.of(self.weight), self.bias).tensor()
+        self.padding = padding
+
+    def exact(self, x: Tensor) -> Tensor:
+        above, left, below, right = self.padding
+        padded = functional.pad(x.double(), [left, right, above, below])
+        exact = functional.conv2d(padded, self.weight.double(), self.bias.double(), 2)
+        return exact.contiguous(memory_format=torch.channels_last)
+
+    def args(self, x: Tensor, residual: Tensor | None, activation: int) -> list[Any]:
+        window = [self.weight.shape[0], 7, 7]
+        numbers = [window, [2, 2], list(self.padding), [1, 1], 1, activation, -5.0, 7.5]
+        return [x, self.packed, residual, *numbers]
+
+
+@pytest.mark.parametrize("planar", [True, False], ids=["planar", "channels last"])
+@pytest.mark.parametrize("case", FIRST, ids=str)
+def test_first_convolution(isa: str, case: Any, planar: bool) -> None:
+    layer = Layer(*case)
+    x = layer.x if planar else layer.x.contiguous(memory_format=torch.channels_last)
+    exact = layer.exact(x)
+    residual = torch.randn(exact.shape).contiguous(memory_format=torch.channels_last)
+    bound = 1e-5 * (exact.max() - exact.min())
+    for activation, function in (
+        (0, None),
+        (1, torch.relu),
+        (2, lambda y: y.clamp(-5.0, 7.5)),
+        (5, functional.silu),
+    ):
+        for added in (None, residual):
+            want = exact if added is None else exact + added
+            want = (function(want) if function else want).contiguous(memory_format=torch.channels_last)
+            (got,) = run_op(layer.op, layer.args(x, added, activation), {}, want.float(), "optimized")
+            assert (got.double() - want).abs().max() < bound
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 3e38, -3e38])
+@pytest.mark.parametrize("place", [(0, 0), (31, 40), (63, 63)], ids=str)
+def test_what_is_not_finite(isa: str, value: float, place: tuple[int, int]) -> None:
+    """Reaches the outputs that it reaches in eager, and no others of their tiles."""
+    layer = Layer((1, 3, 64, 64), 32, (3, 3, 3, 3))
+    layer.x[0, 1, place[0], place[1]] = value
+    want = layer.op(*layer.args(layer.x, None, 0))
+    (got,) = run_op(layer.op, layer.args(layer.x, None, 0), {}, want, "optimized")
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, equal_nan=True)
+
+
+@pytest.mark.parametrize("case", FIRST[:5], ids=str)
+def test_threads_change_nothing(isa: str, case: Any) -> None:
+    layer = Layer(*case)
+    want = layer.exact(layer.x).float()
+    file = one_op_program(layer.op, layer.args(layer.x, None, 0), {}, want)
+    alone, *others = (
+        penlight.load(file, libraries="optimized", threads=n)(layer.x, layer.packed)[0].clone()
+        for n in (1, 2, 3, 5, 8)
+    )
+    assert all(torch.equal(other, alone) for other in others)
+    assert not alone.isnan().any()
+
+
+def test_directly_where_the_program_says_so(isa: str) -> None:
+    layer = Layer(*FIRST[0])
+    want = layer.exact(layer.x)
+    op = overload_of("penlight::conv2d_direct_packed")
+    (got,) = run_op(op, layer.args(layer.x, None, 0), {}, want.float(), "optimized")
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=2e-7 * 147)
