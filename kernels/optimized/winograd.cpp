@@ -10,6 +10,7 @@ namespace penlight::optimized {
 namespace {
 
 constexpr dim_t kTiles = 64;               // most of one block alone
+constexpr size_t kNear = 3 << 19;          // bytes that stay in the second cache
 constexpr size_t kMostWeights = 24 << 20;  // bytes of transformed weights at once
 
 // Panels that are one tile of a product, which no part splits.
@@ -53,31 +54,35 @@ struct Tuning {
   // products they could do for each byte that the second cache has no room for, each time.
   double products, transforms, weights, far_byte;
   size_t most_input;     // of a block's transformed input, in bytes, if it is more than a few tiles
+  size_t near_input;     // the same where all weights stay near
   dim_t tiles_for_wide;  // from which on parts of the panels are of wide tiles
 };
 Tuning tuning() {
   constexpr size_t kUsual = 2 << 20;
   switch (cores()) {
     case Cores::Intel:
-      return {1.25, 1.0, 3.5, 3.2, kUsual, 0};
+      // What is written into the second cache takes turns there with what the layers before and after have.
+      return {1.25, 1.0, 3.5, 3.2, kUsual, 1 << 17, 0};
     // Its second cache has 1 MB. Sums of 64 columns take as much of it as 64 channels of a block, and some
     // weights are to stay there, too. What is made of the weights of a wide tile of panels crowds it, and of
     // few tiles that is most of what there is.
     case Cores::Zen5:
-      return {1.0, 1.2, 2.0, 0.0, 7 << 16, 24};
+      return {1.0, 1.2, 2.0, 0.0, 7 << 16, 7 << 16, 24};
     case Cores::Other:
       break;
   }
-  return {1.0, 1.0, 1.0, 0.0, kUsual, 0};
+  return {1.0, 1.0, 1.0, 0.0, kUsual, kUsual, 0};
 }
-constexpr size_t kNear = 3 << 19;
 // What a direct product by the matrix unit takes of the time.
 constexpr double kSplitProducts = 0.85;
 
 // Tiles of a block: their input is to stay in a near cache, but weights are read for each block.
 dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
   w.last = 1;
-  const dim_t few = 24, fit = static_cast<dim_t>(tuning().most_input / does.tiles_size(w));
+  const Tuning of = tuning();
+  const bool near = of.near_input < of.most_input && does.weights_size(w, w.last_panel) <= kNear;
+  const size_t most = near ? of.near_input : of.most_input;
+  const dim_t few = near ? 12 : 24, fit = static_cast<dim_t>(most / does.tiles_size(w));
   return fit < few ? few : fit < does.most_tiles ? fit : does.most_tiles;
 }
 
