@@ -56,22 +56,24 @@ struct Tuning {
   size_t most_input;     // of a block's transformed input, in bytes, if it is more than a few tiles
   size_t near_input;     // the same where all weights stay near
   dim_t tiles_for_wide;  // from which on parts of the panels are of wide tiles
+  bool fetches;          // are weights that are transformed next to be fetched?
 };
 Tuning tuning() {
   constexpr size_t kUsual = 2 << 20;
   switch (cores()) {
     case Cores::Intel:
       // What is written into the second cache takes turns there with what the layers before and after have.
-      return {1.25, 1.0, 3.5, 3.2, kUsual, 1 << 17, 0};
+      // It fetches lines that follow each other itself, and more of them at once than it is told to.
+      return {1.25, 1.0, 3.5, 3.2, kUsual, 1 << 17, 0, false};
     // Its second cache has 1 MB. Sums of 64 columns take as much of it as 64 channels of a block, and some
     // weights are to stay there, too. What is made of the weights of a wide tile of panels crowds it, and of
     // few tiles that is most of what there is.
     case Cores::Zen5:
-      return {1.0, 1.2, 2.0, 0.0, 7 << 16, 7 << 16, 24};
+      return {1.0, 1.2, 2.0, 0.0, 7 << 16, 7 << 16, 24, true};
     case Cores::Other:
       break;
   }
-  return {1.0, 1.0, 1.0, 0.0, kUsual, kUsual, 0};
+  return {1.0, 1.0, 1.0, 0.0, kUsual, kUsual, 0, true};
 }
 // What a direct product by the matrix unit takes of the time.
 constexpr double kSplitProducts = 0.85;
@@ -269,6 +271,7 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
                             static_cast<double>(w.channels) * static_cast<double>(w.outputs);
   if (!is_by_tiles(w, *chosen, tiles)) {
     w.wide_tiles = w.wide_tiles && tiles >= tuning().tiles_for_wide;
+    w.fetches = tuning().fetches;
     return run_by_panels(ctx, *chosen, w, tiles, operations);
   }
   w.wide_tiles = prefers_wide_tiles() && w.last_panel >= kWidePanels;  // parts have all panels

@@ -222,6 +222,7 @@ struct Winograd {
   Epilogue epilogue;
   Geometry geometry;
   bool wide_tiles;  // as of Product
+  bool fetches;     // weights that are to be transformed next
   void* scratch;    // scratch() bytes
 };
 

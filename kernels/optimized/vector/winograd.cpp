@@ -340,8 +340,8 @@ struct Tiles {
           transform_panels(w, {panel, panel + panels}, {channel, channel + strip.channels}, made, plane);
         }
         // Fetched ahead are, of those transformed before, the weights of the next product; else those to
-        // be transformed next, as they lie in the file, a tap at a product. One tile of rows fetches
-        // one panel at a time.
+        // be transformed next, as they lie in the file, a tap at a product, if at all. One tile of rows
+        // fetches one panel at a time.
         const ptrdiff_t after = channel + most < w.channels ? channel + most : 0;
         const ptrdiff_t next = (after ? panel : panel + panels) * panel_size + (1 + after) * kPanel;
         const ptrdiff_t next_panel = w.weights ? strip.weights_panel : panel_size * size_of(w.format) / 4;
@@ -354,7 +354,7 @@ struct Tiles {
                         : packed_at(w, next + turn * panel_size + matrix % kTaps * w.channels * kPanel);
           strip.ahead = weights_ahead(read_next, next_panel, turns_of(strip.count, kTileRows, kStripPanels),
                                       strip.channels);
-          if (!w.weights && turn >= turns) strip.ahead.step = strip.ahead.turn = 0;
+          if (!w.weights && (turn >= turns || !w.fetches)) strip.ahead.step = strip.ahead.turn = 0;
           strip.first_channel = plane_of(i, j) * input_plane(w) + channel;
           // Whole panels, so that no tile has an edge.
           for (ptrdiff_t column = 0; column < panels * kPanel; column += strip.finish.columns) {
