@@ -13,6 +13,7 @@
 #include "few_channels.h"
 #include "strip.h"
 #include "winograd_filters.h"
+#include "winograd_outputs.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -205,37 +206,25 @@ bool finish(const FewChannels& p, const Layout& layout, const Block& block, ptrd
             const float* halves) {
   const Geometry& g = p.geometry;
   const ptrdiff_t panel_size = (1 + steps_of(p)) * kPanel;
-  const ptrdiff_t down = min_of(kOut, g.out_height - block.top);
+  TileOutputs to{};  // column by column: what is left is to be transformed down
+  to.line = p.outputs;
+  to.pixel = g.out_width * p.outputs;
+  to.columns = min_of(kOut, g.out_height - block.top);
   const ptrdiff_t corner = ((block.image * g.out_height + block.top) * g.out_width + block.left) * p.outputs;
   Ints wild{};
   for (ptrdiff_t t = 0; t < block.count; ++t, halves += layout.group) {
-    const ptrdiff_t across = min_of(kOut, g.out_width - block.left - t * kOut);
+    to.rows = min_of(kOut, g.out_width - block.left - t * kOut);
     for (ptrdiff_t n = first; n < last; n += kLanes) {
-      const ptrdiff_t some = p.outputs - n;
+      const ptrdiff_t at = corner + t * kOut * p.outputs + n;
+      to.some = p.outputs - n;
+      to.output = p.output + at;
+      to.residual = p.epilogue.residual ? p.epilogue.residual + at : nullptr;
       const Floats bias = load(p.packed + n / kPanel * panel_size + n % kPanel);
-      Floats y[kOut][kOut];
+      Floats half[kOut][kIn];
       for (int j = 0; j < kOut; ++j) {
-        Floats m[kIn], made[kOut];
-        for (int i = 0; i < kIn; ++i) m[i] = load(halves + (i * kOut + j) * layout.halves + n - first);
-        FilterOfFour::output(m, made);
-        for (int i = 0; i < kOut; ++i) y[i][j] = made[i];
+        for (int i = 0; i < kIn; ++i) half[j][i] = load(halves + (i * kOut + j) * layout.halves + n - first);
       }
-      Floats all{};  // not finite where one of them is not
-      for (ptrdiff_t i = 0; i < down; ++i) {
-        const ptrdiff_t at = corner + (i * g.out_width + t * kOut) * p.outputs + n;
-        Floats(&line)[kOut] = y[i];
-        repeat<kOut>([&](auto j) __attribute__((always_inline)) {
-          line[j] += bias;
-          if (j < across) all += line[j];
-        });
-        for (ptrdiff_t j = 0; p.epilogue.residual && j < across; ++j) {
-          line[j] += load_part(p.epilogue.residual + at + j * p.outputs, some);
-        }
-        activate<kOut>(p.epilogue, [&](auto j) __attribute__((always_inline)) -> Floats& { return line[j]; });
-        repeat<kOut>([&](auto j) __attribute__((always_inline)) {
-          if (j < across) store_part(p.output + at + j * p.outputs, line[j], some);
-        });
-      }
+      const Floats all = store_outputs<FilterOfFour, kOut, kOut>(p.epilogue, to, bias, half);
       wild |= all - all != Floats{};
     }
   }

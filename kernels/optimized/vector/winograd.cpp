@@ -20,6 +20,7 @@
 #include "spread_rows.h"
 #include "strip.h"
 #include "winograd_filters.h"
+#include "winograd_outputs.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -197,19 +198,22 @@ struct Tiles {
   // not finite.
   static bool finish(const Winograd& w, ptrdiff_t first, ptrdiff_t last, const float* from) {
     const Geometry& g = w.geometry;
-    const float* residual = w.epilogue.residual;
     const ptrdiff_t pitch = group_of(w) * kPanel;
     const ptrdiff_t panel_size = (1 + kTaps * w.channels) * kPanel;
     Ints wild{};
     for (ptrdiff_t t = w.first; t < w.last; ++t) {
       const Place place = place_of(w, t);
-      const ptrdiff_t rows = outputs_from(place.top, g.out_height, apart_down(g), kOutDown);
-      const ptrdiff_t columns = outputs_from(place.left, g.out_width, g.dilation_w, kOut);
-      const ptrdiff_t pixel = g.dilation_w * w.outputs;
+      TileOutputs to{};
+      to.rows = outputs_from(place.top, g.out_height, apart_down(g), kOutDown);
+      to.columns = outputs_from(place.left, g.out_width, g.dilation_w, kOut);
+      to.line = apart_down(g) * g.out_width * w.outputs;
+      to.pixel = g.dilation_w * w.outputs;
       const ptrdiff_t corner =
           ((place.image * g.out_height + place.top) * g.out_width + place.left) * w.outputs;
       for (ptrdiff_t n = first; n < last; n += kLanes) {
-        const ptrdiff_t some = w.outputs - n;
+        to.some = w.outputs - n;
+        to.output = w.output + corner + n;
+        to.residual = w.epilogue.residual ? w.epilogue.residual + corner + n : nullptr;
         const Floats bias = load_packed(w, n / kPanel * panel_size + n % kPanel);
         const float* sums = from + (t - w.first) * pitch + n - first;
         Floats half[kOutDown][kIn];
@@ -223,18 +227,8 @@ struct Tiles {
           }
           for (int i = 0; i < kOutDown; ++i) half[i][j] = y[i];
         }
-        for (ptrdiff_t i = 0; i < rows; ++i) {
-          const ptrdiff_t at = corner + i * apart_down(g) * g.out_width * w.outputs + n;
-          Floats y[kOut];
-          Filter::output(half[i], y);
-          for (ptrdiff_t j = 0; j < columns; ++j) {
-            y[j] += bias;
-            wild |= y[j] - y[j] != Floats{};
-            if (residual) y[j] += load_part(residual + at + j * pixel, some);
-          }
-          activate<kOut>(w.epilogue, [&](auto j) __attribute__((always_inline)) -> Floats& { return y[j]; });
-          for (ptrdiff_t j = 0; j < columns; ++j) store_part(w.output + at + j * pixel, y[j], some);
-        }
+        const Floats all = store_outputs<Filter, kOutDown, kOut>(w.epilogue, to, bias, half);
+        wild |= all - all != Floats{};
       }
     }
     return !has_any(wild);
