@@ -5,9 +5,9 @@
 The models of benchmarks.race are taken apart, and every different call is compiled alone and
 timed by the runtime's own clock, without what converts layouts at the edges. ATen calls the
 same with as many threads, images as they come and channels-last, whichever is quicker. The
-last column is the share of the peak: the time that the arithmetic takes at the measured rate
-of multiply-adds, or the bytes at that of a copy of the same size, whichever is longer, in
-percent of ours.
+share of the peak is the time that the arithmetic takes at the measured rate of multiply-adds,
+or the bytes at that of a copy of the same size, whichever is longer, in percent of ours; that
+of the memory is the time that the bytes take at the rate of a copy which no cache holds.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from .race import CASES
 
 Row = dict[str, Any]
 COPIES = [2**power for power in range(14, 29, 2)]  # bytes of copies to be shown, read and written
+MEMORY = COPIES[-1]
 
 
 def collect(cases: list[str], only: str) -> dict[str, Row]:
@@ -57,19 +58,28 @@ def line(row: Row) -> str:
     rate = row["flop"] / row["us"] / 1e3 if row["flop"] else row["bytes"] / row["us"] / 1e3
     unit = "GFLOP/s" if row["flop"] else "GB/s"
     op = row["op"].split(".")[1]
+    shares = f"{row['percent']:>5.0f}{row['memory_percent']:>6.0f}"
     times = f"{row['us']:>9.1f}{row['aten_us']:>9.1f}{row['us'] / row['aten_us']:>7.2f}"
-    return f"{op:26.26}{times}{rate:>8.1f} {unit:8}{row['percent']:>5.0f}  {row['shapes']:.70}"
+    return f"{op:26.26}{times}{rate:>8.1f} {unit:8}{shares}  {row['shapes']:.70}"
+
+
+def kind_of(spec: Row) -> str:
+    """The operator; and of a convolution, whether each channel is a group of its own."""
+    name, args = spec["op"].removeprefix("aten."), spec["args"]
+    depthwise = "conv2d" in name and len(args) > 6 and args[6] > 1 and args[1]["shape"][1] == 1
+    return f"{name}, depthwise" if depthwise else name
 
 
 def summary(rows: list[Row]) -> list[str]:
-    """By operator: how many calls, the geometric mean beside ATen, the least and the middle share."""
+    """By operator: how many calls, the geometric mean beside ATen, the least and the middle shares."""
     lines = []
-    for op in sorted({row["op"] for row in rows}):
-        own = [row for row in rows if row["op"] == op]
+    for kind in sorted({row["kind"] for row in rows}):
+        own = [row for row in rows if row["kind"] == kind]
         ratio = math.exp(statistics.fmean(math.log(row["us"] / row["aten_us"]) for row in own))
-        shares = [row["percent"] for row in own]
-        text = f"{ratio:>7.2f}{min(shares):>8.0f}{statistics.median(shares):>8.0f}"
-        lines.append(f"{op.removeprefix('aten.'):44}{len(own):>5}{text}")
+        text = f"{kind:44}{len(own):>5}{ratio:>7.2f}"
+        for shares in ([row["percent"] for row in own], [row["memory_percent"] for row in own]):
+            text += f"{min(shares):>8.0f}{statistics.median(shares):>7.0f}"
+        lines.append(text)
     return lines
 
 
@@ -81,7 +91,8 @@ def run(row: Row, engines: dict[str, Engine], threads: int, peak: Peak) -> Row:
     percent = 100 * peak.least_us(ours["flop"], ours["bytes"]) / ours["us"]
     return {
         "op": spec["op"], "shapes": shape_text(spec), "models": row["models"], "threads": threads,
-        **ours, "aten_us": aten_us, "percent": percent,
+        **ours, "aten_us": aten_us, "percent": percent, "kind": kind_of(spec),
+        "memory_percent": 100 * ours["bytes"] / peak.bandwidth(MEMORY) / 1e3 / ours["us"],
     }  # fmt: skip
 
 
@@ -102,7 +113,8 @@ def main() -> None:
         peaks[threads] = peak = Peak(threads)
         copies = ", ".join(f"{peak.bandwidth(size):.0f}" for size in COPIES)
         print(f"{threads} threads: {peak.gflops:.0f} GFLOP/s; copies of 16 KiB to 256 MiB: {copies} GB/s")
-        print(f"{'operator':26}{'us':>9}{'ATen us':>9}{'ratio':>7}{'rate':>8} {'':8}{'peak %':>5}  shapes")
+        head = f"{'operator':26}{'us':>9}{'ATen us':>9}{'ratio':>7}{'rate':>8} {'':8}"
+        print(f"{head}{'peak':>5}{'mem.':>6}  shapes")
         rows = []
         for row in found.values():
             try:
@@ -111,7 +123,7 @@ def main() -> None:
             except EngineFailed as problem:
                 print(f"{row['spec']['op']} {shape_text(row['spec'])}: {problem}", file=sys.stderr)
         results += rows
-        print(f"\n{'operator':44}{'calls':>5}{'ratio':>7}{'least %':>8}{'mid %':>8}")
+        print(f"\n{'operator':44}{'calls':>5}{'ratio':>7}{'peak %':>15}{'memory %':>15}, least and middle")
         print("\n".join(summary(rows)))
     for engine in engines.values():
         engine.close()
