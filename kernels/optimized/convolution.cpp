@@ -1,8 +1,8 @@
 // 2-D convolution over channels-last images and weights packed when the program was made.
 //
-// Two layouts of packed weights: panels (vector/product.cpp, vector/few_channels.cpp), one
-// group after the other; and, where every channel is a group of its own, taps of all
-// outputs (vector/depthwise.cpp).
+// Two layouts of packed weights: panels (vector/product.cpp, vector/winograd.cpp,
+// vector/few_channels.cpp, vector/few_channels_tiles.cpp), one group after the other; and,
+// where every channel is a group of its own, taps of all outputs (vector/depthwise.cpp).
 #include "convolution.h"
 
 #include "image.h"

@@ -62,8 +62,8 @@ Tuning tuning() {
   constexpr size_t kUsual = 2 << 20;
   switch (cores()) {
     case Cores::Intel:
-      // What is written into the second cache takes turns there with what the layers before and after have.
-      // It fetches lines that follow each other itself, and more of them at once than it is told to.
+      // Large blocks would crowd what the layers before and after have out of the second cache. Lines that
+      // follow each other are fetched by these cores themselves, more at once than they can be told to fetch.
       return {1.25, 1.0, 3.5, 3.2, kUsual, 1 << 17, 0, false};
     // Its second cache has 1 MB. Sums of 64 columns take as much of it as 64 channels of a block, and some
     // weights are to stay there, too. What is made of the weights of a wide tile of panels crowds it, and of

@@ -4,8 +4,8 @@
 // Of every second column and row of such a window, the taps are a window of 4x4 with a stride of one, zeros
 // where there is no tap, over an image of half the size. There are four such images, and their pixels lie
 // side by side here, as channels would. A tile of 3x3 outputs takes 36 products for each of these channels:
-// 432 of an image with three, where its windows take 1323. The sums of a row of points, six
-// products, are transformed along it at once, while they are in the first cache.
+// 432 of an image with three, where its windows take 1323. The sums of a row of points, six products, are
+// transformed along it at once, while they are in the first cache.
 //
 // Outputs differ from a direct sum by about 2e-6 of their range. A NaN, an infinity or a sum near the largest
 // float would reach all outputs of its tile: the caller is told, and computes directly.

@@ -143,8 +143,8 @@ struct FewChannels {
   void* scratch;  // few_channels_scratch() bytes
 };
 
-// Rows of outputs that few_channels_tiles() computes at once: first_row and last_row are of batch *
-// out_height / so many, rounded up.
+// Rows and columns of outputs that few_channels_tiles() computes at once. Its first_row and last_row are rows
+// of such tiles: there are batch * out_height / kFewChannelsTile, each image's rounded up.
 constexpr int kFewChannelsTile = 3;
 
 // A convolution whose every channel has a window of its own, or several for as many outputs.
