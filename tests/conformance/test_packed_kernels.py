@@ -136,6 +136,7 @@ def padded_conv2d(
 CONVOLUTIONS = [
     # Lines of few channels of every width that tiles of any height may be left with.
     *(((1, 3, 3, width), 40, (3, 3), (1, 1), (1, 1), (1, 1), 1) for width in range(1, 27)),
+    *(((1, 3, 3, width), 70, (3, 3), (1, 1), (1, 1), (1, 1), 1) for width in range(1, 14)),
     ((1, 3, 11, 13), 8, (3, 3), (1, 1), (1, 1), (1, 1), 1),
     ((2, 3, 15, 17), 20, (7, 7), (2, 2), (3, 3), (1, 1), 1),
     ((1, 1, 1, 700), 19, (1, 64), (1, 16), (0, 24), (1, 1), 1),

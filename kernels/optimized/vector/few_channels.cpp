@@ -56,13 +56,14 @@ struct Tiles {
   Finish finish;
 };
 
+// Outputs [column, outputs) of a line.
 template <int rows, int vectors>
-void multiply(const Tiles& t, ptrdiff_t outputs) {
+void multiply(const Tiles& t, ptrdiff_t column, ptrdiff_t outputs) {
   const auto weight = [&](const float* base, int v) {
     constexpr int per_panel = kPanel / kLanes;
     return base + (v / per_panel) * t.weights_panel + (v % per_panel) * kLanes;
   };
-  for (ptrdiff_t column = 0; column < outputs; column += rows) {
+  for (; column < outputs; column += rows) {
     Floats sums[rows][vectors];
     repeat<vectors>([&](auto v) __attribute__((always_inline)) {
       const Floats bias = load(weight(t.weights, v));
@@ -97,7 +98,22 @@ void multiply_line(const Tiles& t, int height, ptrdiff_t outputs) {
   if constexpr (at + 1 < static_cast<int>(sizeof kHeights / sizeof *kHeights)) {
     if (height != kHeights[at]) return multiply_line<vectors, at + 1>(t, height, outputs);
   }
-  multiply<kHeights[at], vectors>(t, outputs);
+  multiply<kHeights[at], vectors>(t, 0, outputs);
+}
+
+// By wide tiles, the last of them no higher than it needs to be.
+void multiply_wide(const Tiles& t, ptrdiff_t outputs) {
+  if constexpr (kHasWideTiles) {
+    const ptrdiff_t rest = outputs % kWideRows, whole = outputs - rest;
+    multiply<kWideRows, kWideVectors>(t, 0, whole);
+    if (rest > kWideRows * 2 / 3) {
+      multiply<kWideRows, kWideVectors>(t, whole, outputs);
+    } else if (rest > kWideRows / 3) {
+      multiply<kWideRows * 2 / 3, kWideVectors>(t, whole, outputs);
+    } else {
+      multiply<kWideRows / 3, kWideVectors>(t, whole, outputs);
+    }
+  }
 }
 
 }  // namespace
@@ -141,7 +157,7 @@ void few_channels(const FewChannels& p) {
         t.finish = {p.output + at, p.outputs, width, p.epilogue};
         if (t.finish.epilogue.residual) t.finish.epilogue.residual += at;
         if (wide) {
-          multiply<kWideRows, kWideVectors>(t, g.out_width);
+          multiply_wide(t, g.out_width);
         } else if (width > kHalfVectors * kLanes) {
           multiply_line<kTileVectors>(t, height, g.out_width);
         } else {
