@@ -106,13 +106,7 @@ void multiply_wide(const Tiles& t, ptrdiff_t outputs) {
   if constexpr (kHasWideTiles) {
     const ptrdiff_t rest = outputs % kWideRows, whole = outputs - rest;
     multiply<kWideRows, kWideVectors>(t, 0, whole);
-    if (rest > kWideRows * 2 / 3) {
-      multiply<kWideRows, kWideVectors>(t, whole, outputs);
-    } else if (rest > kWideRows / 3) {
-      multiply<kWideRows * 2 / 3, kWideVectors>(t, whole, outputs);
-    } else {
-      multiply<kWideRows / 3, kWideVectors>(t, whole, outputs);
-    }
+    with_height<kWideRows>(rest, [&](auto height) { multiply<height, kWideVectors>(t, whole, outputs); });
   }
 }
 

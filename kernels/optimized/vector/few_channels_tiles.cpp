@@ -120,7 +120,7 @@ void transform_tiles(const Layout& layout, const float* const (&lines)[kIn], ptr
         Floats row[kIn], made[kIn];
         for (int j = 0; j < kIn; ++j) row[j] = columns[j][i];
         FilterOfFour::input(row, made);
-        for (int j = 0; j < kIn; ++j) store(to + (i * kIn + j) * layout.kTiles + lane, made[j]);
+        for (int j = 0; j < kIn; ++j) store(to + (i * kIn + j) * Layout::kTiles + lane, made[j]);
       }
     }
   }
@@ -155,13 +155,7 @@ PENLIGHT_INLINE void multiply(const Layout& layout, const float* tiles, const fl
 template <int rows, int vectors>
 void multiply_some(const Layout& layout, ptrdiff_t count, const float* tiles, const float* weights,
                    float* to) {
-  if (count > rows * 2 / 3) {
-    multiply<rows, vectors>(layout, tiles, weights, to);
-  } else if (count > rows / 3) {
-    multiply<rows * 2 / 3, vectors>(layout, tiles, weights, to);
-  } else {
-    multiply<rows / 3, vectors>(layout, tiles, weights, to);
-  }
+  with_height<rows>(count, [&](auto height) { multiply<height, vectors>(layout, tiles, weights, to); });
 }
 
 // The sums of one point: of layout.rows tiles, or fewer, and so many columns.
@@ -249,7 +243,7 @@ bool few_channels_tiles(const FewChannels& p) {
   float* const ring = weights + kPoints * layout.weights;
   float* const pixels = ring + kIn * layout.line;
   float* const tiles = pixels + layout.pixels;
-  float* const sums = tiles + kPoints * layout.kTiles;
+  float* const sums = tiles + kPoints * Layout::kTiles;
   float* const halves = sums + kIn * layout.sums;
   memset(ring, 0, static_cast<size_t>(kIn * layout.line) * sizeof(float));  // pixels have fewer elements
   transform_weights(p, layout, weights);
@@ -276,7 +270,7 @@ bool few_channels_tiles(const FewChannels& p) {
             const ptrdiff_t count = min_of(layout.rows, block.count - t);
             for (int j = 0; j < kIn; ++j) {
               const int point = i * kIn + j;
-              multiply_columns(layout, count, columns, tiles + point * layout.kTiles + t * kPixel,
+              multiply_columns(layout, count, columns, tiles + point * Layout::kTiles + t * kPixel,
                                weights + point * layout.weights + n * layout.steps, sums + j * layout.sums);
             }
             transform_sums(layout, count, columns, sums,

@@ -104,6 +104,14 @@ PENLIGHT_INLINE void fetch_residual(const StripOf<Weights>& s, ptrdiff_t row) {
   });
 }
 
+// Calls body(Index<n>()) with a height that has so many rows: a tile's, two thirds or a third of it.
+template <int rows, class Body>
+PENLIGHT_INLINE void with_height(ptrdiff_t count, Body&& body) {
+  if (count > rows * 2 / 3) return body(Index<rows>());
+  if (count > rows / 3) return body(Index<rows * 2 / 3>());
+  body(Index<rows / 3>());
+}
+
 // Every row and column of it. Of one row, it may be as wide as several tiles.
 void multiply_strip(const Strip& strip);
 
