@@ -113,8 +113,10 @@ def test_direct_in_a_program() -> None:
 
 def test_first_layers_are_measured_where_there_are_two_ways() -> None:
     assert OPS is not None
-    x = torch.randn(1, 3, 64, 64)
-    for window, stride, ways in ((7, 2, 2), (7, 1, 0), (5, 2, 0)):
+    for channels, window, stride, groups, ways in (
+        *((3, 7, 2, 1, 2), (4, 7, 2, 1, 2), (3, 7, 1, 1, 0), (3, 5, 2, 1, 0)),
+        *((2, 7, 2, 1, 0), (5, 7, 2, 1, 0), (4, 7, 2, 4, 0)),
+    ):
         asked: list[str] = []
 
         def measure(name: str, arguments: list[Any], asked: list[str] = asked) -> float:
@@ -122,6 +124,7 @@ def test_first_layers_are_measured_where_there_are_two_ways() -> None:
             assert seconds_of(name, arguments, rounds=1) > 0
             return 1.0
 
-        program = to_edge(export(nn.Sequential(nn.Conv2d(3, 32, window, stride, 3)).eval(), (x,)))
+        layer = nn.Conv2d(channels, 32, window, stride, 3, groups=groups)
+        program = to_edge(export(nn.Sequential(layer).eval(), (torch.randn(1, channels, 64, 64),)))
         run(program, recipes.tuned(OPS.convolution, OPS.direct_convolution, measure), Report())
         assert len(asked) == ways

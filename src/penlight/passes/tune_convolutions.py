@@ -59,10 +59,11 @@ def _kernel(op: OpOverload) -> str:
 
 
 def _obstacle(node: Node) -> str | None:
-    image, _, _, window, stride, _, dilation, *_ = list[Any](node.args)
+    image, _, _, window, stride, _, dilation, groups, *_ = list[Any](node.args)
     dense = list(dilation) == [1, 1]
     tiles = list(window[1:]) in ([3, 3], [1, 3]) and (stride[1] == 1 or (stride[1] == 2 and dense))
-    first = list(window[1:]) == [7, 7] and list(stride) == [2, 2] and dense and image.meta["val"].shape[1] < 5
+    few = groups == 1 and image.meta["val"].shape[1] in (3, 4)
+    first = few and list(window[1:]) == [7, 7] and list(stride) == [2, 2] and dense
     if not (tiles or first) or (window[1] == 3 and stride[0] != stride[1]):
         return "there is one way to compute it"
     tensors = [tensor_of(part) for part in (*node.args[:3], node)]
