@@ -28,7 +28,7 @@ FIRST = [
     ((3, 3, 64, 33), 130, (0, 5, 2, 1)),
     ((1, 4, 7, 400), 64, (6, 6, 6, 6)),
     ((70, 3, 7, 7), 32, (0, 0, 0, 0)),
-    # Few tiles, of other strides, fewer channels: computed directly.
+    # Few tiles, and fewer channels: computed directly.
     ((1, 3, 20, 20), 24, (3, 3, 3, 3)),
     ((1, 2, 64, 64), 24, (3, 3, 3, 3)),
     # Lines of one tile and two, of a block, of one tile more or fewer than two blocks.

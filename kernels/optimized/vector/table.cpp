@@ -51,9 +51,9 @@ void random(const Draw& draw);
 extern const WinogradRoutines winograd_4x4, winograd_2x2, winograd_4;
 extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, strided_winograd_4;
 
-// A selective build leaves out what no kernel of its programs calls, and where size
-// counts strassen(), winograd() and expand_depthwise(): their places in the table are null then, and kernels
-// ask before.
+// A selective build leaves out what no kernel of its programs calls, and where size counts strassen(),
+// winograd(), few_channels_tiles() and expand_depthwise(): their places in the table are null then, and
+// kernels ask before.
 #if defined(PENLIGHT_WITHOUT_PRODUCT)
 #define product_scratch nullptr
 #define product nullptr
