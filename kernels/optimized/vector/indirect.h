@@ -62,38 +62,15 @@ class Rows {
       }
       return;
     }
-    if (!kFewTiles && is_sorted_) sort(first, count);
     const ptrdiff_t runs = runs_of(p);
-    ptrdiff_t image = first / positions_, rest = first % positions_;
-    ptrdiff_t oh = rest / g.out_width, ow = rest % g.out_width;
-    for (ptrdiff_t r = 0; r < count; ++r) {
-      if (!kFewTiles && is_sorted_) {
-        image = (first + order_[r]) / positions_;
-        rest = (first + order_[r]) % positions_;
-        oh = rest / g.out_width;
-        ow = rest % g.out_width;
-      }
-      const float** to = at(r, 0);
-      const ptrdiff_t left = ow * g.stride_w - g.pad_w;
-      for (ptrdiff_t th = 0; th < g.taps_h; ++th) {
-        const ptrdiff_t ih = oh * g.stride_h - g.pad_h + th * g.dilation_h;
-        const bool has_line = is_inside(ih, g.height);
-        const ptrdiff_t line = (image * g.height + ih) * g.width;
-        for (ptrdiff_t tw = 0; tw < g.taps_w; ++tw) {
-          const ptrdiff_t iw = left + tw * g.dilation_w;
-          const bool has_pixel = has_line && is_inside(iw, g.width);
-          for (ptrdiff_t i = 0; i < p.part_count; ++i, to += kRows) {
-            *to = has_pixel ? parts_[i].input + (line + iw) * parts_[i].pixel : p.zeros;
-          }
-        }
-      }
-      if (++ow == g.out_width) {
-        ow = 0;
-        if (++oh == g.out_height) {
-          oh = 0;
-          ++image;
-        }
-      }
+    const bool sorted = !kFewTiles && is_sorted_;
+    if (sorted) sort(first, count);
+    for (ptrdiff_t r = 0, next; r < count; r = next) {
+      const ptrdiff_t row = sorted ? order_[r] : r, line = g.out_width - (first + row) % g.out_width;
+      const ptrdiff_t last = min_of(r + line, count);  // of those that may follow in one line of the result
+      next = sorted ? r + 1 : last;
+      while (next < last && order_[next] == order_[next - 1] + 1) ++next;
+      locate_columns(first + row, r, next - r);
     }
     for (ptrdiff_t r = count; r % kRows != 0; ++r) {
       for (ptrdiff_t run = 0; run < runs; ++run) *at(r, run) = *at(r - 1, run);
@@ -113,6 +90,47 @@ class Rows {
   // Of a row of the block, and one of its runs.
   const float** at(ptrdiff_t row, ptrdiff_t run) const {
     return pointers_ + (row / kRows * runs_of(product_) + run) * kRows + row % kRows;
+  }
+
+  // Rows [to, to + count) of the block, which are rows of one line of the result, from `row` on.
+  void locate_columns(ptrdiff_t row, ptrdiff_t to, ptrdiff_t count) {
+    const Product& p = product_;
+    const Geometry& g = p.geometry;
+    const ptrdiff_t image = row / positions_, rest = row % positions_;
+    const ptrdiff_t top = rest / g.out_width * g.stride_h - g.pad_h;
+    const ptrdiff_t left = rest % g.out_width * g.stride_w - g.pad_w;
+    ptrdiff_t run = 0;
+    for (ptrdiff_t th = 0; th < g.taps_h; ++th) {
+      const ptrdiff_t ih = top + th * g.dilation_h;
+      const ptrdiff_t width = is_inside(ih, g.height) ? g.width : 0;
+      for (ptrdiff_t tw = 0; tw < g.taps_w; ++tw) {
+        // Those of the rows that read a pixel at this tap are [before, until).
+        const ptrdiff_t column = left + tw * g.dilation_w, last = column + (count - 1) * g.stride_w;
+        const ptrdiff_t before = column >= 0 ? 0 : min_of((g.stride_w - 1 - column) / g.stride_w, count);
+        const ptrdiff_t reached = last < width     ? count
+                                  : column < width ? (width - 1 - column) / g.stride_w + 1
+                                                   : 0;
+        const ptrdiff_t until = max_of(reached, before);
+        const ptrdiff_t pixel = (image * g.height + ih) * g.width + column + before * g.stride_w;
+        for (ptrdiff_t i = 0; i < p.part_count; ++i, ++run) {
+          const InputPart& part = parts_[i];
+          point(run, to, before, p.zeros, 0);
+          if (until > before) {
+            point(run, to + before, until - before, part.input + pixel * part.pixel, g.stride_w * part.pixel);
+          }
+          point(run, to + until, count - until, p.zeros, 0);
+        }
+      }
+    }
+  }
+
+  // Pointers of `count` rows from `row` on, of one run: each `step` elements after the one before.
+  void point(ptrdiff_t run, ptrdiff_t row, ptrdiff_t count, const float* from, ptrdiff_t step) {
+    for (ptrdiff_t i = 0, some; i < count; i += some) {
+      some = min_of(kRows - (row + i) % kRows, count - i);
+      const float** const to = at(row + i, run);
+      for (ptrdiff_t j = 0; j < some; ++j) to[j] = from + (i + j) * step;
+    }
   }
 
   bool are_zeros(const float* const* first, ptrdiff_t count) const {
