@@ -213,6 +213,15 @@ CONVOLUTIONS = [
     ((2, 9, 8, 7), 18, (3, 3), (2, 2), (1, 1), (1, 1), 9),
     ((2, 24, 7, 7), 12, (1, 1), (1, 1), (0, 0), (1, 1), 4),
     ((1, 60, 20, 9), 75, (5, 1), (1, 1), (2, 0), (1, 1), 15),
+    # Groups of few channels under windows that slide along lines: of every width that is left, in the last
+    # vector too, over more lines than are read at once, and beside the image with most of a window.
+    *(((1, 24, 5, width), 24, (3, 3), (1, 1), (1, 1), (1, 1), 3) for width in range(1, 17)),
+    *(((2, 20, 7, width), 20, (3, 3), (2, 2), (1, 1), (1, 1), 5) for width in range(1, 31, 3)),
+    ((1, 64, 41, 60), 64, (3, 3), (1, 1), (1, 1), (1, 1), 16),
+    ((2, 48, 45, 58), 48, (3, 3), (2, 2), (1, 1), (1, 1), 6),
+    ((1, 36, 9, 40), 36, (5, 3), (2, 1), (3, 1), (2, 1), 18),
+    ((1, 40, 6, 16), 40, (3, 3), (1, 2), (5, 4), (1, 1), 5),
+    ((2, 12, 8, 9), 12, (2, 3), (3, 1), (0, 2, 1, 0), (1, 1), 3),
     # Windows that reach out of the image with most of their taps, or all.
     ((1, 40, 14, 14), 33, (3, 3), (1, 1), (12, 12), (12, 12), 1),
     ((2, 33, 14, 13), 20, (3, 3), (1, 1), (24, 24), (24, 24), 1),

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "few_outputs.h"
+#include "sliding_groups.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -20,9 +21,11 @@ inline bool has_narrow_groups(const Product& p) {
          p.pixel > p.channels && !p.parts;
 }
 
-// Vectors of one block of groups: the biases, then those of each tap and channel.
-inline ptrdiff_t size_of_block(const Product& p) {
-  return (1 + p.geometry.taps_h * p.geometry.taps_w * p.channels) * kLanes;
+// Elements of the weights that are laid out at once: of all blocks where they slide.
+inline ptrdiff_t size_of_groups(const Product& p) {
+  const ptrdiff_t together = kLanes / p.channels;
+  const ptrdiff_t blocks = (p.last_group - p.first_group + together - 1) / together;
+  return (slides(p.geometry) ? blocks : 1) * size_of_block(p);
 }
 
 // Weights of the `groups` groups from `packed` on, each in panels of so many steps.
@@ -36,12 +39,6 @@ void lay_out_groups(const typename Weights::Element* packed, ptrdiff_t steps, pt
     }
   }
 }
-
-// The input of channel `channel` of its group, in each lane.
-template <int width, int channel>
-struct OfGroup {
-  static constexpr int of(int lane) { return lane / width * width + channel; }
-};
 
 // One tile of rows by the outputs of one block, which begin at channel `first`.
 template <int width>
@@ -74,14 +71,27 @@ void multiply_groups_of(const Product& p) {
   const ptrdiff_t most = rows_of_block(p);
   const float** pointers = static_cast<const float**>(p.scratch);
   float* const weights = reinterpret_cast<float*>(pointers + most * taps);
+  const auto lay_out = [&](ptrdiff_t group, ptrdiff_t groups, float* to) {
+    const Element* const packed = static_cast<const Element*>(p.packed) + group * steps * kPanel;
+    lay_out_groups<Weights, width>(packed, steps, groups, to);
+  };
+  if constexpr (kSlides) {
+    if (slides(p.geometry)) {
+      float* to = weights;
+      for (ptrdiff_t group = p.first_group; group < p.last_group; group += together, to += size_of_block(p)) {
+        lay_out(group, min_of(together, p.last_group - group), to);
+      }
+      return p.geometry.stride_w == 1 ? slide_groups<width, 1>(p, weights)
+                                      : slide_groups<width, 2>(p, weights);
+    }
+  }
   Rows rows(p, pointers);
   for (ptrdiff_t row = p.first_row; row < p.last_row; row += most) {
     const ptrdiff_t count = min_of(most, p.last_row - row);
     rows.locate(row, count);
     for (ptrdiff_t group = p.first_group; group < p.last_group; group += together) {
       const ptrdiff_t groups = min_of(together, p.last_group - group), first = group * width;
-      const Element* const packed = static_cast<const Element*>(p.packed) + group * steps * kPanel;
-      lay_out_groups<Weights, width>(packed, steps, groups, weights);
+      lay_out(group, groups, weights);
       const ptrdiff_t offset = row * p.output_pitch + first;
       Finish finish = {p.output + offset, p.output_pitch, groups * width, p.epilogue};
       if (p.epilogue.residual) finish.epilogue.residual = p.epilogue.residual + offset;
