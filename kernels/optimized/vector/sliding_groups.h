@@ -35,13 +35,14 @@ struct OfGroup {
   static constexpr int of(int lane) { return lane / width * width + channel; }
 };
 
-// A line of outputs of one block of groups: what its windows read.
+// What the windows of a line of outputs read, of one block of groups.
 struct SlidingLine {
-  const float* image;       // the first channel of the block
-  ptrdiff_t top, channels;  // the line of the first tap, and how many channels exist
+  const float* image;  // the first channel of the block
+  ptrdiff_t top;       // the line of the first tap
 };
 
-// `stored` neighbouring outputs of it from `column` on, of which finish.output is the first.
+// `stored` neighbouring outputs of it from `column` on, of which finish.output is the first; inputs are as
+// many channels as outputs are.
 template <int width, int stride>
 PENLIGHT_INLINE void multiply_sliding(const Product& p, const SlidingLine& from, ptrdiff_t column,
                                       ptrdiff_t stored, const float* weights, const Finish& finish) {
@@ -60,7 +61,7 @@ PENLIGHT_INLINE void multiply_sliding(const Product& p, const SlidingLine& from,
     Floats inputs[pixels];
     repeat<pixels>([&](auto u) __attribute__((always_inline)) {
       const ptrdiff_t iw = left + u;
-      inputs[u] = whole || is_inside(iw, g.width) ? load_part(line + iw * pixel, from.channels) : Floats{};
+      inputs[u] = whole || is_inside(iw, g.width) ? load_part(line + iw * pixel, finish.columns) : Floats{};
       keep_in_register(inputs[u]);  // or compilers shuffle before they multiply, more than registers hold
     });
     repeat<width>([&](auto c) __attribute__((always_inline)) {
@@ -89,7 +90,7 @@ void slide_along(const Product& p, ptrdiff_t first, ptrdiff_t last, ptrdiff_t ch
     const ptrdiff_t column = row % g.out_width, line = row / g.out_width;
     count = min_of(g.out_width - column, last - row);
     const SlidingLine from = {p.input + line / g.out_height * g.height * g.width * p.pixel + channel,
-                              line % g.out_height * g.stride_h - g.pad_h, channels};
+                              line % g.out_height * g.stride_h - g.pad_h};
     for (ptrdiff_t i = 0; i < count; i += kSliding) {
       const ptrdiff_t offset = (row + i) * p.output_pitch + channel;
       Finish finish = {p.output + offset, p.output_pitch, channels, p.epilogue};
