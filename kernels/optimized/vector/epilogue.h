@@ -84,6 +84,15 @@ __attribute__((noinline)) void activate_in_memory(const Epilogue& epilogue, Floa
 // the usual ones.
 template <int count, class Sum>
 PENLIGHT_INLINE void activate(const Epilogue& epilogue, Sum&& sum) {
+  if (!kFewTiles) {
+    if (epilogue.activation == Activation::None) return;
+    if (epilogue.activation == Activation::Relu) {
+      repeat<count>([&](auto k) __attribute__((always_inline)) {
+        sum(k) = activated<Activation::Relu>(sum(k), Bounds{});
+      });
+      return;
+    }
+  }
   if (is_bounded(epilogue)) {  // one way for the three
     const Bounds bounds = bounds_of(epilogue);
     repeat<count>([&](auto k) __attribute__((always_inline)) {
