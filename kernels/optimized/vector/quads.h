@@ -8,6 +8,7 @@
 
 #include "indirect.h"
 #include "strip.h"
+#include "transpose.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -48,30 +49,6 @@ ptrdiff_t quads_of_run(const StripOf<Weights>& s) {
 
 #if defined(__AVX512F__) && !defined(PENLIGHT_FEW_TILES)
 
-// In each 128 bits: the first of a and b in turns, the last; and their halves.
-PENLIGHT_INLINE Floats first_in_turns(Floats a, Floats b) {
-  return PENLIGHT_SHUFFLE(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
-}
-PENLIGHT_INLINE Floats last_in_turns(Floats a, Floats b) {
-  return PENLIGHT_SHUFFLE(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
-}
-PENLIGHT_INLINE Floats first_halves(Floats a, Floats b) {
-  return PENLIGHT_SHUFFLE(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-}
-PENLIGHT_INLINE Floats last_halves(Floats a, Floats b) {
-  return PENLIGHT_SHUFFLE(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-}
-
-// What each 128 bits of four vectors have, as four rows of a matrix, transposed.
-PENLIGHT_INLINE void transpose_quads(Floats (&v)[4]) {
-  const Floats a = first_in_turns(v[0], v[1]), b = last_in_turns(v[0], v[1]), c = first_in_turns(v[2], v[3]),
-               d = last_in_turns(v[2], v[3]);
-  v[0] = first_halves(a, c);
-  v[1] = last_halves(a, c);
-  v[2] = first_halves(b, d);
-  v[3] = last_halves(b, d);
-}
-
 // Lanes 4 q + g of a vector are columns groups * q + g, g < groups: there, and back.
 template <int groups>
 PENLIGHT_INLINE Floats spread_columns(Floats x) {
@@ -108,7 +85,7 @@ void lay_out_columns(const StripOf<Weights>& s, const typename Weights::Element*
           steps[k] = c + k < channels ? Weights::load(from + k * kPanel + v * s.weights_panel) : Floats{};
           steps[k] = spread_columns<own>(steps[k]);
         });
-        transpose_quads(steps);
+        transpose_quads(steps[0], steps[1], steps[2], steps[3]);
         repeat<own>([&](auto g) __attribute__((always_inline)) { store(to + g * kLanes, steps[g]); });
         to += own * kLanes;
       });
@@ -169,7 +146,7 @@ PENLIGHT_INLINE void multiply_quads(const StripOf<Weights>& s, ptrdiff_t row, pt
     repeat<rows>([&](auto i) __attribute__((always_inline)) {
       Floats parts[4] = {};
       repeat<own>([&](auto g) __attribute__((always_inline)) { parts[g] = sums[i][4 * v + g]; });
-      transpose_quads(parts);
+      transpose_quads(parts[0], parts[1], parts[2], parts[3]);
       found[i][v] = gather_columns<own>((parts[0] + parts[1]) + (parts[2] + parts[3])) + bias;
     });
   });
