@@ -108,6 +108,7 @@ void run_few_channels(KernelContext& ctx, const PackedConvolution& call, const C
   const auto tiles_of = [](dim_t size) { return (size + kFewChannelsTile - 1) / kFewChannelsTile; };
   const dim_t rows = images * tiles_of(c.out[0]);  // of tiles
   convolution.wide_tiles = prefers_wide_tiles();
+  convolution.tall_tiles = prefers_tall_tiles();
   const bool many = call.transformed && does.few_channels_tiles && rows * tiles_of(c.out[1]) >= kManyTiles;
   const size_t by_tiles = many ? does.few_channels_tiles_scratch(convolution) : 0;
   if (by_tiles) {

@@ -27,6 +27,10 @@ inline bool prefers_wide_tiles() { return cores() != Cores::Other; }
 // in 17; AMD's do not. Kernels choose by it what has fewer loads, even for more multiplications.
 inline bool loads_delay_products() { return cores() == Cores::Intel; }
 
+// Are tiles of one vector of columns faster, whose every product reads its element of the input? They take
+// the fewest operations, of which these cores spend three a cycle on a thread whose core another one shares.
+inline bool prefers_tall_tiles() { return cores() == Cores::Intel; }
+
 // Has it a unit that multiplies matrices of bfloat16, AMX of Intel's processors?
 #if defined(PENLIGHT_WITH_AMX)
 bool has_matrix_unit();

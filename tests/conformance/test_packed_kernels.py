@@ -137,6 +137,13 @@ CONVOLUTIONS = [
     # Lines of few channels of every width that tiles of any height may be left with.
     *(((1, 3, 3, width), 40, (3, 3), (1, 1), (1, 1), (1, 1), 1) for width in range(1, 27)),
     *(((1, 3, 3, width), 70, (3, 3), (1, 1), (1, 1), (1, 1), 1) for width in range(1, 14)),
+    # And of tall ones, of neighbours one element apart, two, three and six, or in another distance.
+    *(
+        ((2, channels, 4, width * stride), outputs, (3, 3), (1, stride), (1, 1), (1, 1), 1)
+        for channels, stride, outputs in ((1, 1, 16), (1, 2, 24), (3, 1, 5), (3, 2, 49), (2, 2, 24))
+        for width in (16, 17, 27, 28, 29, 33, 45, 57)
+    ),
+    ((2, 3, 6, 40), 16, (5, 3), (2, 1), (2, 1), (1, 3), 1),
     ((1, 3, 11, 13), 8, (3, 3), (1, 1), (1, 1), (1, 1), 1),
     ((2, 3, 15, 17), 20, (7, 7), (2, 2), (3, 3), (1, 1), 1),
     ((1, 1, 1, 700), 19, (1, 64), (1, 16), (0, 24), (1, 1), 1),

@@ -6,6 +6,7 @@
 #include "few_channels.h"
 
 #include "strip.h"
+#include "tall_tiles.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -21,29 +22,26 @@ constexpr int kHeights[] = {kTileRows};
 constexpr int kHeights[] = {kTileRows, kTileRows * 2 / 3, kTileRows / 2 + 1};
 #endif
 
-// The one that takes a line the least time: a tile reads its weights too, as long as for a row more.
-int height_of(const Geometry& g) {
-  const auto cost = [&](int height) { return (g.out_width + height - 1) / height * (height + 1); };
-  int best = kTileRows;
-  for (const int height : kHeights) {
-    if (cost(height) < cost(best)) best = height;
-  }
-  return best;
-}
+int height_of(const Geometry& g) { return best_height(g.out_width, kHeights); }
 
 // Rows of outputs at a time: enough outputs to be worth a pass over the weights.
 ptrdiff_t rows_of(const Geometry& g) { return min_of(max_of(4, 64 / g.out_width), g.out_height); }
 
-bool has_wide_tiles(const FewChannels& p) {
-  return kHasWideTiles && p.wide_tiles && p.outputs >= kWideColumns;
+bool has_wide_tiles(const FewChannels& p) { return kHasWideTiles && p.wide_tiles; }
+
+// The height of tall tiles, for columns that would not fill a strip; 0 if there are none.
+int tall_height(const FewChannels& p) {
+  return p.tall_tiles && p.outputs % kStripColumns ? line_height(next_of(p), p.geometry.out_width) : 0;
 }
 
 // Columns of a line with its padding, under all outputs that full tiles have.
 ptrdiff_t columns_of(const FewChannels& p) {
   const Geometry& g = p.geometry;
-  const ptrdiff_t wide = has_wide_tiles(p) ? round_up(g.out_width, kWideRows) : 0;
-  return (max_of(round_up(g.out_width, height_of(g)), wide) - 1) * g.stride_w +
-         (g.taps_w - 1) * g.dilation_w + 1;
+  const int tall = tall_height(p);
+  ptrdiff_t outputs = round_up(g.out_width, height_of(g));
+  if (has_wide_tiles(p)) outputs = max_of(outputs, round_up(g.out_width, kWideRows));
+  if (tall) outputs = max_of(outputs, round_up(g.out_width, tall));
+  return (outputs - 1) * g.stride_w + (g.taps_w - 1) * g.dilation_w + 1;
 }
 
 struct Tiles {
@@ -135,22 +133,25 @@ void few_channels(const FewChannels& p) {
   t.steps = steps;
   t.next = next_of(p);
   t.weights_panel = (1 + steps) * kPanel;
-  const int height = height_of(g);
+  const int height = height_of(g), tall = tall_height(p);
   ptrdiff_t count = 0;
   for (ptrdiff_t first = p.first_row; first < p.last_row; first += count) {
     const ptrdiff_t image = first / g.out_height, oh = first % g.out_height;
     count = min_of(rows_of(g), min_of(p.last_row - first, g.out_height - oh));
     copy_lines(p, image, oh * g.stride_h - g.pad_h, lines_of(g, count), columns, lines);
     for (ptrdiff_t column = 0, width; column < p.outputs; column += width) {
-      const bool wide = has_wide_tiles(p) && p.outputs - column >= kWideColumns;
-      width = min_of(wide ? kWideColumns : kStripColumns, p.outputs - column);
+      const ptrdiff_t rest = p.outputs - column;
+      const bool wide = has_wide_tiles(p) && rest >= kWideColumns, is_tall = tall && rest < kStripColumns;
+      width = min_of(wide ? kWideColumns : is_tall ? kPanel : kStripColumns, rest);
       t.weights = p.packed + column / kPanel * t.weights_panel + column % kPanel;
       for (ptrdiff_t r = 0; r < count; ++r) {
         const ptrdiff_t at = (first + r) * g.out_width * p.outputs + column;
         t.lines = lines + r * g.stride_h * line;
         t.finish = {p.output + at, p.outputs, width, p.epilogue};
         if (t.finish.epilogue.residual) t.finish.epilogue.residual += at;
-        if (wide) {
+        if (is_tall) {
+          multiply_line_tall(t.weights, t.lines, offsets, t.next, steps, g.out_width, tall, false, t.finish);
+        } else if (wide) {
           multiply_wide(t, g.out_width);
         } else if (width > kHalfVectors * kLanes) {
           multiply_line<kTileVectors>(t, height, g.out_width);

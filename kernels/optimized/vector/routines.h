@@ -137,6 +137,7 @@ struct FewChannels {
   ptrdiff_t channels, outputs;
   bool planar;                    // the input's channels lie one after the other, not pixel by pixel
   bool wide_tiles;                // as of Product
+  bool tall_tiles;                // of one vector of columns, whose products read the input, are faster
   ptrdiff_t first_row, last_row;  // of batch * out_height
   Epilogue epilogue;
   Geometry geometry;
@@ -170,6 +171,7 @@ struct Expansion {
   Epilogue epilogue;                 // of the first convolution, without a residual
   Depthwise windows;                 // whose input it makes
   bool wide_tiles;                   // as of Product
+  bool tall_tiles;                   // as of FewChannels
   float* scratch;                    // expansion_scratch() bytes
   const FewChannels* few = nullptr;  // its input, channels and geometry count
 };

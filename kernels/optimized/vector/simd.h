@@ -62,6 +62,7 @@ PENLIGHT_INLINE void keep_in_register(Floats& x) {
   (void)x;
 #endif
 }
+PENLIGHT_INLINE void keep_in_register(const float*& x) { __asm__("" : "+r"(x)); }
 
 PENLIGHT_INLINE Floats load(const float* from) {
   Floats value;
