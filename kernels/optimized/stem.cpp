@@ -43,6 +43,7 @@ bool run_together(KernelContext& ctx, const Stem& stem, const Tensor& between, T
   few.geometry = geometry_of(input, stem.a.window, stem.a.out[0], stem.a.out[1]);
   Expansion e{};
   e.wide_tiles = prefers_wide_tiles();
+  e.tall_tiles = prefers_tall_tiles();
   e.few = &few;
   e.packed = stem.first.weight.const_data_ptr<float>();
   e.steps = few.geometry.taps_h * few.geometry.taps_w * few.channels;

@@ -4,6 +4,7 @@
 #include "depthwise.h"
 #include "few_channels.h"
 #include "panel_lines.h"
+#include "tall_tiles.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -11,6 +12,8 @@ namespace PENLIGHT_ISA {
 namespace {
 
 constexpr int kMostColumns = 7;  // of windows, at once: common widths are multiples of it
+// From how many panels on the input is worth laying out for tall tiles.
+constexpr ptrdiff_t kPanelsToLayOut = 3;
 // Elements of the input that stay in the second cache while panel after panel reads them.
 constexpr ptrdiff_t kResident = 1 << 14;
 
@@ -108,6 +111,8 @@ WindowRow window_row_of(const Geometry& g) {
 
 constexpr ptrdiff_t kMostTaps = 5;
 
+ptrdiff_t panels_of(const Depthwise& p) { return (p.last_channel - p.first_channel + kBlock - 1) / kBlock; }
+
 // The first line of the image that a row of windows reads, which may be above it.
 ptrdiff_t top_of(const Geometry& g, ptrdiff_t row) { return row % g.out_height * g.stride_h - g.pad_h; }
 
@@ -125,7 +130,33 @@ ptrdiff_t rows_together(const Expansion& e) {
 struct Origin {
   const float* pixels;
   ptrdiff_t first, line;
+  int height;  // of tall tiles, for which pixels are laid out; 0: there are none
 };
+
+// The height of tall tiles; 0: others are faster, or alone have code.
+int tall_height_of(const Expansion& e) {
+  if (!kHasTallTiles || !e.tall_tiles) return 0;
+  const ptrdiff_t width = e.windows.geometry.width;
+  if (e.few) return line_height(next_of(*e.few), width);
+  if (width < kFewestTallRows || panels_of(e.windows) < kPanelsToLayOut) return 0;
+  return best_height(width, kTallHeights);
+}
+
+// Elements of a line of the input that is laid out for them.
+ptrdiff_t tall_line(const Expansion& e) {
+  const ptrdiff_t width = e.windows.geometry.width;
+  return tall_size(width, best_height(width, kTallHeights), e.steps);
+}
+
+// A line of pixels, times one panel.
+void multiply_one_panel(const Expansion& e, const Panel& panel, const float* input, int height,
+                        const Finish& finish) {
+  const ptrdiff_t width = e.windows.geometry.width;
+  if (!height) return multiply_pixels(panel, input, width, finish);
+  if (!e.few) return multiply_tall(panel.weights, input, width, height, panel.depth, finish);
+  multiply_line_tall(panel.weights, input, panel.offsets, panel.next, panel.depth, width, height, true,
+                     finish);
+}
 
 // Rows [first, last) of an image, some panels of channels, one or two; lines before `end` are there.
 template <int panels>
@@ -150,7 +181,7 @@ void expand_panels(const Expansion& e, const Panel& panel, const Origin& origin,
       if (!inside || y < end) continue;
       const float* const input = origin.pixels + (y - origin.first) * origin.line;
       if constexpr (panels == 1) {
-        multiply_pixels(panel, input, g.width, finish[0]);
+        multiply_one_panel(e, panel, input, origin.height, finish[0]);
       } else {
         multiply_two_panels(panel, input, g.width, finish);
       }
@@ -174,12 +205,11 @@ bool has_code(const Expansion& e) {
          g.pad_w < g.taps_w && are_finite(e.windows);
 }
 
-ptrdiff_t panels_of(const Depthwise& p) { return (p.last_channel - p.first_channel + kBlock - 1) / kBlock; }
-
-// Lines of few channels under so many.
+// Lines of the input that are copied at once: of few channels those under the ones that are made.
 ptrdiff_t image_lines(const Expansion& e) {
   const Geometry& g = e.windows.geometry;
-  return lines_of(e.few->geometry, min_of((rows_together(e) - 1) * g.stride_h + g.taps_h, g.height));
+  const ptrdiff_t made = min_of((rows_together(e) - 1) * g.stride_h + g.taps_h, g.height);
+  return e.few ? lines_of(e.few->geometry, made) : made;
 }
 
 }  // namespace
@@ -198,6 +228,13 @@ size_t expansion_scratch(const Expansion& e) {
   if (e.few && __builtin_mul_overflow(static_cast<size_t>(image_lines(e)),
                                       static_cast<size_t>(round_up(image_line(e), 2)), &image)) {
     return 0;
+  }
+  if (!e.few && tall_height_of(e)) {
+    if (__builtin_mul_overflow(static_cast<size_t>(image_lines(e)), static_cast<size_t>(tall_line(e)),
+                               &image)) {
+      return 0;
+    }
+    image += kTallRest;
   }
   if (__builtin_mul_overflow(size, static_cast<size_t>(line), &size) ||
       __builtin_add_overflow(size, image, &size) || size > SIZE_MAX / (2 * sizeof(float))) {
@@ -221,15 +258,26 @@ void expand_depthwise(const Expansion& e) {
     find_steps(*e.few, columns_under(e.few->geometry), offsets);
   }
   const ptrdiff_t together = rows_together(e);
+  const int height = tall_height_of(e);
   ptrdiff_t end = 0;
   for (ptrdiff_t first = p.first_row, last; first < p.last_row; first = last) {
     last = min_of(min_of(first + together, first - first % g.out_height + g.out_height), p.last_row);
     const ptrdiff_t bottom = min_of(max_of(top_of(g, last - 1) + g.taps_h, 0), g.height);
     const ptrdiff_t begin = min_of(max_of(top_of(g, first), end), bottom);
     const ptrdiff_t image_index = first / g.out_height;
-    Origin origin{image, begin, g.width * e.steps};
+    Origin origin{image, begin, g.width * e.steps, height};
     if (!e.few) {
-      origin.pixels = e.input + (image_index * g.height + begin) * origin.line;
+      const float* const pixels = e.input + (image_index * g.height + begin) * origin.line;
+      if (height) {
+        origin.line = tall_line(e);
+        for (ptrdiff_t y = begin; y < bottom; ++y) {
+          const ptrdiff_t at = y - begin;
+          lay_out_tall(pixels + at * g.width * e.steps, e.steps, g.width, height, e.steps,
+                       image + at * origin.line);
+        }
+      } else {
+        origin.pixels = pixels;
+      }
     } else {
       const Geometry& f = e.few->geometry;
       origin.line = f.stride_h * image_line(e);
@@ -250,7 +298,7 @@ void expand_depthwise(const Expansion& e) {
                            size};
       const Lines one = lines_of_panel(channel, e.scratch);
       channel += kBlock;
-      if (kHasWideTiles && e.wide_tiles && channel < p.last_channel) {
+      if (kHasWideTiles && e.wide_tiles && !height && channel < p.last_channel) {
         const Lines both[] = {one, lines_of_panel(channel, e.scratch + kWeights)};
         channel += kBlock;
         expand_panels<2>(e, panel, origin, both, first, last, end);
