@@ -76,6 +76,7 @@ Attention sizes_of(dim_t queries, dim_t keys, dim_t width, dim_t value_width, co
   a.causal = causal;
   a.few = queries < kFewQueries;
   a.wide_tiles = prefers_wide_tiles();
+  a.tall_tiles = prefers_tall_tiles();
   if (mask.has_value()) {
     const Tensor& m = mask.value();
     a.mask_row = m.dim() < 2 || m.size(-2) == 1 ? 0 : m.stride(-2);

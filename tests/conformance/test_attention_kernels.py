@@ -16,7 +16,9 @@ assert twins(default_table(), ("optimized", "portable"))  # makes the operator k
 
 
 @pytest.mark.parametrize("heads, shared", [(4, 4), (4, 2), (6, 1)])
-@pytest.mark.parametrize("queries, keys", [(1, 9), (3, 40), (5, 5), (50, 50), (130, 130), (7, 300)])
+@pytest.mark.parametrize(
+    "queries, keys", [(1, 9), (3, 40), (5, 5), (50, 50), (130, 130), (7, 300), (24, 72), (49, 9), (32, 41)]
+)
 @pytest.mark.parametrize("mask", [None, "causal", "bool", "float", "rows", "heads"])
 def test_attention(isa: str, heads: int, shared: int, queries: int, keys: int, mask: str | None) -> None:
     if mask == "causal" and queries != keys:

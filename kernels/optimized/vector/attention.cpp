@@ -8,6 +8,7 @@
 #include "dots.h"
 #include "functions.h"
 #include "panel_lines.h"
+#include "tall_attention.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -15,6 +16,8 @@ namespace PENLIGHT_ISA {
 namespace {
 
 constexpr ptrdiff_t kScores = 16384;  // of a block: they stay in the second cache
+
+bool is_tall(const Attention& a) { return kHasTallTiles && a.tall_tiles && !a.few; }
 
 struct Sizes {
   ptrdiff_t block, pitch, keys, values, panels;
@@ -26,7 +29,8 @@ Sizes sizes_of(const Attention& a) {
   // Blocks of about one size. Of smaller ones, a causal mask hides more keys whole.
   const ptrdiff_t most = min_of(round_up(kScores / sizes.pitch + 1, 12), a.causal ? 48 : 96);
   const ptrdiff_t blocks = max_of((a.queries + most - 1) / most, 1);
-  sizes.block = min_of(a.queries, round_up((a.queries + blocks - 1) / blocks, kTileRows));
+  const ptrdiff_t rows = is_tall(a) ? kLanes : kTileRows;
+  sizes.block = min_of(a.queries, round_up((a.queries + blocks - 1) / blocks, rows));
   sizes.keys = a.few ? 0 : sizes.pitch * (1 + a.width);
   sizes.values = a.few ? 0 : round_up(a.value_width, kPanel) * (1 + a.keys);
   sizes.panels = sizes.keys + sizes.values;
@@ -102,11 +106,6 @@ void add_mask(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t count) 
       if (!mask[j * a.mask_column]) row[j] = a.fills ? a.hidden_score : row[j] - __builtin_inff();
     }
   }
-}
-
-// Keys that the first `queries` see.
-ptrdiff_t seen_by(const Attention& a, ptrdiff_t queries) {
-  return a.causal ? min_of(a.keys, queries) : a.keys;
 }
 
 // Scores of a query that are computed with: those it sees, up to whole vectors.
@@ -225,7 +224,8 @@ ptrdiff_t attention_block(const Attention& a) { return a.few ? a.queries : sizes
 
 size_t attention_scratch(const Attention& a) {
   const Sizes sizes = sizes_of(a);
-  return static_cast<size_t>(sizes.panels + sizes.block * (sizes.pitch + 1)) * sizeof(float);
+  const ptrdiff_t rows = is_tall(a) ? tall_attention_size(a) : sizes.block * (sizes.pitch + 1);
+  return static_cast<size_t>(sizes.panels + rows) * sizeof(float);
 }
 
 void attention(const Attention& a) {
@@ -237,6 +237,9 @@ void attention(const Attention& a) {
   if (a.fresh) {
     pack_keys(a, panels);
     pack_values(a, panels + sizes.keys);
+  }
+  if constexpr (kHasTallTiles) {
+    if (is_tall(a)) return attend_tall(a, panels, panels + sizes.keys, scores);
   }
   for (ptrdiff_t first = a.first_query; first < a.last_query; first += sizes.block) {
     const ptrdiff_t count = min_of(sizes.block, a.last_query - first);

@@ -309,6 +309,7 @@ struct Attention {
   bool few;         // keys and values are read where they lie, not laid out first
   bool fresh;       // keys and values are others than at the last call with this scratch
   bool wide_tiles;  // as of Product
+  bool tall_tiles;  // as of FewChannels
   void* scratch;    // attention_scratch() bytes
 };
 

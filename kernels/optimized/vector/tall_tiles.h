@@ -31,9 +31,9 @@ constexpr int kTallHeights[] = {16, 14, 12, 10, 8};
 constexpr int kTallKinds = sizeof kTallHeights / sizeof *kTallHeights;
 constexpr ptrdiff_t kFewestTallRows = kTallHeights[kTallKinds - 1];
 
-// Adds products to `rows` sums. Step k of row i reads input[k * rows + i], or where there are offsets,
+// Adds products to `rows` sums. Step k of row i reads input[k * pitch + i], or where there are offsets,
 // input[offsets[k] + i * next].
-template <int rows, int next = 0>
+template <int rows, int next = 0, int pitch = rows>
 PENLIGHT_INLINE void add_tall(const float* input, const ptrdiff_t* offsets, const float* weights,
                               ptrdiff_t steps, Floats (&sums)[rows][1]) {
   const auto step = [&](const float* x, const float* from) __attribute__((always_inline)) {
@@ -48,14 +48,14 @@ PENLIGHT_INLINE void add_tall(const float* input, const ptrdiff_t* offsets, cons
       keep_in_register(x);  // else its two parts are added up by each load
       step(x, weights + at * kPanel);
     } else {
-      step(input + at * rows, weights + at * kPanel);
+      step(input + at * pitch, weights + at * kPanel);
     }
   };
   ptrdiff_t k = 0;
   const auto advance = [&](int by) __attribute__((always_inline)) {
     k += by;
     weights += by * kPanel;
-    if constexpr (!next) input += by * rows;
+    if constexpr (!next) input += by * pitch;
   };
   for (; k + kTallSteps <= steps; advance(kTallSteps)) {
     repeat<kTallSteps>([&](auto at) __attribute__((always_inline)) { some(k, at); });
