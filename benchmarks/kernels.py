@@ -1,6 +1,6 @@
 """Each operator of the models beside ATen and this machine's peak: `make bench-kernels`.
 
-    python -m benchmarks.kernels [CASE...] [--threads 1,2] [--only WORD] [--json FILE]
+    python -m benchmarks.kernels [CASE...] [--threads 1,2] [--only WORD] [--rounds 3] [--json FILE]
 
 The models of benchmarks.race are taken apart, and every different call is compiled alone and
 timed by the runtime's own clock, without what converts layouts at the edges. ATen calls the
@@ -8,6 +8,8 @@ same with as many threads, images as they come and channels-last, whichever is q
 share of the peak is the time that the arithmetic takes at the measured rate of multiply-adds,
 or the bytes at that of a copy of the same size, whichever is longer, in percent of ours; that
 of the memory is the time that the bytes take at the rate of a copy which no cache holds.
+A round measures the machine and then every call; of each call the middle one of its rounds
+counts, as the machine may be busier for a while.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ def line(row: Row) -> str:
     unit = "GFLOP/s" if row["flop"] else "GB/s"
     op = row["op"].split(".")[1]
     shares = f"{row['percent']:>5.0f}{row['memory_percent']:>6.0f}"
-    times = f"{row['us']:>9.1f}{row['aten_us']:>9.1f}{row['us'] / row['aten_us']:>7.2f}"
+    times = f"{row['us']:>9.1f}{row['aten_us']:>9.1f}{row['ratio']:>7.2f}"
     return f"{op:26.26}{times}{rate:>8.1f} {unit:8}{shares}  {row['shapes']:.70}"
 
 
@@ -75,7 +77,7 @@ def summary(rows: list[Row]) -> list[str]:
     lines = []
     for kind in sorted({row["kind"] for row in rows}):
         own = [row for row in rows if row["kind"] == kind]
-        ratio = math.exp(statistics.fmean(math.log(row["us"] / row["aten_us"]) for row in own))
+        ratio = math.exp(statistics.fmean(math.log(row["ratio"]) for row in own))
         text = f"{kind:44}{len(own):>5}{ratio:>7.2f}"
         for shares in ([row["percent"] for row in own], [row["memory_percent"] for row in own]):
             text += f"{min(shares):>8.0f}{statistics.median(shares):>7.0f}"
@@ -91,9 +93,15 @@ def run(row: Row, engines: dict[str, Engine], threads: int, peak: Peak) -> Row:
     percent = 100 * peak.least_us(ours["flop"], ours["bytes"]) / ours["us"]
     return {
         "op": spec["op"], "shapes": shape_text(spec), "models": row["models"], "threads": threads,
-        **ours, "aten_us": aten_us, "percent": percent, "kind": kind_of(spec),
+        **ours, "aten_us": aten_us, "ratio": ours["us"] / aten_us, "percent": percent, "kind": kind_of(spec),
         "memory_percent": 100 * ours["bytes"] / peak.bandwidth(MEMORY) / 1e3 / ours["us"],
     }  # fmt: skip
+
+
+def middle(rounds: list[Row]) -> Row:
+    """One call: the middle one of what was measured of it, each number for itself."""
+    numbers = ("us", "aten_us", "ratio", "percent", "memory_percent")
+    return rounds[0] | {name: statistics.median(row[name] for row in rounds) for name in numbers}
 
 
 def main() -> None:
@@ -101,6 +109,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", metavar="CASE", help="models to take apart; all eight by default")
     parser.add_argument("--threads", default="1", help="numbers of threads, one after the other")
     parser.add_argument("--only", default="", metavar="WORD", help="operators with this in their name")
+    parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured")
     parser.add_argument("--json", type=Path, help="write everything measured here")
     given = parser.parse_args()
     found = collect(given.cases or list(CASES), given.only)
@@ -108,28 +117,31 @@ def main() -> None:
         name: Engine(sys.executable, "benchmarks.engine_operators", name) for name in ("penlight", "aten")
     }
     results: list[Row] = []
-    peaks: dict[int, Peak] = {}
+    peaks: dict[str, list[Row]] = {}
     for threads in (int(number) for number in given.threads.split(",")):
-        peaks[threads] = peak = Peak(threads)
-        copies = ", ".join(f"{peak.bandwidth(size):.0f}" for size in COPIES)
-        print(f"{threads} threads: {peak.gflops:.0f} GFLOP/s; copies of 16 KiB to 256 MiB: {copies} GB/s")
+        measured: dict[str, list[Row]] = {key: [] for key in found}
+        for _ in range(max(given.rounds, 1)):
+            peak = Peak(threads)
+            peaks.setdefault(str(threads), []).append({"gflops": peak.gflops, "copy_gbps": peak.gbps})
+            copies = ", ".join(f"{peak.bandwidth(size):.0f}" for size in COPIES)
+            text = f"{threads} threads: {peak.gflops:.0f} GFLOP/s; copies of 16 KiB to 256 MiB: {copies} GB/s"
+            print(text, flush=True)
+            for key, row in found.items():
+                try:
+                    measured[key].append(run(row, engines, threads, peak))
+                except EngineFailed as problem:
+                    print(f"{row['spec']['op']} {shape_text(row['spec'])}: {problem}", file=sys.stderr)
+        rows = [middle(rounds) for rounds in measured.values() if rounds]
         head = f"{'operator':26}{'us':>9}{'ATen us':>9}{'ratio':>7}{'rate':>8} {'':8}"
         print(f"{head}{'peak':>5}{'mem.':>6}  shapes")
-        rows = []
-        for row in found.values():
-            try:
-                rows.append(run(row, engines, threads, peak))
-                print(line(rows[-1]), flush=True)
-            except EngineFailed as problem:
-                print(f"{row['spec']['op']} {shape_text(row['spec'])}: {problem}", file=sys.stderr)
-        results += rows
+        print("\n".join(line(row) for row in rows))
         print(f"\n{'operator':44}{'calls':>5}{'ratio':>7}{'peak %':>15}{'memory %':>15}, least and middle")
         print("\n".join(summary(rows)))
+        results += rows
     for engine in engines.values():
         engine.close()
     if given.json:
-        machine = {str(n): {"gflops": peak.gflops, "copy_gbps": peak.gbps} for n, peak in peaks.items()}
-        given.json.write_text(json.dumps({"peaks": machine, "calls": results}, indent=1))
+        given.json.write_text(json.dumps({"peaks": peaks, "calls": results}, indent=1))
 
 
 if __name__ == "__main__":

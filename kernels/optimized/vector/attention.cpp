@@ -4,7 +4,8 @@
 // the keys, and rows are multiplied by one panel after the other; only one block of scores exists.
 // A few queries, as when a language model writes one token after the other, are not
 // worth the panels: keys and values are read where they lie. What a query gives does not
-// depend on the others then, so that they may be split as one likes.
+// depend on the others then, so that they may be split as one likes. Cores that prefer tall tiles compute
+// many queries by these.
 #include "dots.h"
 #include "functions.h"
 #include "panel_lines.h"

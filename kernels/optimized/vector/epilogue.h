@@ -84,7 +84,7 @@ __attribute__((noinline)) void activate_in_memory(const Epilogue& epilogue, Floa
 // the usual ones.
 template <int count, class Sum>
 PENLIGHT_INLINE void activate(const Epilogue& epilogue, Sum&& sum) {
-  if (!kFewTiles) {
+  if (!kFewTiles) {  // small builds have one way for the three that bound a sum, if that
     if (epilogue.activation == Activation::None) return;
     if (epilogue.activation == Activation::Relu) {
       repeat<count>([&](auto k) __attribute__((always_inline)) {
@@ -93,7 +93,7 @@ PENLIGHT_INLINE void activate(const Epilogue& epilogue, Sum&& sum) {
       return;
     }
   }
-  if (is_bounded(epilogue)) {  // one way for the three
+  if (is_bounded(epilogue)) {
     const Bounds bounds = bounds_of(epilogue);
     repeat<count>([&](auto k) __attribute__((always_inline)) {
       sum(k) = activated<Activation::Clamp>(sum(k), bounds);

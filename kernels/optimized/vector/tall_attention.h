@@ -1,8 +1,7 @@
 // Attention by tall tiles: of as many queries as a vector has lanes, one for each.
 //
-// Scores are made key by key, rows of a product whose columns are the queries. What a softmax does with
-// those of a query it does with a lane then, and the scores lie as rows of the next product, with the
-// values, read them.
+// Scores are made key by key, as rows of a product whose columns are the queries. A softmax goes down a lane
+// then, and what it leaves lies in the order in which the next product, with the values, reads it.
 #pragma once
 
 #include "functions.h"

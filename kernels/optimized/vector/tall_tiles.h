@@ -11,7 +11,7 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-// Do such cores run this code? Not those whose vectors are too narrow.
+// Do such cores run this code? Not what is compiled for narrower vectors.
 constexpr bool kHasTallTiles = kHasWideTiles;
 constexpr int kTallSteps = 4;  // at once
 
