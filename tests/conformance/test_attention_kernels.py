@@ -15,11 +15,15 @@ from penlight.kernels.table import default_table
 assert twins(default_table(), ("optimized", "portable"))  # makes the operator known to torch
 
 
+def channels_last(x: torch.Tensor) -> torch.Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
+
+
 @pytest.mark.parametrize("heads, shared", [(4, 4), (4, 2), (6, 1)])
 @pytest.mark.parametrize(
     "queries, keys", [(1, 9), (3, 40), (5, 5), (50, 50), (130, 130), (7, 300), (24, 72), (49, 9), (32, 41)]
 )
-@pytest.mark.parametrize("mask", [None, "causal", "bool", "float", "rows", "heads"])
+@pytest.mark.parametrize("mask", [None, "causal", "bool", "float", "rows", "heads", "apart", "bool apart"])
 def test_attention(isa: str, heads: int, shared: int, queries: int, keys: int, mask: str | None) -> None:
     if mask == "causal" and queries != keys:
         keys = queries
@@ -33,6 +37,9 @@ def test_attention(isa: str, heads: int, shared: int, queries: int, keys: int, m
         "float": torch.randn(2, 1, queries, keys),
         "rows": torch.rand(2, 1, queries, 1) > 0.3,  # some rows see nothing at all: zeros
         "heads": torch.rand(1, heads, 1, keys) > 0.2,
+        # Of neighbouring keys, not side by side.
+        "apart": channels_last(torch.randn(2, heads, queries, keys)),
+        "bool apart": channels_last(torch.rand(2, heads, queries, keys) > 0.3),
     }
     given = masks.get(mask or "")
     options = {"is_causal": mask == "causal", "scale": 0.3, "enable_gqa": shared != heads}
