@@ -28,7 +28,7 @@ inline bool prefers_wide_tiles() { return cores() != Cores::Other; }
 inline bool loads_delay_products() { return cores() == Cores::Intel; }
 
 // Are tiles of one vector of columns faster, whose every product reads its element of the input? They take
-// the fewest operations, of which these cores spend three a cycle on a thread whose core another one shares.
+// the fewest operations. Measured on shared machines with Intel's processors.
 inline bool prefers_tall_tiles() { return cores() == Cores::Intel; }
 
 // Has it a unit that multiplies matrices of bfloat16, AMX of Intel's processors?

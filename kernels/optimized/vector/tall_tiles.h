@@ -1,6 +1,7 @@
-// Tiles of one vector of columns and many rows, for cores that spend no more than three operations a cycle on
-// one thread when another shares them: a product that reads its element of the input by itself is one of them
-// where that lies a constant distance from the tile's first, and two where a register says how far.
+// Tiles of one vector of columns and many rows, for cores that prefers_tall_tiles() names: a product that
+// reads its element of the input by itself is one operation where that lies a constant distance from the
+// tile's first, and two where a register says how far. On machines that others share too, cores have fewer
+// operations left for a thread than for one that runs alone.
 #pragma once
 
 #include "dots.h"
