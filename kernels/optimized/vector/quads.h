@@ -49,7 +49,8 @@ ptrdiff_t quads_of_run(const StripOf<Weights>& s) {
 
 #if defined(__AVX512F__) && !defined(PENLIGHT_FEW_TILES)
 
-// Lanes 4 q + g of a vector are columns groups * q + g, g < groups: there, and back.
+// Lanes 4 q + g of a vector are columns groups * q + g, g < groups: there, and back from
+// lanes 4 q + first + g.
 template <int groups>
 PENLIGHT_INLINE Floats spread_columns(Floats x) {
   if constexpr (groups == 4) return x;
@@ -57,11 +58,11 @@ PENLIGHT_INLINE Floats spread_columns(Floats x) {
                           2 * groups + 1, 2 * groups + 2, 2 * groups + 3, 3 * groups, 3 * groups + 1,
                           3 * groups + 2, 3 * groups + 3);
 }
-template <int groups>
+template <int groups, int first>
 PENLIGHT_INLINE Floats gather_columns(Floats x) {
   if constexpr (groups == 4) return x;
   constexpr auto lane = [](int column) {
-    return column < 4 * groups ? column / groups * 4 + column % groups : 0;
+    return column < 4 * groups ? column / groups * 4 + first + column % groups : 0;
   };
   return PENLIGHT_SHUFFLE(x, x, lane(0), lane(1), lane(2), lane(3), lane(4), lane(5), lane(6), lane(7),
                           lane(8), lane(9), lane(10), lane(11), lane(12), lane(13), lane(14), lane(15));
@@ -143,11 +144,17 @@ PENLIGHT_INLINE void multiply_quads(const StripOf<Weights>& s, ptrdiff_t row, pt
   repeat<vectors>([&](auto v) __attribute__((always_inline)) {
     constexpr int own = groups_in(groups, v);
     const Floats bias = s.start ? Weights::load(s.start + v * s.weights_panel) : Floats{};
-    repeat<rows>([&](auto i) __attribute__((always_inline)) {
+    constexpr int at_once = 4 / own;  // rows whose sums are added up
+    repeat<(rows + at_once - 1) / at_once>([&](auto some) __attribute__((always_inline)) {
+      constexpr int begin = some * at_once, count = begin + at_once < rows ? at_once : rows - begin;
       Floats parts[4] = {};
-      repeat<own>([&](auto g) __attribute__((always_inline)) { parts[g] = sums[i][4 * v + g]; });
+      repeat<count * own>(
+          [&](auto k) __attribute__((always_inline)) { parts[k] = sums[begin + k / own][4 * v + k % own]; });
       transpose_quads(parts[0], parts[1], parts[2], parts[3]);
-      found[i][v] = gather_columns<own>((parts[0] + parts[1]) + (parts[2] + parts[3])) + bias;
+      const Floats all = (parts[0] + parts[1]) + (parts[2] + parts[3]);
+      repeat<count>([&](auto i) __attribute__((always_inline)) {
+        found[begin + i][v] = gather_columns<own, i * own>(all) + bias;
+      });
     });
   });
   complete_tile(s, row, stored, found);
