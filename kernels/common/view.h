@@ -141,13 +141,15 @@ inline bool resize_to(KernelContext& ctx, Tensor& out, const View& view) {
   return ctx.resize(out, sizes_of(view));
 }
 
+// Gives `out` the sizes of `from`, if it can have so many.
+inline bool take_sizes(KernelContext& ctx, const View& from, Tensor& out) {
+  if (from.dim > kMaxDim) return ctx.refuse("result has {} dimensions, the limit is {}", from.dim, kMaxDim);
+  return resize_to(ctx, out, from);
+}
+
 // Gives `out` the sizes of `from`, a view of elements of out's dtype, and fills it.
 inline void move_to_out(KernelContext& ctx, const View& from, Tensor& out) {
-  if (from.dim > kMaxDim) {
-    ctx.fail("result has {} dimensions, the limit is {}", from.dim, kMaxDim);
-  } else if (resize_to(ctx, out, from)) {
-    move_view(out.element_size(), from, view_of(out));
-  }
+  if (take_sizes(ctx, from, out)) move_view(out.element_size(), from, view_of(out));
 }
 
 // The same of the view that `change` makes of self's: false, with the failure recorded, where there is none.
@@ -172,6 +174,33 @@ inline bool select_view(KernelContext& ctx, View& view, int64_t dim, int64_t ind
   if (!wrap_dim(ctx, dim, view.dim, d) || !wrap_index(ctx, index, d, view.sizes[d], at)) return false;
   view.data += at * view.strides[d];
   view.remove_dim(d);
+  return true;
+}
+
+inline bool permute_view(KernelContext& ctx, View& view, IntArrayRef dims) {
+  const View whole = view;
+  if (dims.size() != static_cast<size_t>(whole.dim))
+    return ctx.refuse("{} dimensions given for a tensor that has {}", dims.size(), whole.dim);
+  uint32_t seen = 0;
+  for (int d = 0; d < whole.dim; ++d) {
+    int from;
+    if (!take_dim(ctx, dims[static_cast<size_t>(d)], whole.dim, seen, from)) return false;
+    view.sizes[d] = whole.sizes[from];
+    view.strides[d] = whole.strides[from];
+  }
+  return true;
+}
+
+inline bool transpose_view(KernelContext& ctx, View& view, int64_t dim0, int64_t dim1) {
+  int a, b;
+  if (!wrap_dim(ctx, dim0, view.dim, a) || !wrap_dim(ctx, dim1, view.dim, b)) return false;
+  const View whole = view;
+  if (view.dim > 0) {
+    view.sizes[a] = whole.sizes[b];
+    view.strides[a] = whole.strides[b];
+    view.sizes[b] = whole.sizes[a];
+    view.strides[b] = whole.strides[a];
+  }
   return true;
 }
 

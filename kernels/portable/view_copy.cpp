@@ -6,34 +6,11 @@
 namespace penlight::portable {
 
 void permute_copy_out(KernelContext& ctx, const Tensor& self, IntArrayRef dims, Tensor& out) {
-  return copy_view(ctx, self, out, [&](View& view) {
-    const View whole = view;
-    if (dims.size() != static_cast<size_t>(whole.dim))
-      return ctx.refuse("{} dimensions given for a tensor that has {}", dims.size(), whole.dim);
-    uint32_t seen = 0;
-    for (int d = 0; d < whole.dim; ++d) {
-      int from;
-      if (!take_dim(ctx, dims[static_cast<size_t>(d)], whole.dim, seen, from)) return false;
-      view.sizes[d] = whole.sizes[from];
-      view.strides[d] = whole.strides[from];
-    }
-    return true;
-  });
+  copy_view(ctx, self, out, [&](View& view) { return permute_view(ctx, view, dims); });
 }
 
 void transpose_copy_int_out(KernelContext& ctx, const Tensor& self, int64_t dim0, int64_t dim1, Tensor& out) {
-  return copy_view(ctx, self, out, [&](View& view) {
-    int a, b;
-    if (!wrap_dim(ctx, dim0, view.dim, a) || !wrap_dim(ctx, dim1, view.dim, b)) return false;
-    const View whole = view;
-    if (view.dim > 0) {
-      view.sizes[a] = whole.sizes[b];
-      view.strides[a] = whole.strides[b];
-      view.sizes[b] = whole.sizes[a];
-      view.strides[b] = whole.strides[a];
-    }
-    return true;
-  });
+  copy_view(ctx, self, out, [&](View& view) { return transpose_view(ctx, view, dim0, dim1); });
 }
 
 void t_copy_out(KernelContext& ctx, const Tensor& self, Tensor& out) {
