@@ -27,7 +27,7 @@ from penlight.dialects.capture import capture
 from penlight.dialects.core import decompositions, legal_for
 from penlight.dialects.edge import verify
 from penlight.dialects.elementwise_op import elementwise_op
-from penlight.dialects.guards import guards_of
+from penlight.dialects.guards import guards_of, guards_of_squeezes
 from penlight.dialects.packed_ops import packed_ops
 from penlight.dialects.penlight_ops import twins
 from penlight.emitter import emit
@@ -372,8 +372,9 @@ def _decompose(program: EdgeProgram, report: Report) -> None:
     table = decompositions(program.target, default_table(), TARGETS[program.target])
     of_call = complex_numbers.splits_for(default_table(), TARGETS[program.target], table)
     for method in program.methods.values():
+        of_squeezes = guards_of_squeezes(method.graph)
         method.graph_module = decompose(method.graph_module, legal, table, of_call)
-        method.guards = guards_of(method.graph)
+        method.guards = [*guards_of(method.graph), *of_squeezes]
         _rename(method)
         lift_constants(method, program.tensors)
     remove_dead(program)

@@ -98,6 +98,55 @@ def test_multiples_and_numbers() -> None:
         program(torch.ones(8, 3), torch.ones(4, 6), 5)
 
 
+@pytest.mark.parametrize("least", [1, 2, 3])
+@pytest.mark.parametrize(
+    "squeeze",
+    [
+        lambda x: x.squeeze(),
+        lambda x: x.squeeze(0),
+        lambda x: x.squeeze(-3),
+        lambda x: x.squeeze((0, 2)),
+        lambda x: torch.squeeze_copy(x, 0),
+    ],
+)
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+def test_a_size_of_1_that_is_squeezed(target: str, squeeze: Callable[[Any], Any], least: int) -> None:
+    """It would be left out. torch says nothing of it; the rest of the program is for one dimension more."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return squeeze(x).sum(0)
+
+    sizes = ({0: torch.export.Dim("n", min=least, max=9)},)
+    program = penlight.load(
+        penlight.compile(Model(), (torch.ones(5, 2, 1),), dynamic_shapes=sizes, target=target).to_bytes()
+    )
+    for n in range(max(least, 2), 10):
+        x = torch.randn(n, 2, 1)
+        torch.testing.assert_close(program(x), Model()(x))
+    with pytest.raises(InvalidInput, match="too small" if least > 2 else r"x\.shape\[0\] != 1"):
+        program(torch.ones(1, 2, 1))
+
+
+def test_a_squeeze_of_what_is_never_1() -> None:
+    """Of other dimensions nothing is asked, and of a computed size what it has to be."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.squeeze(1), x[::2].squeeze(0).sum(0)
+
+    sizes = ({0: AUTO(max=9)},)
+    program = penlight.load(
+        penlight.compile(Model(), (torch.ones(5, 1, 3),), dynamic_shapes=sizes).to_bytes()
+    )
+    for n in range(3, 10):
+        x = torch.randn(n, 1, 3)
+        torch.testing.assert_close(program(x), Model()(x))
+    for n in (1, 2):
+        with pytest.raises(InvalidInput, match=r"x\.shape\[0\]"):
+            program(torch.ones(n, 1, 3))
+
+
 def test_parts_that_follow_from_a_size() -> None:
     """No branch of the user's: splitting into two takes an even number or an odd one."""
 

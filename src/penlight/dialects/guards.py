@@ -16,6 +16,7 @@ from penlight.ir.sizes import without_exact_quotients, without_remainders
 
 _TORCH, _OURS = str(Path(torch.__file__).parent), str(Path(__file__).parents[1])
 _DISPATCH = str(Path(_TORCH, "_ops.py"))  # operators in C++ are called here
+_SQUEEZES = (torch.ops.aten.squeeze, torch.ops.aten.squeeze_copy)
 _LAYOUT = re.compile("contiguous|strides|channels_last|reshape_view|non_overlapping|should_swap|^ge$")
 
 
@@ -29,6 +30,26 @@ def guards_of(graph: Graph) -> list[sympy.Basic]:
     asked = [guard.expr for guard in environment.guards if not _is_about_layout(guard)]
     found = dict.fromkeys(map(environment.replace, asked))
     return [guard for guard in found if not _follows(guard, dict(environment.var_to_range))]
+
+
+def guards_of_squeezes(graph: Graph) -> list[sympy.Basic]:
+    """That no dimension is 1 which a squeeze kept in tracing: it would drop it, and torch does not ask."""
+    found: dict[sympy.Basic, None] = {}
+    for node in graph.nodes:
+        if node.op != "call_function" or getattr(node.target, "overloadpacket", None) not in _SQUEEZES:
+            continue
+        sizes = node.args[0].meta["val"].shape
+        given = node.args[1:2] or (range(len(sizes)),)
+        dims = [given[0]] if isinstance(given[0], int) else list(given[0])
+        for size in (sizes[dim] for dim in dims if sizes):
+            if isinstance(size, torch.SymInt):
+                ranges = size.node.shape_env.var_to_range
+                # From 2 on is what torch says of every size.
+                known = {s: r if r.lower > 2 else ValueRanges(0, r.upper) for s, r in ranges.items()}
+                guard = sympy.Ne(size.node.expr, 1)
+                if not _follows(guard, known):
+                    found[guard] = None
+    return list(found)
 
 
 def _is_about_layout(guard: Any) -> bool:
