@@ -150,3 +150,54 @@ def test_dynamic_sizes(dim: int) -> None:
 def test_upsampled_images_stay_channels_last(mode: str) -> None:
     model = Between(lambda m, x: nn.functional.interpolate(x, scale_factor=2.0, mode=mode))
     assert check(model, torch.randn(1, 40, 6, 5)) <= OUTSIDE
+
+
+class Causal(nn.Module):
+    """A convolution over time of [batch, time, channels], cut where the input ends, and the input."""
+
+    def __init__(self, norm: nn.Module, transposed: bool) -> None:
+        super().__init__()
+        kind = nn.ConvTranspose1d(48, 48, 3, 2) if transposed else nn.Conv1d(48, 48, 3, padding=2)
+        self.norm, self.layer = norm, kind
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.layer(self.norm(x).transpose(1, 2))[..., : x.shape[1]].transpose(1, 2)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("norm", [nn.ReLU(), nn.RMSNorm(48), nn.LayerNorm(48), nn.Linear(48, 48)], ids=repr)
+def test_signals_of_transformers(norm: nn.Module, transposed: bool) -> None:
+    for sizes in ((1, 16, 48), (2, 7, 48)):
+        check(Causal(norm, transposed), torch.randn(sizes))
+    model, x = Causal(norm, transposed).eval(), torch.randn(2, 7, 48)
+    program = penlight.load(penlight.compile(model, (x,), dynamic_shapes=({1: Dim("t", min=2, max=20)},)))
+    for length in (2, 5, 20):
+        x = torch.randn(2, length, 48)
+        torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+class Permuted(nn.Module):
+    def __init__(self, layer: nn.Module, dims: tuple[int, ...]) -> None:
+        super().__init__()
+        self.layer, self.dims = layer, dims
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(torch.relu(x).permute(self.dims))
+
+
+@pytest.mark.parametrize("dims", [(0, 3, 1, 2), (0, 3, 2, 1), (2, 3, 0, 1), (1, 3, 0, 2)], ids=str)
+@pytest.mark.parametrize("sizes", [(3, 6, 1, 48), (3, 1, 6, 48), (1, 1, 6, 48), (3, 1, 1, 48)], ids=str)
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(48, 7, 3, padding=1),
+        nn.Conv2d(48, 7, 1),
+        nn.Conv2d(48, 48, 3, padding=1, groups=48),
+        nn.ConvTranspose2d(48, 5, 2, 2),
+        nn.MaxPool2d(3, 1, 1),
+    ],
+    ids=repr,
+)
+def test_images_one_pixel_wide(layer: nn.Module, sizes: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    """Whether these lie channels-last their strides do not say."""
+    check(Permuted(layer, dims), torch.randn(sizes))

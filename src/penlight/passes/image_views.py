@@ -101,6 +101,9 @@ def read_images_as_pixels(graph: Graph) -> int:
 
 def views_of_image(node: Node) -> tuple[Node, Layout] | None:
     """A channels-last image that views, `node` last, see in row-major order, and where they see it."""
+    seen = tensor_of(node)
+    if seen is None or not is_contiguous(seen):  # as an alias, which is an image itself
+        return None
     steps = []
     step = step_of(node)
     while step is not None:
