@@ -218,3 +218,13 @@ def test_a_weight_is_in_the_file_once(first: bool, stride: int, in_runs: int) ->
     found = operators(model, x)
     assert found.count("pack_convolution") == in_runs and "convolution" not in found
     check(model, x)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize(("taps", "stride"), [(1, 2), (3, 2), (2, 3), (5, 3), (1, 4), (5, 4)])
+def test_one_channel_with_phases_of_one_tap(taps: int, stride: int, dims: int) -> None:
+    """A weight of one element keeps the stride of the window that it was cut out of."""
+    kind = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)[dims - 1]
+    model, x = kind(1, 1, taps, stride).eval(), torch.randn(1, 1, *(5,) * dims)
+    program = penlight.load(penlight.compile(model, (x,)).to_bytes())
+    torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-5)

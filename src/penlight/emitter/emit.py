@@ -21,6 +21,7 @@ from penlight.flatten.structure import structure_json
 from penlight.ir import plan as ir
 from penlight.ir.dtypes import DType
 from penlight.ir.plan import Kind, Plan, PlanProgram
+from penlight.ir.tensors import bytes_of
 from penlight.program import structs
 from penlight.program.program import Program
 from penlight.program.structs import Blob, Contents
@@ -216,7 +217,7 @@ class _MethodEmitter:
         elif buffer.kind is Kind.STATE and tensor in self.plan.state:
             name = buffer.key
             first = self.program.tensors[buffer.key or ""]
-            if torch.count_nonzero(first.reshape(-1).view(torch.uint8)):
+            if torch.count_nonzero(bytes_of(first)):
                 data = self.initial.add(first, tensor.dim_order)
         place = (
             structs.Allocation(buffer.memory_id, buffer.offset + tensor.offset)

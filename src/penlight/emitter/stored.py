@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 import numpy as np
 import torch
 
-from penlight.ir.tensors import PIECE, Derived, pieces_of
+from penlight.ir.tensors import PIECE, Derived, bytes_of, pieces_of
 from penlight.program.structs import Blob
 
 _SAMPLE = 1 << 14
@@ -32,8 +32,7 @@ def blob_of(tensor: torch.Tensor | Derived, dim_order: Sequence[int]) -> Blob:
 
 
 def _raw(tensor: torch.Tensor) -> memoryview:
-    plain = tensor.detach().resolve_conj().resolve_neg()
-    return plain.cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    return bytes_of(tensor).numpy().data
 
 
 def _streamed(nbytes: int, pieces: Callable[[], Iterator[torch.Tensor]]) -> Blob:

@@ -84,9 +84,15 @@ def _identity(tensor: torch.Tensor) -> Hashable:
     """By content where that is small, else by place in memory."""
     kind = (tensor.dtype, tuple(tensor.shape))
     if tensor.numel() * tensor.element_size() <= _SMALL and tensor.layout is torch.strided:
-        raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
-        return *kind, hashlib.blake2b(raw.data, digest_size=20).digest()
+        return *kind, hashlib.blake2b(bytes_of(tensor).numpy().data, digest_size=20).digest()
     return *kind, tensor.data_ptr(), tensor.stride()
+
+
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The bytes of its elements, on the CPU: where those lie, if they are dense there."""
+    flat = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
+    # A single element may have any stride, which a view of other elements is not made of.
+    return flat.as_strided(flat.shape, (1,)).view(torch.uint8)
 
 
 def pieces_of(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
