@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 import penlight
 from penlight.errors import InvalidInput, InvalidProgram
 from penlight.flatten.structure import structure_json
-from penlight.runtime.structure import Record, parse
+from penlight.runtime.structure import Record, parse, parse_arguments
 
 
 @dataclass
@@ -150,6 +150,20 @@ _LEAF = '{"type": null, "context": null, "children_spec": []}'
 def test_damaged_text(text: str | bytes) -> None:
     with pytest.raises(InvalidProgram, match="container structure"):
         parse(text)
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [("null", "null"), ("tuple", "null"), ("null", "dict")])
+def test_arguments_that_are_no_containers(args: str, kwargs: str) -> None:
+    """Of a damaged file: a single tensor where positional or named ones should be."""
+    made = {
+        "null": _LEAF,
+        "tuple": '{"type": "builtins.tuple", "context": "null", "children_spec": []}',
+        "dict": '{"type": "builtins.dict", "context": "[]", "children_spec": []}',
+    }
+    both = f"{made[args]}, {made[kwargs]}"
+    text = f'[1, {{"type": "builtins.tuple", "context": "null", "children_spec": [{both}]}}]'
+    assert parse_arguments(text) is None
+    assert parse_arguments(text.replace(_LEAF, made["tuple"], 1).replace(_LEAF, made["dict"])) is not None
 
 
 class Cache:

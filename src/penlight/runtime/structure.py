@@ -256,7 +256,9 @@ def parse_arguments(text: str | bytes | None, where: str | None = None) -> Struc
     structure = parse(text, where)
     if structure is None or len(structure.children) != 2:
         return None
-    named = structure.children[1]
+    positional, named = structure.children
+    if "leaf" in (positional.kind, named.kind):
+        return None
     whole = len(named.keys) == len(named.children) and all(isinstance(key, str) for key in named.keys)
     return structure if whole else None
 
