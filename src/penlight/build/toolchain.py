@@ -219,9 +219,14 @@ def find_toolchain(
     if compiler is not None:
         return given_compiler(target, shlex.split(compiler))
     if not target.triple:
-        for name in [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]:
-            words = shlex.split(name)
-            if words and shutil.which(words[0]):
+        named = shlex.split(os.environ.get("CXX", ""))
+        if named and not shutil.which(named[0]):
+            raise NoToolchain(
+                f"CXX names {named[0]}, which is not there",
+                do="have CXX name a C++ compiler, or unset it: then c++, g++, clang++ and zig are looked for",
+            )
+        for words in [named] if named else [["c++"], ["g++"], ["clang++"]]:
+            if shutil.which(words[0]):
                 return given_compiler(target, words)
     zig = zig_command()
     if zig:
