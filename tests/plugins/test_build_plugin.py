@@ -13,7 +13,7 @@ import pytest
 
 from penlight.build.plugin import build_plugin
 from penlight.build.toolchain import zig_command
-from penlight.errors import BuildFailed, FileMissing, NoToolchain
+from penlight.errors import BuildFailed, FileMissing, NoToolchain, WriteFailed
 from penlight.runtime.plugin import load_plugin
 
 HEADER = "#include <penlight/kernel.h>\nusing namespace penlight;\n"
@@ -188,6 +188,36 @@ def test_no_such_file_or_compiler(tmp_path: Path) -> None:
         build_plugin(tmp_path / "nothing.cpp")
     with pytest.raises(NoToolchain, match="no-such-compiler"):
         build_plugin(write(tmp_path, HEADER), compiler="no-such-compiler")
+
+
+@pytest.mark.parametrize("left", [0, 100, 3000])
+def test_a_result_that_was_cut_off_is_built_again(tmp_path: Path, left: int) -> None:
+    """As a full disk or a copy leaves it: what it lacks would end the process that loads it."""
+    source = write(tmp_path, f"#define FACTOR {left + 13}\n" + HEADER + KERNEL)
+    built = build_plugin(source)
+    whole = built.read_bytes()
+    built.write_bytes(whole[:left])
+    assert build_plugin(source) == built
+    assert built.read_bytes() == whole
+
+
+def test_what_cxx_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write(tmp_path, "#define FACTOR 17\n" + HEADER + KERNEL)
+    monkeypatch.setenv("CXX", "no-such-compiler -O2")
+    with pytest.raises(NoToolchain, match="CXX names no-such-compiler"):
+        build_plugin(source)
+    silent = write(tmp_path, "#!/bin/sh\n", "silent-g++")
+    silent.chmod(0o755)
+    monkeypatch.setenv("CXX", str(silent))
+    with pytest.raises(NoToolchain, match="left no object"):
+        build_plugin(source)
+
+
+def test_a_cache_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write(tmp_path, "#define FACTOR 19\n" + HEADER + KERNEL)
+    monkeypatch.setenv("PENLIGHT_CACHE", str(write(tmp_path, "", "a-file") / "cache"))
+    with pytest.raises(WriteFailed, match="PENLIGHT_CACHE"):
+        build_plugin(source)
 
 
 def test_in_a_program_the_compiler_compares_schema_and_function(tmp_path: Path) -> None:

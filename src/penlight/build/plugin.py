@@ -27,7 +27,7 @@ from typing import Any
 from penlight.build import diagnostics
 from penlight.build.cache import cache_folder, drop_unused, looking, mark_used
 from penlight.build.toolchain import SOURCE_SUFFIXES, Toolchain, find_toolchain, source_root
-from penlight.errors import FileMissing, InvalidInput, NoToolchain
+from penlight.errors import FileMissing, InvalidInput, NoToolchain, PenlightError, WriteFailed
 
 _LIMIT = 256 << 20  # bytes; what is unused for longest beyond it is dropped
 _FORMAT = "1"  # of records and results; changes when either does
@@ -64,6 +64,7 @@ def build_plugin(source: Path | str, *, flags: Sequence[str] = (), compiler: str
         InvalidInput: its name does not end as that of a C++ file.
         BuildFailed: it does not compile; with the compiler's own words at the file's lines.
         NoToolchain: there is no compiler.
+        WriteFailed: the cache folder cannot be written to.
     """
     source = Path(os.path.abspath(source))
     if not source.is_file():
@@ -77,12 +78,22 @@ def build_plugin(source: Path | str, *, flags: Sequence[str] = (), compiler: str
             do=f"give a file that ends in {', '.join(SOURCE_SUFFIXES)}, or a plug-in that was built from one",
         )
     request = _digest([_FORMAT, str(source), str(root), *flags, "\0", compiler or os.environ.get("CXX", "")])
-    record = _folder() / f"{source.stem}-{request[:16]}.json"
-    found = _find(record)
-    if found is not None:
-        return found
-    made = _build(source, root, tuple(flags), compiler, record)
-    drop_unused(_folder(), _LIMIT)
+    try:
+        record = _folder() / f"{source.stem}-{request[:16]}.json"
+        found = _find(record)
+        if found is not None:
+            return found
+        made = _build(source, root, tuple(flags), compiler, record)
+        drop_unused(_folder(), _LIMIT)
+    except PenlightError:
+        raise
+    except OSError as error:
+        raise WriteFailed(
+            f"cannot keep the plug-in of {source.name}",
+            where=str(cache_folder()),
+            got=str(error),
+            do="set PENLIGHT_CACHE to a folder that can be written to",
+        ) from error
     return made
 
 
@@ -128,6 +139,13 @@ def _build(
         for index, job in enumerate(jobs):
             if job.returncode:
                 raise diagnostics.failure(source if index == 0 else support_source, said[index], root)
+            wanted = (object_file, support_part)[index]
+            if not wanted.exists():
+                raise NoToolchain(
+                    f"{command[0]} compiled {source.name} and left no object",
+                    got=said[index].strip() or "no word",
+                    do="name a C++ compiler, gcc or clang, by CXX or --compiler",
+                )
         if len(jobs) > 1:
             support_part.replace(support)
         read = _dependencies(depfile)
@@ -136,14 +154,18 @@ def _build(
             return _build(source, root, flags, compiler, record, again=False)
         name = _digest([*identity, str(source), *_contents(read), support.name])
         output = _folder() / f"{source.stem}-{name[:24]}{_SUFFIX}"
-        if not _is_there(output):
+        if not _is_there(output) or _size(output) != (_read(record) or {}).get("size", _size(output)):
             _link(toolchain, [object_file, support], made, source, root)
             made.replace(output)
     finally:
         for path in (object_file, depfile, made, support_part):
             path.unlink(missing_ok=True)
     files = [*read, *_core_files(root), Path(os.path.realpath(toolchain.cxx[0]))]
-    entry = {"output": str(output), "files": [[str(path), *_state(path)] for path in dict.fromkeys(files)]}
+    entry = {
+        "output": str(output),
+        "size": _size(output),
+        "files": [[str(path), *_state(path)] for path in dict.fromkeys(files)],
+    }
     written = record.with_suffix(part)
     written.write_text(json.dumps(entry))
     written.replace(record)
@@ -222,9 +244,14 @@ def _state(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
+def _size(path: Path | str) -> int:
+    return os.stat(path).st_size
+
+
 def _unchanged(known: dict[str, Any]) -> bool:
     try:
-        os.stat(known["output"])
+        if _size(known["output"]) != known["size"]:  # a part of it: loaded, it would end the process
+            return False
         for path, time, size in known["files"]:
             status = os.stat(path)
             if status.st_mtime_ns != time or status.st_size != size:
