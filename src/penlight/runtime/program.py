@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from penlight.errors import InvalidInput, MethodNotFound
@@ -57,13 +57,19 @@ class LoadedProgram:
         self._loaded: dict[str, LoadedMethod] = {}
         if isinstance(libraries, str):
             libraries = [libraries]
+        if libraries is not None and not all(isinstance(name, str) for name in _items(libraries)):
+            raise InvalidInput(
+                "`libraries` takes names of kernel libraries",
+                got=repr(libraries),
+                do='give one or several: ["optimized", "portable"]',
+            )
         if threads is not None and _whole(threads, 1, 1 << 31) is None:
             raise InvalidInput(
                 "a program runs on one thread or more",
                 got=f"threads={threads!r}",
                 do="give 1, or None for all cores",
             )
-        paths = [os.fsencode(_path_of_data(path)) for path in data]
+        paths = [_encoded(_path_of_data(path)) for path in data]
         options = library.Options(
             libraries=",".join(libraries).encode() if libraries is not None else None,
             data_paths=(ctypes.c_char_p * max(1, len(paths)))(*paths),
@@ -80,7 +86,7 @@ class LoadedProgram:
         else:
             path = cast("str | os.PathLike[str]", source)
             where = os.fspath(path)
-            status = lib.pl_open_path(os.fsencode(path), options, handle, error, library.ERROR_SIZE)
+            status = lib.pl_open_path(_encoded(path), options, handle, error, library.ERROR_SIZE)
         if status == 6:
             raise InvalidInput(error.value.decode(errors="replace"), where="libraries")
         library.check(status, error, where)
@@ -178,6 +184,11 @@ def _content(source: Any) -> bytes:
     return content
 
 
+def _items(value: Any) -> Iterable[Any]:
+    """What it holds; itself, if it is no container."""
+    return value if isinstance(value, Iterable) else (value,)
+
+
 def _path_of_data(path: Any) -> str | os.PathLike[str]:
     if not isinstance(path, (str, os.PathLike)):
         raise InvalidInput(
@@ -186,6 +197,13 @@ def _path_of_data(path: Any) -> str | os.PathLike[str]:
             do="write the weights to a file and give its path",
         )
     return path
+
+
+def _encoded(path: str | os.PathLike[str]) -> bytes:
+    name = os.fsencode(path)
+    if b"\0" in name:  # where C takes it to end
+        raise InvalidInput("no path has a zero byte in it", got=repr(os.fspath(path)))
+    return name
 
 
 def _whole(number: Any, first: int, end: int) -> int | None:
