@@ -34,6 +34,19 @@ def test_nothing_to_build(tmp_path: Path) -> None:
         build(BuildOptions(output=tmp_path))
 
 
+@pytest.mark.parametrize("level", ["-O9", "-O", "-Ofast", "-O2 -lm", "fast"])
+def test_no_such_optimization(tmp_path: Path, level: str) -> None:
+    with pytest.raises(InvalidInput, match="no such optimization"):
+        build(BuildOptions(output=tmp_path, optimize=level))
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../c", "/tmp/d", "a\\b", "a\0b"])
+def test_a_name_that_is_no_file_s(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidInput, match="that of a file"):
+        build(BuildOptions(output=tmp_path, name=name))
+    assert not list(tmp_path.iterdir())
+
+
 def test_no_such_file(make: Make, tmp_path: Path) -> None:
     with pytest.raises(FileMissing, match=r"there is no file .*none\.pte"):
         make(tmp_path / "none.pte")

@@ -84,6 +84,25 @@ class Built:
     warnings: list[str] = field(default_factory=list)
 
 
+_LEVELS = ("-Os", "-Oz", "-O0", "-O1", "-O2", "-O3", "-Og")
+
+
+def _check_words(options: BuildOptions) -> None:
+    if options.optimize not in _LEVELS:
+        raise InvalidInput(
+            "no such optimization",
+            got=options.optimize,
+            do=f"give one of {', '.join(_LEVELS)}; s is the default",
+        )
+    name = options.name
+    if name is not None and (name in ("", ".", "..") or any(mark in name for mark in "/\\\0")):
+        raise InvalidInput(
+            "the name of what is built is that of a file",
+            got=repr(name),
+            do="give the folder for it by --output",
+        )
+
+
 def build(options: BuildOptions) -> Built:
     """Compile and link.
 
@@ -96,6 +115,7 @@ def build(options: BuildOptions) -> Built:
         BuildFailed, NoToolchain, FileMissing, InvalidProgram, InvalidInput: of what was given.
     """
     start = time.perf_counter()
+    _check_words(options)
     programs = {path: _read(path) for path in options.models}
     selection = Selection()
     for path, contents in programs.items():
