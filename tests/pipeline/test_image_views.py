@@ -51,6 +51,37 @@ IMAGES = {"tokens": tokens, "pixels": pixels, "scaled": scaled}
 SIGNALS = {"times": times, "gated": gated}
 
 
+class Pooled(nn.Module):
+    """Images of which the example has a single pixel, after two halvings."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(nn.functional.avg_pool2d(nn.functional.avg_pool2d(x, 2), 2))
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.Conv2d(8, 40, 3, padding=1),
+        nn.Conv2d(8, 8, 3, padding=1, groups=8),
+        nn.Conv2d(8, 48, 1),
+        nn.Sequential(nn.Conv2d(8, 40, 3, padding=1), nn.Conv2d(40, 8, 3, padding=1)),
+    ],
+    ids=repr,
+)
+def test_dynamic_sizes_traced_for_one_pixel(layer: nn.Module, batch: int) -> None:
+    model, x = Pooled(layer).eval(), torch.randn(batch, 8, 4, 6)
+    h, w = Dim("h", min=2, max=16), Dim("w", min=2, max=16)
+    program = penlight.load(penlight.compile(model, (x,), dynamic_shapes=({2: 2 * h, 3: 2 * w},)).to_bytes())
+    for sizes in ((4, 6), (8, 8), (4, 8), (32, 4), (30, 32)):
+        x = torch.randn(batch, 8, *sizes)
+        torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-5)
+
+
 def check(model: nn.Module, x: Tensor, **options: object) -> int:
     """How many copies it takes to be right."""
     program = penlight.load(penlight.compile(model.eval(), (x,), **options).to_bytes())

@@ -19,6 +19,7 @@ from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 from penlight.errors import UnboundedShape
 from penlight.ir.dtypes import DType
 from penlight.ir.sizes import expression, without_exact_quotients, without_remainders
+from penlight.passes.contiguous import is_channels_last, is_contiguous
 
 _LARGEST = 1 << 40  # anything beyond is "no bound": torch's default ranges end at 2**63 - 1
 
@@ -104,10 +105,11 @@ def dim_order_of(tensor: torch.Tensor) -> tuple[int, ...]:
     Other strides are those of a view; what the program computes is dense.
     """
     rank = tensor.dim()
-    if rank in (4, 5) and not tensor.is_contiguous():
-        last = torch.channels_last if rank == 4 else torch.channels_last_3d
-        if tensor.is_contiguous(memory_format=last):
-            return (0, *range(2, rank), 1)
+    if is_contiguous(tensor):
+        return tuple(range(rank))
+    last = is_channels_last(tensor)
+    if last or (rank == 5 and tensor.is_contiguous(memory_format=torch.channels_last_3d)):
+        return (0, *range(2, rank), 1)
     return tuple(range(rank))
 
 

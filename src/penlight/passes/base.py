@@ -23,6 +23,7 @@ from penlight.errors import IllegalGraph
 from penlight.ir.edge import IMAGE, EdgeMethod, EdgeProgram, InputKind
 from penlight.ir.source import source_of
 from penlight.passes.constants import Constants
+from penlight.passes.contiguous import dense
 from penlight.passes.decompose import fake_mode_of
 
 Pass = Callable[..., int | None]
@@ -233,7 +234,7 @@ def add_node(
     node = graph.call_function(target, args, kwargs or {})
     value: Any = tensor_of(like)
     with value.fake_mode:
-        made = torch.empty(tuple(shape), dtype=dtype or value.dtype).contiguous(memory_format=order)
+        made = dense(tuple(shape), dtype or value.dtype, order)
     node.meta = {**like.meta, "val": made}
     node.meta.pop(IMAGE, None)  # that is of `like` alone
     return node

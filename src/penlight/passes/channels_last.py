@@ -20,6 +20,7 @@ from torch.fx import Graph, Node
 
 from penlight.ir.edge import IMAGE
 from penlight.passes.base import tensor_of
+from penlight.passes.contiguous import dense, is_contiguous
 from penlight.passes.image_copies import (
     channels_last_like,
     from_channels_last,
@@ -86,7 +87,7 @@ def read_row_major(convolution: OpOverload) -> Callable[[Graph], int]:
                 continue
             source = image.args[0]
             before = tensor_of(source)
-            if value is None or before is None or not before.is_contiguous():
+            if value is None or before is None or not is_contiguous(before):
                 continue
             if isinstance(value.shape[1], int) and value.shape[1] < FEW_CHANNELS:
                 node.update_arg(0, source)
@@ -159,7 +160,7 @@ def _several(graph: Graph, node: Node) -> None:
         new = graph.call_function(node.target, (image, *node.args[1:]), node.kwargs)  # type: ignore[arg-type]
     with image.meta["val"].fake_mode:
         made = [
-            torch.empty_like(one, memory_format=torch.channels_last) if one.dim() == 4 else one
+            dense(one.shape, one.dtype, torch.channels_last) if one.dim() == 4 else one
             for one in node.meta["val"]
         ]
     new.meta = {**node.meta, "val": type(node.meta["val"])(made), IMAGE: True}

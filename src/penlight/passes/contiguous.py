@@ -11,14 +11,17 @@ Keeps:  shapes, dtypes, values; not the strides of eager results.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import sympy
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.functions import Max
 
 from penlight.ir.sizes import expression
 
@@ -97,6 +100,16 @@ def contiguous(value: Any) -> Any:
         return torch.empty(value.shape, dtype=value.dtype)
 
 
+def dense(sizes: Sequence[Any], dtype: torch.dtype, order: torch.memory_format) -> torch.Tensor:
+    """A tensor whose strides say the order, in whatever mode is active.
+
+    torch leaves those of symbolic sizes as they are where the example has none but sizes of 1.
+    """
+    if order is not torch.channels_last or all(isinstance(size, int) for size in sizes):
+        return torch.empty(tuple(sizes), dtype=dtype).contiguous(memory_format=order)
+    return torch.empty_strided(tuple(sizes), _strides_of_image(sizes), dtype=dtype)
+
+
 def is_contiguous(value: torch.Tensor) -> bool:
     """Without adding a guard on symbolic sizes."""
     if not any(isinstance(size, torch.SymInt) for size in (*value.shape, *value.stride())):
@@ -105,7 +118,7 @@ def is_contiguous(value: torch.Tensor) -> bool:
     for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
         if isinstance(size, int) and size == 1:
             continue
-        if expression(stride) != expression(expected):
+        if not _is_stride(stride, expected):
             return False
         expected = expected * size
     return True
@@ -115,8 +128,19 @@ def is_channels_last(value: torch.Tensor) -> bool:
     """Of images; without adding a guard on symbolic sizes."""
     if value.dim() != 4:
         return False
-    _, c, h, w = value.shape
-    pairs = zip(value.shape, value.stride(), (c * h * w, 1, c * w, c), strict=True)
-    return all(
-        expression(a) == expression(b) for size, a, b in pairs if not (isinstance(size, int) and size == 1)
-    )
+    pairs = zip(value.shape, value.stride(), _strides_of_image(value.shape), strict=True)
+    return all(_is_stride(a, b) for size, a, b in pairs if not (isinstance(size, int) and size == 1))
+
+
+def _strides_of_image(sizes: Sequence[Any]) -> tuple[Any, ...]:
+    _, c, h, w = sizes
+    return c * h * w, 1, c * w, c
+
+
+def _is_stride(stride: Any, product: Any) -> bool:
+    """Is it that product of sizes? torch takes those that may be 0 for at least 1."""
+    found, wanted = expression(stride), expression(product)
+    if found == wanted or isinstance(found, int):
+        return bool(found == wanted)
+    least = {most: Max(*(a for a in most.args if a != 1)) for most in found.atoms(Max) if 1 in most.args}
+    return bool(sympy.expand(found.xreplace(least) - wanted) == 0)

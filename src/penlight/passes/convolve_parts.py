@@ -17,6 +17,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.passes.base import Leave, tensor_of
+from penlight.passes.contiguous import is_channels_last
 
 aten = torch.ops.aten
 
@@ -81,4 +82,4 @@ def _obstacle(cat: Node, readers: list[Node]) -> str | None:
 
 
 def _is_image(value: Any) -> bool:
-    return value.dtype is torch.float32 and value.is_contiguous(memory_format=torch.channels_last)
+    return value.dtype is torch.float32 and is_channels_last(value)

@@ -12,6 +12,7 @@ import torch
 from torch.fx import Graph, Node
 
 from penlight.passes.base import add_node, tensor_of
+from penlight.passes.contiguous import dense
 
 aten = torch.ops.aten
 
@@ -45,7 +46,7 @@ def channels_last_of(node: Node, sizes: Sequence[Any]) -> torch.Tensor:
     """A channels-last image of these sizes, with the dtype of `node`."""
     value: Any = tensor_of(node)
     with value.fake_mode:
-        return torch.empty(sizes, dtype=value.dtype).contiguous(memory_format=torch.channels_last)
+        return dense(sizes, value.dtype, torch.channels_last)
 
 
 def _converted(graph: Graph, x: Node, order: torch.memory_format, like: Node) -> Node:
