@@ -11,15 +11,16 @@ namespace {
 
 // numpy's code without byte order.
 struct Code {
-  char text[3];
+  char text[4];
   ScalarType dtype;
 };
 constexpr Code kCodes[] = {
-    {"f4", ScalarType::Float},  {"i8", ScalarType::Long},     {"i4", ScalarType::Int},
-    {"u1", ScalarType::Byte},   {"i1", ScalarType::Char},     {"b1", ScalarType::Bool},
-    {"f2", ScalarType::Half},   {"V2", ScalarType::BFloat16},  // as ml_dtypes saves it
-    {"f8", ScalarType::Double}, {"i2", ScalarType::Short},    {"u2", ScalarType::UInt16},
-    {"u4", ScalarType::UInt32}, {"u8", ScalarType::UInt64},
+    {"f4", ScalarType::Float},          {"i8", ScalarType::Long},     {"i4", ScalarType::Int},
+    {"u1", ScalarType::Byte},           {"i1", ScalarType::Char},     {"b1", ScalarType::Bool},
+    {"f2", ScalarType::Half},           {"V2", ScalarType::BFloat16},  // as ml_dtypes saves it
+    {"f8", ScalarType::Double},         {"i2", ScalarType::Short},    {"u2", ScalarType::UInt16},
+    {"u4", ScalarType::UInt32},         {"u8", ScalarType::UInt64},   {"c8", ScalarType::ComplexFloat},
+    {"c16", ScalarType::ComplexDouble},
 };
 
 // Integers of every width, as the 64 bits they are stored from and read to.
@@ -122,7 +123,8 @@ bool read_header(FILE* file, HostArray& array) {
   const char* shape = after_key(header, "'shape'");
   if (!descr || !fortran || !shape || *descr == '>' || *fortran != 'F') return false;
   for (const Code& code : kCodes) {
-    if (memcmp(descr + 1, code.text, 2) != 0) continue;
+    const size_t letters = strlen(code.text);
+    if (strncmp(descr + 1, code.text, letters) != 0 || descr[1 + letters] != '\'') continue;
     array.dtype = code.dtype;
     return parse_shape(shape, array);
   }
@@ -155,15 +157,18 @@ bool HostArray::allocate() {
 
 void fill(HostArray& array, Fill how, uint64_t seed) {
   uint64_t state = seed;
-  const size_t item = element_size(array.dtype), count = array.numel();
+  const ScalarType part = part_of(array.dtype);
+  const size_t item = element_size(part), parts = is_complex(array.dtype) ? 2 : 1;
+  const size_t count = array.numel() * parts;
   for (size_t i = 0; i < count; ++i) {
     uint8_t* to = array.data + i * item;
     const uint64_t bits = how == Fill::Random ? next_random(state) : 0;
-    if (is_floating(array.dtype)) {
+    const int one = how == Fill::Ones && i % parts == 0 ? 1 : 0;
+    if (is_floating(part)) {
       const double random = static_cast<double>(bits >> 11) * 0x1p-52 - 1;
-      put_float(to, array.dtype, how == Fill::Random ? random : how == Fill::Ones ? 1 : 0);
+      put_float(to, part, how == Fill::Random ? random : one);
     } else {
-      put_integer(to, item, how == Fill::Ones ? 1 : bits >> 63);
+      put_integer(to, item, one ? 1 : bits >> 63);
     }
   }
 }
@@ -196,13 +201,17 @@ Status read_array(const char* path, HostArray& array, Message& message) {
 }
 
 Status write_npy(const char* path, const HostArray& array, Message& message) {
-  const char* code = "V1";
+  const char* code = nullptr;
   for (const Code& known : kCodes) {
     if (known.dtype == array.dtype) code = known.text;
   }
+  if (!code) {
+    message.set("{} cannot be saved: numpy has no type for {}", path, dtype_name(array.dtype));
+    return Status::NotSupported;
+  }
   char header[1024];
   const size_t item = element_size(array.dtype);
-  int used = snprintf(header, sizeof header, "{'descr': '%c%.2s', 'fortran_order': False, 'shape': (",
+  int used = snprintf(header, sizeof header, "{'descr': '%c%s', 'fortran_order': False, 'shape': (",
                       item == 1 ? '|' : '<', code);
   for (size_t d = 0; d < array.dim; ++d) {
     used += snprintf(header + used, sizeof header - static_cast<size_t>(used), "%ld,",
@@ -252,12 +261,20 @@ bool copy_tensor(const Tensor& tensor, HostArray& array) {
 void element_text(const HostArray& array, size_t index, char* text, size_t size) {
   const size_t item = element_size(array.dtype);
   const uint8_t* from = array.data + index * item;
-  if (is_floating(array.dtype)) {
+  const ScalarType part = part_of(array.dtype);
+  if (is_complex(array.dtype)) {
+    snprintf(text, size, "%.9g%+.9gj", get_float(from, part), get_float(from + item / 2, part));
+  } else if (is_floating(array.dtype)) {
     snprintf(text, size, "%.9g", get_float(from, array.dtype));
   } else {
     const bool sign = array.dtype == ScalarType::Char || array.dtype == ScalarType::Short ||
                       array.dtype == ScalarType::Int || array.dtype == ScalarType::Long;
-    snprintf(text, size, "%lld", static_cast<long long>(get_integer(from, item < 8 ? item : 8, sign)));
+    const int64_t value = get_integer(from, item, sign);
+    if (sign) {
+      snprintf(text, size, "%lld", static_cast<long long>(value));
+    } else {
+      snprintf(text, size, "%llu", static_cast<unsigned long long>(value));
+    }
   }
 }
 

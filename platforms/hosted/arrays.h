@@ -42,7 +42,8 @@ void* in_dim_order(const HostArray& array, const uint8_t* order);
 // A row-major copy of a tensor.
 bool copy_tensor(const Tensor& tensor, HostArray& array);
 
-// Element `index` as text: integers whole, floats with nine digits.
+// Element `index` as text of at most kElementText characters: integers whole, floats with nine digits.
+constexpr size_t kElementText = 48;
 void element_text(const HostArray& array, size_t index, char* text, size_t size);
 
 }  // namespace penlight::embedded

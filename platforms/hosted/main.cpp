@@ -17,7 +17,7 @@ namespace penlight::embedded {
 
 namespace {
 
-constexpr int kMaxInputs = 64;
+constexpr int kMaxInputs = 1024;
 constexpr int kMaxArenas = 16;
 constexpr size_t kShown = 8;
 
@@ -59,7 +59,10 @@ bool parse(int count, char** words, Options& options) {
     } else if (strcmp(word, "--model") == 0) {
       options.model = value;
     } else if (strcmp(word, "-i") == 0 || strcmp(word, "--input") == 0) {
-      if (options.input_count == kMaxInputs) return false;
+      if (options.input_count == kMaxInputs) {
+        fprintf(stderr, "at most %d inputs can be given\n", kMaxInputs);
+        return false;
+      }
       options.inputs[options.input_count++] = value;
     } else if (strcmp(word, "-o") == 0 || strcmp(word, "--output") == 0) {
       options.save = value;
@@ -214,11 +217,23 @@ void show_array(size_t index, const HostArray& array) {
   printf("]");
   const size_t count = array.numel();
   for (size_t i = 0; i < count && i < kShown; ++i) {
-    char text[32];
+    char text[kElementText];
     element_text(array, i, text, sizeof text);
     printf(" %s", text);
   }
   printf(count > kShown ? " ...\n" : "\n");
+}
+
+void show_value(const Value& value) {
+  if (value.tag == Tag::None) {
+    printf("None\n");
+  } else if (value.tag == Tag::String) {
+    printf("%.*s\n", static_cast<int>(value.as_string->size()), value.as_string->data());
+  } else if (value.tag == Tag::Double) {
+    printf("%.17g\n", value.as_double);
+  } else {
+    printf("%lld\n", static_cast<long long>(value.to_int()));
+  }
 }
 
 Status show_outputs(const Method& method, const Options& options, Message& message) {
@@ -226,11 +241,8 @@ Status show_outputs(const Method& method, const Options& options, Message& messa
     Value value;
     if (const Status status = method.output(i, value, &message); status != Status::Ok) return status;
     if (value.tag != Tag::Tensor) {
-      if (value.tag == Tag::Double) {
-        printf("output %lu: %.17g\n", static_cast<unsigned long>(i), value.as_double);
-      } else {
-        printf("output %lu: %lld\n", static_cast<unsigned long>(i), static_cast<long long>(value.to_int()));
-      }
+      printf("output %lu: ", static_cast<unsigned long>(i));
+      show_value(value);
       continue;
     }
     HostArray array;
@@ -256,9 +268,9 @@ Status run(const uint8_t* data, size_t size, const Options& options, Message& me
   Program program;
   Status status = program.load(loader, &message);
   if (status != Status::Ok) return status;
-  const char* name = options.method           ? options.method
-                     : program.method_count() ? program.method_name(0)
-                                              : "forward";
+  // As everywhere: forward, or the only one.
+  const char* name = options.method ? options.method : "forward";
+  if (!options.method && program.method_count() == 1) name = program.method_name(0);
   MethodMeta meta;
   if (status = program.method_meta(name, meta, &message); status != Status::Ok) return status;
 

@@ -153,6 +153,70 @@ def test_command_line(programs: Programs, tmp_path: Path) -> None:
     assert done.returncode == 1 and "did you mean" in done.stderr and "cortex-m55" in done.stderr
 
 
+class Spectrum(torch.nn.Module):
+    """Complex numbers in and out, and the largest one of 64 bits."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x * x, y
+
+
+def test_complex_numbers_and_large_ones(make: Make, tmp_path: Path) -> None:
+    x = torch.tensor([1.5 - 2j, 3j], dtype=torch.complex64)
+    y = torch.tensor([2**63], dtype=torch.uint64)
+    path = tmp_path / "spectrum.pte"
+    penlight.compile(Spectrum(), (x, y), target="portable").save(path)
+    program = make(path).files[0]
+    (square, kept) = run_program([program], (x, y), tmp_path / "run")
+    assert square.dtype == "complex64" and kept.dtype == "uint64"
+    assert square.tolist() == [-1.75 - 6j, -9] and kept.tolist() == [2**63]
+    given = [word for index in (0, 1) for word in ("-i", tmp_path / "run" / f"input{index}.npy")]
+    done = subprocess.run([program, *given], capture_output=True, text=True)
+    assert "complex64 [2] -1.75-6j -9+0j" in done.stdout and f"[1] {2**63}" in done.stdout
+    done = subprocess.run([program, "--fill", "ones"], capture_output=True, text=True)
+    assert "complex64 [2] 1+0j 1+0j" in done.stdout and "[1] 1" in done.stdout
+    (filled, _) = run_program([program], (), tmp_path / "filled", ["--seed", "7"])
+    assert (abs(filled) <= 2).all() and (filled != 0).all()  # squares of two parts from [-1, 1)
+
+
+def test_numbers_texts_and_nothing(make: Make, tmp_path: Path) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[object, ...]:
+            return x + 1, None, 3, 2.5, "as it is"
+
+    path = tmp_path / "several.pte"
+    penlight.compile(Model(), (torch.zeros(1),), target="portable").save(path)
+    done = subprocess.run([make(path).files[0], "--fill", "zeros"], capture_output=True, text=True)
+    assert done.stdout.splitlines()[1:] == [
+        f"output {i}: {text}" for i, text in enumerate(["None", "3", "2.5", "as it is"], 1)
+    ]
+
+
+def test_forward_is_what_runs(make: Make, tmp_path: Path) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+        def aux(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 2
+
+    path = tmp_path / "two.pte"
+    model, example = Model(), (torch.zeros(1),)
+    methods = {"aux": (model.aux, example), "forward": (model, example)}
+    penlight.compile(methods, target="portable").save(path)
+    program = make(path).files[0]
+    for words, value in (([], 1), (["-m", "aux"], 2)):
+        done = subprocess.run([program, "--fill", "zeros", *words], capture_output=True, text=True)
+        assert done.stdout == f"output 0: float32 [1] {value}\n", done.stderr
+
+
+def test_a_name_that_is_a_word_of_c(make: Make, programs: Programs, tmp_path: Path) -> None:
+    for name in ("class", "string", "index"):
+        path = tmp_path / f"{name}.pte"
+        shutil.copy(programs("add"), path)
+        built = make(path, library=True)
+        assert any(file.name == f"m_{name}.h" for file in (tmp_path / "out").rglob("*.h")), built.files
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("messages", [True, False])
