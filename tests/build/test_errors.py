@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from tests.build.models import Make
 
+import penlight
 from penlight.build.build import BuildOptions, build
 from penlight.build.select import Selection, Use, select_from_list
 from penlight.build.targets import find_target
@@ -45,6 +47,15 @@ def test_a_name_that_is_no_file_s(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInput, match="that of a file"):
         build(BuildOptions(output=tmp_path, name=name))
     assert not list(tmp_path.iterdir())
+
+
+def test_weights_in_another_file(make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "outside.pte"
+    model = torch.nn.Linear(3, 2)
+    penlight.compile(model, (torch.ones(1, 3),), target="portable", external=True).save(path)
+    with pytest.raises(NotSupported, match=r"outside\.pte has weights in a \.ptd file"):
+        make(path)
+    assert make(path, library=True).files
 
 
 def test_no_such_file(make: Make, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from penlight.build import embed, vector
-from penlight.build.checks import check_backends, check_left_out, check_memory, own_operators
+from penlight.build.checks import check_backends, check_left_out, check_memory, check_weights, own_operators
 from penlight.build.embed import EmbeddedModel
 from penlight.build.objects import Unit, compile_units
 from penlight.build.registration import LibraryFiles
@@ -129,6 +129,8 @@ def build(options: BuildOptions) -> Built:
     custom = own_operators(options.sources)
     check_left_out(selection, options.without)
     check_backends(selection, options.sources, options.target)
+    if not options.library:
+        check_weights(programs)
     toolchain = find_toolchain(
         None if options.toolchain_file else options.target,
         compiler=options.compiler,

@@ -13,6 +13,7 @@ from penlight.build.targets import Target
 from penlight.errors import FileMissing, InvalidState, NoKernel, NotSupported, OutOfMemory
 from penlight.kernels.table import own_table
 from penlight.program import Contents
+from penlight.program.structs import Tensor
 
 _CUSTOM = re.compile(r'\b(?:PENLIGHT|EXECUTORCH)_LIBRARY\s*\(\s*(\w+)\s*,\s*"([\w.]+)')
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -85,6 +86,24 @@ def check_backends(selection: Selection, sources: Sequence[Path], target: Target
                 where=", ".join(needed_by),
                 got=f"target {target.name}",
                 do=f"compile the model without {backend}, or give the C++ file that registers it",
+            )
+
+
+def check_weights(programs: dict[Path, Contents]) -> None:
+    """A program that was built reads no other file: all weights are in those of the models."""
+    for path, contents in programs.items():
+        names = {
+            value.name or "?"
+            for method in contents.methods
+            for value in method.values
+            if isinstance(value, Tensor) and value.external
+        }
+        if names:
+            raise NotSupported(
+                f"{path.name} has weights in a .ptd file, which the program that is built cannot read",
+                where=str(path),
+                got=", ".join(sorted(names)[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""),
+                do="compile the model with its weights inside, or build with --lib and give a data map",
             )
 
 

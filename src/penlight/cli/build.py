@@ -131,7 +131,7 @@ def _split(files: list[Path]) -> tuple[list[Path], list[Path], list[LibraryFiles
     from penlight.build.user_libraries import is_table, library_files
     from penlight.errors import InvalidInput
 
-    models = [path for path in files if path.suffix in (".pte", ".ptd")]
+    models = [path for path in files if path.suffix == ".pte"]
     sources = [path for path in files if path.suffix in SOURCE_SUFFIXES]
     tables = [path for path in files if is_table(path)]
     for path in files:
