@@ -92,8 +92,9 @@ Status MethodLoader::load_arenas() {
       return fail(Status::OutOfMemory, "memory region {} has {} bytes, the method needs {}", i + 1,
                   memory_->arenas[i].size, needed);
     }
-    if (needed > 0 && reinterpret_cast<uintptr_t>(memory_->arenas[i].data) % 16 != 0) {
-      return fail(Status::InvalidArgument, "memory region {} is not aligned to 16 bytes", i + 1);
+    const uintptr_t place = reinterpret_cast<uintptr_t>(memory_->arenas[i].data);
+    if (needed > 0 && (place == 0 || place % 16 != 0)) {
+      return fail(Status::InvalidArgument, "memory region {} is null, or not aligned to 16 bytes", i + 1);
     }
   }
   return Status::Ok;

@@ -107,9 +107,12 @@ TEST(arena_that_is_too_small) {
   arenas[0].size -= 1;
   CHECK(load(sizeof method_memory, meta.arena_count()) == Status::OutOfMemory);
   CHECK(contains(message.c_str(), "memory region 1 has"));
-  arenas[0] = {planned + 4, meta.arena_size(0), false};
-  CHECK(load(sizeof method_memory, meta.arena_count()) == Status::InvalidArgument);
-  CHECK(contains(message.c_str(), "memory region 1 is not aligned to 16 bytes"));
+  uint8_t* const wrong_places[] = {planned + 4, nullptr};
+  for (uint8_t* wrong : wrong_places) {
+    arenas[0] = {wrong, meta.arena_size(0), false};
+    CHECK(load(sizeof method_memory, meta.arena_count()) == Status::InvalidArgument);
+    CHECK(contains(message.c_str(), "memory region 1 is null, or not aligned to 16 bytes"));
+  }
 }
 
 namespace {
