@@ -55,24 +55,24 @@ class EmbeddedModel:
 
 
 # Names that no namespace, and no header beside those of the system, can have.
-_TAKEN = frozenset(
-    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t "
-    "class co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue "
-    "decltype default delete do double dynamic_cast else enum explicit export extern false float for friend "
-    "goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private "
-    "protected public register reinterpret_cast requires return short signed sizeof static static_assert "
-    "static_cast struct switch template this thread_local throw true try typedef typeid typename union "
-    "unsigned using virtual void volatile wchar_t while xor xor_eq "
-    "assert complex ctype errno fenv inttypes iso646 limits locale math setjmp signal stdalign stdarg "
-    "stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string strings tgmath threads time uchar "
-    "unistd wchar wctype index rindex main penlight std".split()
-)
+_TAKEN = """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t
+    class co_await co_return co_yield compl concept const const_cast consteval constexpr constinit
+    continue decltype default delete do double dynamic_cast else enum explicit export extern false float
+    for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq
+    private protected public register reinterpret_cast requires return short signed sizeof static
+    static_assert static_cast struct switch template this thread_local throw true try typedef typeid
+    typename union unsigned using virtual void volatile wchar_t while xor xor_eq assert complex ctype
+    errno fenv inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic stdbool stddef
+    stdint stdio stdlib stdnoreturn string strings tgmath threads time uchar unistd wchar wctype index
+    rindex main penlight std
+"""
 
 
 def identifier(text: str) -> str:
     """`text` as a name of C++ and CMake, and of a header."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII)
-    return f"m_{name}" if not name or name[0].isdigit() or name in _TAKEN else name
+    return f"m_{name}" if not name or name[0].isdigit() or name in _TAKEN.split() else name
 
 
 def models_source(models: Sequence[EmbeddedModel], libraries: Sequence[str]) -> str:
