@@ -5,6 +5,8 @@
 #include "parallel.h"
 #include "split.h"
 
+#ifndef PENLIGHT_WITHOUT_WINOGRAD
+
 namespace penlight::optimized {
 
 namespace {
@@ -279,3 +281,5 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
 }
 
 }  // namespace penlight::optimized
+
+#endif
