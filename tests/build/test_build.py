@@ -154,7 +154,7 @@ def test_command_line(programs: Programs, tmp_path: Path) -> None:
 
 
 class Spectrum(torch.nn.Module):
-    """Complex numbers in and out, and the largest one of 64 bits."""
+    """Complex numbers in and out, and one that takes 64 bits without a sign."""
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return x * x, y

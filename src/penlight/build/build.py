@@ -328,7 +328,7 @@ class _Job:
         if (path.parent / "vector").is_dir():
             defines += vector.wider_defines(self._instruction_sets())
             defines += vector.chosen_defines(self.selection)
-            defines += vector.vector_files(path.parent, self.masks, self.options.optimize)[1]
+            defines += vector.caller_defines(self.options.optimize)
         return self._unit(path, f"PENLIGHT_DTYPES={mask_of(dtypes):#x}u", *defines)
 
     def _vector_routines(self, library: Path) -> Iterator[Unit]:

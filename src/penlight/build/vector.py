@@ -116,6 +116,12 @@ def vector_files(
     return files, [*defines, *(["PENLIGHT_FEW_TILES"] if optimize in _SMALL else [])]
 
 
+def caller_defines(optimize: str) -> list[str]:
+    """For kernel files: what calls routines that builds for size never have. The same for all of these,
+    so that other models find the objects."""
+    return ["PENLIGHT_WITHOUT_WINOGRAD"] if optimize in _SMALL else []
+
+
 def vector_flags(instruction_set: str, routine: str) -> tuple[str, ...]:
     return (
         *(() if routine in _NOT_FUSED else _FUSED),
