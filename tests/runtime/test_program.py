@@ -145,6 +145,7 @@ def test_arguments_of_another_type(program_path: Callable[[str], Path]) -> None:
     for data in (b"weights", 3, [b"weights.ptd"]):
         with pytest.raises(InvalidInput, match=r"`data` takes paths of \.ptd files"):
             penlight.load(path, data=data)  # type: ignore[arg-type]
+    assert penlight.load(path, libraries=iter(["optimized", "portable"])).methods  # type: ignore[arg-type]
     for libraries in (3, [b"portable"], [None], {"portable": 1, 2: 3}):
         with pytest.raises(InvalidInput, match="`libraries` takes names"):
             penlight.load(path, libraries=libraries)  # type: ignore[arg-type]

@@ -106,8 +106,8 @@ def dense(sizes: Sequence[Any], dtype: torch.dtype, order: torch.memory_format) 
     torch leaves those of symbolic sizes as they are where the example has none but sizes of 1.
     """
     if order is not torch.channels_last or all(isinstance(size, int) for size in sizes):
-        return torch.empty(tuple(sizes), dtype=dtype).contiguous(memory_format=order)
-    return torch.empty_strided(tuple(sizes), _strides_of_image(sizes), dtype=dtype)
+        return torch.empty(sizes, dtype=dtype).contiguous(memory_format=order)
+    return torch.empty_strided(sizes, _strides_of_image(sizes), dtype=dtype)
 
 
 def is_contiguous(value: torch.Tensor) -> bool:

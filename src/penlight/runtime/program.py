@@ -55,9 +55,10 @@ class LoadedProgram:
     ) -> None:
         self._copies = copy
         self._loaded: dict[str, LoadedMethod] = {}
-        if isinstance(libraries, str):
-            libraries = [libraries]
-        if libraries is not None and not all(isinstance(name, str) for name in _items(libraries)):
+        if isinstance(libraries, Iterable):
+            libraries = [libraries] if isinstance(libraries, str) else list(libraries)
+        are_names = isinstance(libraries, list) and all(isinstance(name, str) for name in libraries)
+        if libraries is not None and not are_names:
             raise InvalidInput(
                 "`libraries` takes names of kernel libraries",
                 got=repr(libraries),
@@ -182,11 +183,6 @@ def _content(source: Any) -> bytes:
             do="give the path as a str: penlight.load(os.fsdecode(path))",
         )
     return content
-
-
-def _items(value: Any) -> Iterable[Any]:
-    """What it holds; itself, if it is no container."""
-    return value if isinstance(value, Iterable) else (value,)
 
 
 def _path_of_data(path: Any) -> str | os.PathLike[str]:
