@@ -146,6 +146,9 @@ def inside_torch():
 def option():
     return torch.nn.Linear(2, 2), (torch.ones(1, 2),), {"dynamic_shape": None}
 
+def ends():
+    raise SystemExit(3)
+
 def four():
     return torch.nn.Linear(2, 2), (torch.ones(1, 2),), {}, 3, 4
 """
@@ -159,6 +162,7 @@ def four():
                               "got     ValueError: no such size: 4", "correct it there"]),
         ("theirs.py:inside_torch", ["theirs.py:14 in inside_torch", "got     RuntimeError: "]),
         ("theirs.py:option", ["no option 'dynamic_shape'", "did you mean 'dynamic_shapes'?"]),
+        ("theirs.py:ends", ["theirs.py:20 in ends: raise SystemExit(3)", "got     SystemExit: 3"]),
         ("theirs.py:four", ["theirs.py:four returned 5 values"]),
         ("syntax.py:build", ["syntax.py cannot be read", "syntax.py:2: def build(:", "SyntaxError: "]),
         ("imports.py:build", ["imports.py cannot be run", "imports.py:1: import nowhere_at_all",
@@ -421,6 +425,20 @@ def test_as_a_process(folder: Path) -> None:
     done = subprocess.run([*command, "-m", "x"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and not done.stdout
     assert done.stderr.startswith("MethodNotFound") and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here: a file that is always full")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_output_that_cannot_be_written(folder: Path, options: list[str]) -> None:
+    """One named error, whether it is found while printing or at the end of the process."""
+    command = [sys.executable, "-m", "penlight", "inspect", "net.pte", *options]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("WriteFailed: the results cannot be written")
+    assert "No space left" in done.stderr and "Traceback" not in done.stderr and "ignored" not in done.stderr
 
 
 def test_misuse() -> None:

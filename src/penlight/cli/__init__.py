@@ -6,6 +6,7 @@ Results go to standard output, progress and errors to standard error. Exit code
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -13,15 +14,35 @@ def main() -> None:
     """Run the command line of this process."""
     from penlight.cli.app import app
     from penlight.cli.console import show_error
-    from penlight.errors import InvalidInput, MethodNotFound, PenlightError
+    from penlight.errors import InvalidInput, MethodNotFound, PenlightError, WriteFailed
 
     try:
-        app(prog_name="penlight")
+        try:
+            app(prog_name="penlight")
+        finally:
+            sys.stdout.flush()
     except PenlightError as error:
         show_error(error, as_json="--json" in sys.argv)
         raise SystemExit(2 if isinstance(error, (InvalidInput, MethodNotFound)) else 1) from None
     except BrokenPipeError:  # the reader, such as `head`, has had enough
-        sys.stderr.close()
+        _drop_output()
+        raise SystemExit(1) from None
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        _drop_output()
+        failed = WriteFailed(
+            "the results cannot be written", where="standard output", got=os.strerror(error.errno),
+            do="make room, or send them somewhere else",
+        )  # fmt: skip
+        show_error(failed, as_json=False)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+
+
+def _drop_output() -> None:
+    """What is still to be written goes nowhere, so that the end of the process does not try again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -25,7 +25,7 @@ def running(what: str) -> Iterator[None]:
         yield
     except PenlightError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # sys.exit() ends their program, not this command unsaid
         place = _place(error)
         if place is None and not isinstance(error, ImportError):
             raise  # nothing of theirs
@@ -37,7 +37,7 @@ def running(what: str) -> Iterator[None]:
         ) from error
 
 
-def _place(error: Exception) -> str | None:
+def _place(error: BaseException) -> str | None:
     """The innermost line that the user wrote."""
     if isinstance(error, SyntaxError):
         text = (error.text or "").strip()
