@@ -147,6 +147,29 @@ def test_wrong_containers(load: Any) -> None:
     assert error.got == "missing 'scale'; not expected 'scael'"
 
 
+@pytest.mark.parametrize(
+    ("given", "got"),
+    [
+        ("2", "str '2'"),
+        (True, "bool True"),
+        (1 << 1024, "int of 1025 bits"),
+        (-1 << 20000, "int of 20001 bits"),
+    ],
+    ids=["text", "bool", "large", "long"],
+)
+def test_no_float(given: Any, got: str) -> None:
+    """No number at all, or one that no double can hold; Python itself prints none of 6,000 digits."""
+    program = penlight.compile(Scales(), (torch.ones(2), 2.0))
+    error = refused(penlight.load(program), X[0, :2], given)
+    assert error.what.endswith("should be a float") and error.got == got
+
+
+def test_an_integer_that_does_not_fit() -> None:
+    model = penlight.load(penlight.compile(Multiplies(), (torch.ones(2), torch.tensor(2))))
+    assert refused(model, X[0, :2], 1 << 63).got == "int 9223372036854775808"
+    assert refused(model, X[0, :2], 1 << 20000).got == "int of 20001 bits"
+
+
 @pytest.mark.parametrize("given", [None, "text", object(), [1.0, 2.0]])
 def test_no_tensor(load: Any, given: Any) -> None:
     assert refused(load("linear"), given).what.endswith("is no tensor")
@@ -154,6 +177,16 @@ def test_no_tensor(load: Any, given: Any) -> None:
 
 def test_sparse_tensor(load: Any) -> None:
     assert refused(load("linear"), torch.from_numpy(X).to_sparse()).what.endswith("is not a dense tensor")
+
+
+class Scales(torch.nn.Module):
+    def forward(self, x: torch.Tensor, scale: float) -> torch.Tensor:
+        return x * scale
+
+
+class Multiplies(torch.nn.Module):
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return x * scale
 
 
 class Accumulates(torch.nn.Module):

@@ -208,7 +208,9 @@ class TensorArgument:
         try:
             return np.asarray(given, dtype=self._dtype)
         except OverflowError as error:
-            raise self._error(f"does not fit {self.spec.dtype}", str(given)) from error
+            raise self._error(
+                f"does not fit {self.spec.dtype}", f"{type(given).__name__} {_number_text(given)}"
+            ) from error
 
     def _check(self, array: np.ndarray[Any, Any]) -> None:
         spec = self.spec
@@ -272,7 +274,10 @@ class NumberArgument:
         ):
             self.value.integer = given
         elif self.tag == DOUBLE and isinstance(given, (int, float)) and not isinstance(given, bool):
-            self.value.real = given
+            try:
+                self.value.real = given
+            except OverflowError:
+                raise self._error(given) from None
         else:
             raise self._error(given)
         return None
@@ -297,7 +302,7 @@ class NumberArgument:
         text = self._text() if self.tag == NONE else None
         expected = _article(TAG_NAMES[self.tag]) if text is None else repr(text)
         shape = getattr(given, "shape", None)
-        what = f"of {_shape_text(shape)}" if isinstance(shape, tuple) else repr(given)
+        what = f"of {_shape_text(shape)}" if isinstance(shape, tuple) else _number_text(given)
         return InvalidInput(
             f"input {self.name} should be {expected}"
             + (", which the program was compiled for" if self.tag == NONE else ""),
@@ -305,6 +310,13 @@ class NumberArgument:
             got=f"{type(given).__name__} {what}"[:100],
             do="compile another program with an example of it" if self.tag == NONE else None,
         )
+
+
+def _number_text(given: Any) -> str:
+    """What was given; of thousands of digits, which Python does not print, their size."""
+    if isinstance(given, int) and given.bit_length() > 64:
+        return f"of {given.bit_length()} bits"
+    return repr(given)
 
 
 def _article(word: str) -> str:
