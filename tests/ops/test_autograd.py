@@ -155,6 +155,7 @@ def test_a_python_operator_without_annotations() -> None:
     assert "test_autograd.py" in str(caught.value) and "annotate" in str(caught.value)
 
 
-def test_names_have_a_namespace() -> None:
+@pytest.mark.parametrize("name", ["swish", "9a::swish", "a::9swish", 3, None])
+def test_names_have_a_namespace(name: Any) -> None:
     with pytest.raises(InvalidInput, match="has a namespace and a name"):
-        penlight.op("swish")
+        penlight.op(name)

@@ -22,6 +22,7 @@ from penlight.errors import InvalidInput, InvalidState
 Function = TypeVar("Function", bound=Callable[..., Any])
 Said = TypeVar("Said")
 
+_NAME = re.compile(r"(?!\d)\w+::(?!\d)\w+(\.\w+)?")
 _declared: dict[str, Operator] = {}
 loading: set[str] = set()  # operators whose kernels are being loaded right now
 
@@ -32,9 +33,9 @@ def op(name: str) -> Operator:
     As a decorator it makes an operator of a function over tensors.
 
     Raises:
-        InvalidInput: the name has no namespace.
+        InvalidInput: it is no name, or one without a namespace.
     """
-    if not re.fullmatch(r"\w+::\w+(\.\w+)?", name) or name.endswith(".out"):
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.endswith(".out"):
         raise InvalidInput(
             "an operator's name has a namespace and a name", got=repr(name), do="write it as 'myop::scale'"
         )
