@@ -385,6 +385,15 @@ def test_operators_without_a_model(make: Make, programs: Programs, tmp_path: Pat
     assert_same_bits(got, expected(programs("add"), inputs))
 
 
+def test_operators_that_two_libraries_have(make: Make) -> None:
+    """Both kernels are built, the second for what the first declines; their bytes count once."""
+    operators = select_from_list(["aten::add.out=float32"])
+    built = make(operators=operators, kernel_libraries=["optimized", "portable"], name="runner")
+    assert [part.name for part in built.sizes.operators].count("aten::add.out") == 1
+    kernels = next(part.nbytes for part in built.sizes.parts if part.name == "kernels")
+    assert sum(part.nbytes for part in built.sizes.operators) == kernels
+
+
 def test_objects_are_kept_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PENLIGHT_CACHE", str(tmp_path / "kept"))
     assert cache_folder() == tmp_path / "kept"

@@ -95,7 +95,8 @@ def report_sizes(
     report.parts = [Part(name, nbytes) for name, nbytes in sorted(totals.items(), key=lambda item: -item[1])]
     rest = "what a linker drops" if whole else "C library, start-up, padding"
     report.parts.append(Part(rest, max(0, sizes.total - accounted)))
-    own = ((root.name, alone.get(root.name, 0)) for root in roots)
+    names = dict.fromkeys(root.name for root in roots)  # two libraries may have kernels of one operator
+    own = ((name, alone.get(name, 0)) for name in names)
     report.operators = [Part(name, nbytes) for name, nbytes in sorted(own, key=lambda item: -item[1])]
     for who, nbytes in sorted(shared.items(), key=lambda item: -item[1]):
         label = "shared by " + ", ".join(sorted(who)) if who else "shared"
