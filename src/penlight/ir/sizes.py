@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import sympy
@@ -51,13 +52,14 @@ def with_numbers(value: Any, numbers: Mapping[sympy.Expr, int]) -> Any:
 
 def without_exact_quotients(expr: sympy.Expr) -> sympy.Expr:
     """s instead of s*s // s, whose interval would be far too wide, or none where s may be 0."""
+    return expr.replace(FloorDiv, _exact_quotient)
 
-    def divide(numerator: sympy.Expr, denominator: sympy.Expr) -> sympy.Expr:
-        quotient = sympy.cancel(numerator / denominator)
-        exact = sympy.fraction(sympy.together(quotient))[1] == 1
-        return quotient if exact else FloorDiv(numerator, denominator)
 
-    return expr.replace(FloorDiv, divide)
+@lru_cache(4096)  # the sizes of each layer have those of the layers before it in several places
+def _exact_quotient(numerator: sympy.Expr, denominator: sympy.Expr) -> sympy.Expr:
+    quotient = sympy.cancel(numerator / denominator)
+    exact = sympy.fraction(sympy.together(quotient))[1] == 1
+    return quotient if exact else FloorDiv(numerator, denominator)
 
 
 def without_remainders(expr: sympy.Expr) -> sympy.Expr:
