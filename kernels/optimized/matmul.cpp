@@ -114,12 +114,19 @@ Tensor& bmm_out(KernelContext& ctx, const Tensor& self, const Tensor& mat2, Tens
   const dim_t m = self.size(1), n = mat2.size(2), k = self.size(2);
   const dim_t sizes[] = {self.size(0), m, n};
   if (!ctx.resize(out, SizesRef(sizes, 3)) || out.numel() == 0) return out;
+  const float *a = floats_of(self), *b = floats_of(mat2);
+  float* const to = static_cast<float*>(out.mutable_data_ptr());
   ComplexScratch scratch;
-  const dim_t parts = is_complex_float(out) ? 2 : 1;
+  if (!is_complex_float(out)) {
+    multiply_each(ctx, {a, b, nullptr, to, m, n, k, n, 1}, sizes[0], scratch.product);
+    return out;
+  }
+  constexpr dim_t kParts = 2;  // of a number
   for (dim_t i = 0; i < sizes[0] && ctx.ok(); ++i) {
-    const float *a = floats_of(self) + i * m * k * parts, *b = floats_of(mat2) + i * k * n * parts;
-    float* to = static_cast<float*>(out.mutable_data_ptr()) + i * m * n * parts;
-    multiply(ctx, out, {a, b, nullptr, to, m, n, k, false}, scratch);
+    multiply_complex(
+        ctx,
+        {a + i * m * k * kParts, b + i * k * n * kParts, nullptr, to + i * m * n * kParts, m, n, k, false},
+        scratch);
   }
   return out;
 }

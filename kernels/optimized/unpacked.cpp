@@ -19,16 +19,40 @@ constexpr dim_t kPanelsAtOnce = 8, kSplitPanelsAtOnce = 32;
 // Columns that are not divided: a tile of the widest vectors.
 constexpr dim_t kColumns = 64;
 
-void multiply_few(KernelContext& ctx, const Matrices& x) {
-  FewRows rows{x.a, x.b, x.bias, x.c, x.m, x.k, x.row_pitch, x.column_pitch, x.n, 0, 0};
-  // It is reading B that takes the time.
-  const double operations = 8.0 * static_cast<double>(x.n) * static_cast<double>(x.k);
-  const dim_t parts = parts_of(ctx, operations, (x.n + kColumns - 1) / kColumns);
+// Is B read where it lies? Laying it out takes as long as multiplying some rows, or more of them where B
+// stays in a near cache, and gives nothing where it stays in the nearest.
+constexpr dim_t kRowsOfAny = 24, kRowsOfNear = 96;
+constexpr dim_t kNear = 1 << 17, kNearest = 1 << 12;
+bool is_read_as_it_lies(const Matrices& x) {
+  if (x.column_pitch != 1) return x.row_pitch == 1 && x.m <= kFewRows;
+  const auto is_within = [&](dim_t size) { return x.n <= size && x.k <= size && x.n * x.k <= size; };
+  return x.m <= kRowsOfAny || (x.m <= kRowsOfNear && is_within(kNear) && !has_matrix_unit()) ||
+         is_within(kNearest);
+}
+
+FewRows as_it_lies(const Matrices& x) {
+  return {x.a, x.b, x.bias, x.c, x.m, x.k, x.row_pitch, x.column_pitch, x.n, 0, x.n};
+}
+
+void multiply_as_it_lies(KernelContext& ctx, const Matrices& x) {
+  const FewRows all = as_it_lies(x);
+  // Of a few rows it is reading B that takes the time.
+  const double each = 2.0 * static_cast<double>(x.n) * static_cast<double>(x.k);
+  const double operations = each * static_cast<double>(x.m > 4 ? x.m : 4);
+  const bool by_rows = x.m > x.n;
+  const dim_t parts = parts_of(ctx, operations, by_rows ? x.m : (x.n + kColumns - 1) / kColumns);
   const auto part = [&](size_t index) {
-    FewRows mine = rows;
-    const Range columns = range_of(index, parts, x.n, kColumns);
-    mine.first = columns.first;
-    mine.last = columns.last;
+    FewRows mine = all;
+    if (by_rows) {
+      const Range rows = range_of(index, parts, x.m);
+      mine.input += rows.first * x.k;
+      mine.output += rows.first * x.n;
+      mine.rows = rows.last - rows.first;
+    } else {
+      const Range columns = range_of(index, parts, x.n, kColumns);
+      mine.first = columns.first;
+      mine.last = columns.last;
+    }
     routines().few_rows(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);
@@ -75,6 +99,15 @@ void multiply_panels(KernelContext& ctx, const Matrices& x, ProductScratch& kept
   ctx.parallel(static_cast<size_t>(parts), part);
 }
 
+// Those of one product of several, from which on it is split itself.
+constexpr double kOperationsOfLarge = 4 * kOperationsOfPart;
+
+bool is_tiny(const Matrices& x) {
+  const bool is_small = x.m <= kTiny && x.n <= kTiny && x.k <= kTiny;
+  return is_small || (x.m <= kTiny && x.column_pitch == 1 && x.n <= kTinyProducts && x.k <= kTinyProducts &&
+                      x.m * x.n * x.k <= kTinyProducts);
+}
+
 // So few products that arranging them would take longer.
 void multiply_tiny(const Matrices& x) {
   constexpr dim_t kAtOnce = 4;
@@ -103,17 +136,41 @@ void multiply_tiny(const Matrices& x) {
 }  // namespace
 
 bool multiply(KernelContext& ctx, const Matrices& x, ProductScratch* kept) {
-  const bool is_small = x.m <= kTiny && x.n <= kTiny && x.k <= kTiny;
-  const bool is_short = x.m <= kTiny && x.column_pitch == 1 && x.n <= kTinyProducts && x.k <= kTinyProducts &&
-                        x.m * x.n * x.k <= kTinyProducts;
-  if (is_small || is_short) {
+  if (is_tiny(x)) {
     multiply_tiny(x);
-  } else if (x.m <= kFewRows && (x.row_pitch == 1 || x.column_pitch == 1)) {
-    multiply_few(ctx, x);
+  } else if (is_read_as_it_lies(x)) {
+    multiply_as_it_lies(ctx, x);
   } else {
     ProductScratch own;
     multiply_panels(ctx, x, kept ? *kept : own);
   }
+  return ctx.ok();
+}
+
+bool multiply_each(KernelContext& ctx, const Matrices& first, dim_t count, ProductScratch& kept) {
+  const auto at = [&](dim_t i) {
+    Matrices x = first;
+    x.a += i * x.m * x.k;
+    x.b += i * x.k * x.n;
+    x.c += i * x.m * x.n;
+    return x;
+  };
+  const double operations =
+      2.0 * static_cast<double>(first.m) * static_cast<double>(first.n) * static_cast<double>(first.k);
+  const bool tiny = is_tiny(first);
+  if ((tiny || is_read_as_it_lies(first)) && operations < kOperationsOfLarge) {
+    in_parts(ctx, count, operations, [&](Range range) {
+      for (dim_t i = range.first; i < range.last; ++i) {
+        if (tiny) {
+          multiply_tiny(at(i));
+        } else {
+          routines().few_rows(as_it_lies(at(i)));
+        }
+      }
+    });
+    return ctx.ok();
+  }
+  for (dim_t i = 0; i < count && ctx.ok(); ++i) multiply(ctx, at(i), &kept);
   return ctx.ok();
 }
 

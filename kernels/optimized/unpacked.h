@@ -21,4 +21,7 @@ struct Matrices {
 // left there. False, with the failure recorded, for want of memory.
 bool multiply(KernelContext& ctx, const Matrices& matrices, ProductScratch* kept = nullptr);
 
+// `count` products of the same sizes: their A, dense B and C lie one behind the other.
+bool multiply_each(KernelContext& ctx, const Matrices& first, dim_t count, ProductScratch& kept);
+
 }  // namespace penlight::optimized

@@ -31,83 +31,144 @@ PENLIGHT_INLINE void dot_columns(const float* row, const float* columns, ptrdiff
   for (int j = 0; j < count; ++j) sums[j] = sum_lanes(parts[j][0] + parts[j][1]);
 }
 
-// Vectors of columns whose sums stay in registers, and steps of the sum that begin from zero: of many
-// small sums less is lost than of one long one.
-constexpr int kTile = 4;
+// Steps of the sum that begin from zero: of many small sums less is lost than of one long one. The columns
+// that a tile reads in so many stay in a near cache for the rows below it.
 constexpr ptrdiff_t kSteps = 512;
+// Vectors of columns, side by side, of a tile of so many rows: as many sums as registers hold.
+constexpr int kTile = 4, kLowRows = 3, kHighRows = 6, kNarrowRows = 8;
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int kHighTile = 4;
+#else
+constexpr int kHighTile = 2;
+#endif
 
-// Products of `rows` rows with a tile of columns from `n` on, which lie side by side.
-template <int rows>
+// Steps [begin, end) of the sums of a tile, from row and column `row` and `n` on. Columns end at p.last,
+// where the tile is not whole.
+template <int rows, int vectors, bool whole>
+void add_up_tile(const FewRows& p, ptrdiff_t row, ptrdiff_t n, ptrdiff_t begin, ptrdiff_t end) {
+  const auto left = [&](int v) { return whole ? kLanes : p.last - n - v * kLanes; };
+  Floats sums[rows][vectors] = {};
+  const float* const input = p.input + row * p.depth;
+  const float* from = p.matrix + begin * p.row_pitch + n;
+  for (ptrdiff_t k = begin; k < end; ++k, from += p.row_pitch) {
+    Floats columns[vectors];
+    repeat<vectors>(
+        [&](auto v) __attribute__((always_inline)) { columns[v] = load_part(from + v * kLanes, left(v)); });
+    repeat<rows>([&](auto i) __attribute__((always_inline)) {
+      const Floats value = splat(input[i * p.depth + k]);
+      repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[i][v] += value * columns[v]; });
+    });
+  }
+  repeat<rows>([&](auto i) __attribute__((always_inline)) {
+    float* const to = p.output + (row + i) * p.output_pitch + n;
+    const float* const before = begin > 0 ? to : p.bias ? p.bias + n : nullptr;
+    repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+      if (before) sums[i][v] += load_part(before + v * kLanes, left(v));
+      store_part(to + v * kLanes, sums[i][v], left(v));
+    });
+  });
+}
+
+// The last rows, by the tile that has just these.
+template <int rows, int vectors, bool whole>
+void add_up_rest(const FewRows& p, ptrdiff_t row, ptrdiff_t n, ptrdiff_t begin, ptrdiff_t end) {
+  if constexpr (rows > 0) {
+    if (p.rows - row < rows) return add_up_rest<rows - 1, vectors, whole>(p, row, n, begin, end);
+    add_up_tile<rows, vectors, whole>(p, row, n, begin, end);
+  }
+}
+
+// All rows of a tile's columns, by tiles of at most so many.
+template <int most, int vectors, bool whole>
 void add_up_columns(const FewRows& p, ptrdiff_t n) {
-  const ptrdiff_t left = p.last - n;
   for (ptrdiff_t begin = 0; begin == 0 || begin < p.depth; begin += kSteps) {
     const ptrdiff_t end = min_of(begin + kSteps, p.depth);
-    Floats sums[rows][kTile] = {};
-    const float* from = p.matrix + begin * p.row_pitch + n;
-    for (ptrdiff_t k = begin; k < end; ++k, from += p.row_pitch) {
-      Floats columns[kTile];
-      repeat<kTile>([&](auto v) __attribute__((always_inline)) {
-        columns[v] = load_part(from + v * kLanes, left - v * kLanes);
-      });
-      repeat<rows>([&](auto i) __attribute__((always_inline)) {
-        const Floats value = splat(p.input[min_of(i, p.rows - 1) * p.depth + k]);
-        repeat<kTile>([&](auto v) __attribute__((always_inline)) { sums[i][v] += value * columns[v]; });
-      });
+    ptrdiff_t row = 0;
+    for (; row + most <= p.rows; row += most) add_up_tile<most, vectors, whole>(p, row, n, begin, end);
+    add_up_rest<most - 1, vectors, whole>(p, row, n, begin, end);
+  }
+}
+
+// Rows that lie side by side, times columns that do.
+void add_up(const FewRows& p) {
+  ptrdiff_t n = p.first;
+  if constexpr (!kFewTiles) {
+    const ptrdiff_t width = (p.rows <= kLowRows ? kTile : kHighTile) * kLanes;
+    for (; n + width <= p.last; n += width) {
+      if (p.rows <= kLowRows) {
+        add_up_columns<kLowRows, kTile, true>(p, n);
+      } else {
+        add_up_columns<kHighRows, kHighTile, true>(p, n);
+      }
     }
-    repeat<rows>([&](auto i) __attribute__((always_inline)) {
-      if (i >= p.rows) return;
-      float* const to = p.output + i * p.output_pitch + n;
-      const float* const before = begin > 0 ? to : p.bias ? p.bias + n : nullptr;
-      repeat<kTile>([&](auto v) __attribute__((always_inline)) {
-        const ptrdiff_t some = left - v * kLanes;
-        if (before) sums[i][v] += load_part(before + v * kLanes, some);
-        store_part(to + v * kLanes, sums[i][v], some);
-      });
-    });
+    for (; n + kLanes <= p.last; n += kLanes) add_up_columns<kNarrowRows, 1, true>(p, n);
+    if (n < p.last) add_up_columns<kNarrowRows, 1, false>(p, n);
+  } else {
+    for (; n < p.last; n += kTile * kLanes) add_up_columns<kLowRows, kTile, false>(p, n);
+  }
+}
+
+// Whole panels of a matrix whose rows are dense: each row is read on, line after line.
+constexpr ptrdiff_t kPanelsAtOnce = 8;
+void pack_rows(const PackMatrix& p, ptrdiff_t first, ptrdiff_t panels, float* output) {
+  const auto pack = [&](const float* from, float* to) {
+    for (ptrdiff_t panel = 0; panel < panels; ++panel) {
+      memcpy(to + panel * (1 + p.depth) * kPanel, from + panel * kPanel, sizeof(float) * kPanel);
+    }
+  };
+  if (p.bias) {
+    pack(p.bias + first, output);
+  } else {
+    for (ptrdiff_t panel = 0; panel < panels; ++panel) {
+      memset(output + panel * (1 + p.depth) * kPanel, 0, sizeof(float) * kPanel);
+    }
+  }
+  for (ptrdiff_t k = 0; k < p.depth; ++k) {
+    pack(p.matrix + k * p.row_pitch + first, output + (1 + k) * kPanel);
+  }
+}
+
+// `count` columns, from `first` on, of any matrix.
+void pack_panel(const PackMatrix& p, ptrdiff_t first, ptrdiff_t count, float* to) {
+  memset(to, 0, sizeof(float) * static_cast<size_t>(count < kPanel ? (1 + p.depth) * kPanel : kPanel));
+  if (p.bias) memcpy(to, p.bias + first, static_cast<size_t>(count) * sizeof(float));
+  if (p.column_pitch == 1) {
+    const float* from = p.matrix + first;
+    for (ptrdiff_t k = 0; k < p.depth; ++k, from += p.row_pitch) {
+      memcpy(to + (1 + k) * kPanel, from, static_cast<size_t>(count) * sizeof(float));
+    }
+  } else if (p.row_pitch == 1) {
+    for (ptrdiff_t j = 0; j < count; j += kLanes) {
+      lay_out(p.matrix + (first + j) * p.column_pitch, p.column_pitch, count - j, p.depth, to + kPanel + j,
+              kPanel);
+    }
+  } else {
+    for (ptrdiff_t j = 0; j < count; ++j) {
+      const float* from = p.matrix + (first + j) * p.column_pitch;
+      float* column = to + kPanel + j;
+      for (ptrdiff_t k = 0; k < p.depth; ++k) column[k * kPanel] = from[k * p.row_pitch];
+    }
   }
 }
 
 }  // namespace
 
 void pack_matrix(const PackMatrix& p) {
-  float* to = p.output;
-  for (ptrdiff_t first = p.first; first < p.last; first += kPanel, to += (1 + p.depth) * kPanel) {
-    const ptrdiff_t count = min_of(p.last - first, kPanel);
-    memset(to, 0, sizeof(float) * static_cast<size_t>(count < kPanel ? (1 + p.depth) * kPanel : kPanel));
-    if (p.bias) memcpy(to, p.bias + first, static_cast<size_t>(count) * sizeof(float));
-    if (p.column_pitch == 1) {
-      const float* from = p.matrix + first;
-      for (ptrdiff_t k = 0; k < p.depth; ++k, from += p.row_pitch) {
-        memcpy(to + (1 + k) * kPanel, from, static_cast<size_t>(count) * sizeof(float));
-      }
-    } else if (p.row_pitch == 1) {
-      for (ptrdiff_t j = 0; j < count; j += kLanes) {
-        lay_out(p.matrix + (first + j) * p.column_pitch, p.column_pitch, count - j, p.depth, to + kPanel + j,
-                kPanel);
-      }
+  const ptrdiff_t size = (1 + p.depth) * kPanel;
+  for (ptrdiff_t first = p.first; first < p.last;) {
+    float* const to = p.output + (first - p.first) / kPanel * size;
+    const ptrdiff_t whole = p.column_pitch == 1 ? min_of((p.last - first) / kPanel, kPanelsAtOnce) : 0;
+    if (whole > 0) {
+      pack_rows(p, first, whole, to);
     } else {
-      for (ptrdiff_t j = 0; j < count; ++j) {
-        const float* from = p.matrix + (first + j) * p.column_pitch;
-        float* column = to + kPanel + j;
-        for (ptrdiff_t k = 0; k < p.depth; ++k) column[k * kPanel] = from[k * p.row_pitch];
-      }
+      pack_panel(p, first, min_of(p.last - first, kPanel), to);
     }
+    first += max_of(whole, 1) * kPanel;
   }
 }
 
 void few_rows(const FewRows& p) {
-  if (p.row_pitch != 1) {
-    for (ptrdiff_t n = p.first; n < p.last; n += kTile * kLanes) {
-      if (p.rows == 1) {
-        add_up_columns<1>(p, n);
-      } else if (p.rows == 2) {
-        add_up_columns<2>(p, n);
-      } else {
-        add_up_columns<kFewRows>(p, n);
-      }
-    }
-    return;
-  }
+  if (p.row_pitch != 1) return add_up(p);
   for (ptrdiff_t n = p.first; n < p.last;) {
     const ptrdiff_t left = p.last - n;
     const float* columns = p.matrix + n * p.column_pitch;

@@ -194,14 +194,15 @@ struct PackMatrix {
   ptrdiff_t first, last;
 };
 
-// A few rows times columns [first, last) of a matrix, whose rows or columns are dense.
+// Rows times columns [first, last) of a matrix that is read where it lies: its rows are dense, or, for a
+// few rows, its columns.
 constexpr int kFewRows = 3;
 struct FewRows {
   const float* input;
   const float* matrix;
   const float* bias;  // may be null
   float* output;
-  ptrdiff_t rows, depth;              // of rows at most kFewRows
+  ptrdiff_t rows, depth;              // at most kFewRows times dense columns
   ptrdiff_t row_pitch, column_pitch;  // of the matrix: one of them is 1
   ptrdiff_t output_pitch;
   ptrdiff_t first, last;

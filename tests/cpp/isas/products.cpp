@@ -253,9 +253,11 @@ void pooling(Random r, long round) {
 // A matrix that is not packed: linear layers (its columns dense), mm and bmm (its rows).
 void product(Random r, long round) {
   const bool deep = r.one_in(6), large = r.one_in(12);
-  const dim_t kind = r.in(0, 2), batch = kind == 2 ? r.in(0, 3) : 1;
+  const bool wide = r.one_in(4), many = !deep && !large && r.one_in(4);
+  const dim_t kind = r.in(0, 2), batch = kind != 2 ? 1 : many ? r.in(4, 90) : r.in(0, 3);
   const dim_t rows = r.one_in(3) ? r.in(1, 3) : large ? r.in(90, 130) : r.in(0, 40);
-  const dim_t depth = deep ? r.in(380, 800) : r.in(1, 40), outputs = large ? r.in(129, 300) : r.in(0, 40);
+  const dim_t depth = deep ? r.in(380, 800) : r.in(1, 40);
+  const dim_t outputs = large ? r.in(129, 300) : wide ? r.in(41, 150) : r.in(0, 40);
   const dim_t a[] = {batch, rows, depth}, c[] = {batch, rows, outputs};
   const dim_t b[] = {batch, kind == 0 ? outputs : depth, kind == 0 ? depth : outputs};
   const int skip = kind == 2 ? 0 : 1;
