@@ -178,6 +178,11 @@ def _layers(
     return x, *(torch.stack(parts) for parts in zip(*last, strict=True))
 
 
+def _transposed(weights: Sequence[Tensor]) -> list[Tensor]:
+    """Matrices, among biases."""
+    return [aten.t.default(weight) if weight.dim() == 2 else weight for weight in weights]
+
+
 def _over_time(
     cell: Cell, given: Tensor, state: State, weights: Sequence[Tensor], reverse: bool
 ) -> tuple[Tensor, State]:
@@ -190,10 +195,12 @@ def _over_time(
         return torch.stack(steps[::-1] if reverse else steps), state
 
     def body(*values: Tensor) -> tuple[Tensor, ...]:
-        following = cell(values[len(state)], values[: len(state)], values[len(state) + 1 :])
+        following = cell(values[len(state)], values[: len(state)], _transposed(values[len(state) + 1 :]))
         return *following, following[0]
 
-    *last, rows = scan(body, state, (given.flip(0) if reverse else given,), weights)
+    # A product by steps takes matrices that were transposed once, and not anew for each step.
+    columns = [aten.clone.default(weight) for weight in _transposed(weights)]
+    *last, rows = scan(body, state, (given.flip(0) if reverse else given,), columns)
     return (rows.flip(0) if reverse else rows), tuple(last)
 
 
