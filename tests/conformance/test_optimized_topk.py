@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from run_op import run_op
@@ -45,7 +47,26 @@ def test_topk(count: int, length: int, k: int, kind: str, largest: bool) -> None
     torch.testing.assert_close(values, want[0], rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("shape, k, dim", [((4, 600), 500, 1), ((6, 5), 2, 0)], ids=str)
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("kind", ["normal", "ties", "special"])
+@pytest.mark.parametrize(
+    "shape, k, dim",
+    [((6, 5), 2, 0), ((3, 40, 17), 5, 1), ((2, 9, 1), 4, -2), ((2, 5000, 20), 90, 1), ((70000, 3), 2, 0),
+     ((3, 4, 5, 6), 3, 1), ((7, 1, 33), 1, 1)],
+    ids=str,
+)  # fmt: skip
+def test_other_dimensions(shape: tuple[int, ...], k: int, dim: int, kind: str, largest: bool) -> None:
+    x = rows(kind, 1, math.prod(shape)).reshape(shape)
+    args = [x, k, dim, largest, True]
+    want = TOPK(*args)
+    values, indices = run_op(TOPK, args, {}, want, "optimized")
+    expected, places = run_op(TOPK, args, {}, want, "portable")
+    torch.testing.assert_close(values, expected, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(values, want[0], rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(indices, places)
+
+
+@pytest.mark.parametrize("shape, k, dim", [((4, 600), 500, 1), ((600, 4), 500, 0)], ids=str)
 def test_others_are_portable(shape: tuple[int, ...], k: int, dim: int) -> None:
     x = torch.randn(shape)
     want = TOPK(x, k, dim)
