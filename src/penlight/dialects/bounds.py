@@ -64,7 +64,7 @@ def check_bounds(method: EdgeMethod) -> None:
         raise _unbounded_inputs(list(asked))
     if found:
         node, dim, symbol, size = found[0]
-        raise _unbounded(node, dim, size, numbers.get(symbol))
+        raise _unbounded(node, dim, size, symbol, numbers.get(symbol))
 
 
 def _symbolic_sizes(method: EdgeMethod) -> Iterator[tuple[Node, int, torch.SymInt]]:
@@ -127,16 +127,29 @@ def _unbounded_inputs(found: list[tuple[_Input, int]]) -> UnboundedShape:
     )
 
 
-def _unbounded(node: Node, dim: int, size: torch.SymInt, number: Node | None) -> UnboundedShape:
+def _unbounded(node: Node, dim: int, size: torch.SymInt, symbol: Any, number: Node | None) -> UnboundedShape:
+    where = f"{describe(node)}, dimension {dim}, size {size.node.expr}"
     if number is not None:
         return UnboundedShape(
             f"the int input '{number.name}' is part of a size and has no upper bound",
-            where=f"{describe(node)}, dimension {dim}, size {size.node.expr}",
+            where=where,
             do=f'give it one: dynamic_shapes={{"{number.name}": torch.export.Dim.AUTO(max=...)}}',
         )
+    do = f"bound it in the model, where it is made: torch._check(result.shape[{dim}] <= 512)"
+    if (origin := _origin(node, symbol)) is not None:
+        do = f"bound the number it comes from, {describe(origin)}: torch._check(n <= 512) after that"
     return UnboundedShape(
-        f"dimension {dim} of a result depends on values and has no upper bound",
-        where=f"{describe(node)}, dimension {dim}, size {size.node.expr}",
-        do="bound it in the model, where it is made: torch._check(result.shape[0] <= 512), "
-        "or torch._check(n <= 512) on the number it comes from",
+        f"dimension {dim} of a result depends on values and has no upper bound", where=where, do=do
     )
+
+
+def _origin(node: Node, symbol: Any) -> Node | None:
+    """The number that `symbol` stands for, where that is not the size of a tensor."""
+    other: Node
+    for other in node.graph.nodes:
+        value = other.meta.get("val")
+        if isinstance(value, torch.SymInt) and value.node.expr == symbol:
+            return other
+        if other is node:
+            break
+    return None
