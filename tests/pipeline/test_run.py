@@ -62,6 +62,19 @@ def test_long_sequence_is_a_loop() -> None:
         assert loaded["forward"].instruction_count < 50  # unrolled they would be several hundred
 
 
+@pytest.mark.parametrize(
+    "model",
+    [nn.RNN(4, 6, 2, bidirectional=True), nn.RNN(4, 6, nonlinearity="relu"), nn.LSTM(4, 6, proj_size=3)],
+    ids=["tanh", "relu", "projected"],
+)
+def test_a_loop_transposes_no_weights(model: nn.Module) -> None:
+    """They are the same in every step; the input comes with its steps first."""
+    for loaded in check(model, (torch.randn(40, 2, 4),)):
+        names = loaded["forward"].instruction_names()
+        assert any(name in ("aten::mm.out", "aten::addmm.out") for name in names), names
+        assert not [name for name in names if "permute" in name or "::t_copy" in name], names
+
+
 class Spectrum(nn.Module):
     """There, and back again with half of it."""
 
