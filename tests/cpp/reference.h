@@ -118,14 +118,15 @@ struct Attended {
   }
 };
 
-// weight [outputs][depth], of which step k of the sum is at order(k), as panels of 16 outputs.
+// weight [outputs][depth], of which step k of the sum is at order(k), as panels of 16 outputs. Biases of -0
+// are 0, as the compiler packs them.
 template <class Order>
 void pack_panels(const float* weight, const float* bias, dim_t outputs, dim_t depth, Order order, float* to) {
   for (dim_t first = 0; first < outputs; first += 16, to += (1 + depth) * 16) {
     for (dim_t k = -1; k < depth; ++k) {
       for (dim_t j = 0; j < 16; ++j) {
         const dim_t n = first + j;
-        const float value = n >= outputs ? 0 : k < 0 ? bias[n] : weight[n * depth + order(k)];
+        const float value = n >= outputs ? 0 : k < 0 ? bias[n] + 0.0f : weight[n * depth + order(k)];
         to[(k + 1) * 16 + j] = value;
       }
     }

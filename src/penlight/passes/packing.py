@@ -43,7 +43,8 @@ def pack_panels(weight: Derived, bias: torch.Tensor | None, groups: int = 1) -> 
             steps = rows.flatten(2).transpose(1, 2).flatten(1) if rows.dim() > 2 else rows
             panel = torch.zeros(1 + depth, PANEL, dtype=rows.dtype)
             if bias is not None:
-                panel[0, : len(rows)] = bias[row : row + len(rows)]
+                # No negative zero: it would tell padding that is left out from padding that is multiplied.
+                panel[0, : len(rows)] = bias[row : row + len(rows)] + 0.0
             panel[1:, : len(rows)] = steps.T
             yield panel.flatten()
             row += len(rows)
