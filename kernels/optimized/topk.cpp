@@ -14,15 +14,13 @@ constexpr int64_t kFew = 64, kMost = 512, kPart = 16;
 // Rows that do not lie one behind the other: so many at once are copied, and what is found is copied back.
 constexpr dim_t kRowsAtOnce = 16, kCopied = 1 << 15;
 
+// Row i begins at i / inner * length * inner + i % inner; its elements lie `inner` apart.
 struct Slices {
-  dim_t outer,
-      inner;  // row i begins at i / inner * length * inner + i % inner, `inner` from element to element
-  dim_t at_once;
+  dim_t inner, at_once;
 };
 
 Slices slices_of(const Tensor& self, dim_t dim) {
-  Slices s{1, 1, 1};
-  for (dim_t d = 0; d < dim; ++d) s.outer *= self.size(d);
+  Slices s{1, 1};
   for (dim_t d = dim + 1; d < self.dim(); ++d) s.inner *= self.size(d);
   const dim_t near = kCopied / self.size(dim);
   s.at_once = near < 1 ? 1 : near < kRowsAtOnce ? near : kRowsAtOnce;
