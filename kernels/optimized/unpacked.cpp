@@ -12,7 +12,7 @@ namespace penlight::optimized {
 
 namespace {
 
-constexpr dim_t kTiny = 8, kTinyProducts = 2 * kTiny * kTiny * kTiny;
+constexpr dim_t kTiny = 8, kTinyProducts = 64;  // of more products whole rows are read at once
 // Panels at once: those that stay in a near cache, or so many that each row is worth splitting for them.
 constexpr dim_t kPanelsAtOnce = 8, kSplitPanelsAtOnce = 32;
 
@@ -103,9 +103,8 @@ void multiply_panels(KernelContext& ctx, const Matrices& x, ProductScratch& kept
 constexpr double kOperationsOfLarge = 4 * kOperationsOfPart;
 
 bool is_tiny(const Matrices& x) {
-  const bool is_small = x.m <= kTiny && x.n <= kTiny && x.k <= kTiny;
-  return is_small || (x.m <= kTiny && x.column_pitch == 1 && x.n <= kTinyProducts && x.k <= kTinyProducts &&
-                      x.m * x.n * x.k <= kTinyProducts);
+  if (x.m > kTiny || x.n > kTiny || x.k > kTiny) return false;
+  return x.column_pitch != 1 || x.n == 1 || x.m * x.n * x.k <= kTinyProducts;
 }
 
 // So few products that arranging them would take longer.

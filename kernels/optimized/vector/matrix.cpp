@@ -101,6 +101,7 @@ void add_up(const FewRows& p) {
         add_up_columns<kHighRows, kHighTile, true>(p, n);
       }
     }
+    for (; n + 2 * kLanes <= p.last; n += 2 * kLanes) add_up_columns<kHighRows, 2, true>(p, n);
     for (; n + kLanes <= p.last; n += kLanes) add_up_columns<kNarrowRows, 1, true>(p, n);
     if (n < p.last) add_up_columns<kNarrowRows, 1, false>(p, n);
   } else {
