@@ -12,6 +12,8 @@ import sys
 
 def main() -> None:
     """Run the command line of this process."""
+    if sys.stdout is None:  # as it is where a process is begun without
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     from penlight.cli.app import app
     from penlight.cli.console import show_error
     from penlight.errors import InvalidInput, MethodNotFound, PenlightError, WriteFailed
@@ -27,16 +29,18 @@ def main() -> None:
     except BrokenPipeError:  # the reader, such as `head`, has had enough
         _drop_output()
         raise SystemExit(1) from None
-    except OSError as error:
-        if error.filename is not None or error.errno is None:
-            raise
-        _drop_output()
-        failed = WriteFailed(
-            "the results cannot be written", where="standard output", got=os.strerror(error.errno),
-            do="make room, or send them somewhere else",
-        )  # fmt: skip
-        show_error(failed, as_json=False)
-        raise SystemExit(1) from None
+    except OSError:
+        try:
+            print(flush=True)  # is it standard output that takes no more?
+        except OSError as error:
+            _drop_output()
+            failed = WriteFailed(
+                "the results cannot be written", where="standard output", got=error.strerror,
+                do="make room, or send them somewhere else",
+            )  # fmt: skip
+            show_error(failed, as_json=False)
+            raise SystemExit(1) from None
+        raise  # it was another file
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
