@@ -42,9 +42,10 @@ Weights phase_of(const Weights& w, ArrayRef<int64_t> stride, const dim_t (&phase
   return mine;
 }
 
-// The panel of `count` outputs from `output` on: their biases, or zeros, and then each step of the sum.
+// The panel of `count` outputs from `output` on: their biases, or zeros, and then each step of the sum. No
+// bias is -0, which would tell padding that is left out from padding that is multiplied.
 void pack_panel(const Weights& w, const float* bias, dim_t output, dim_t count, float* to) {
-  for (dim_t i = 0; i < kPanel; ++i) to[i] = bias && i < count ? bias[output + i] : 0.0f;
+  for (dim_t i = 0; i < kPanel; ++i) to[i] = bias && i < count ? bias[output + i] + 0.0f : 0.0f;
   to += kPanel;
   const float* const first = w.first + output * w.output;
   for (dim_t c = 0; c < w.channels; ++c) {

@@ -56,6 +56,14 @@ def test_panels_and_taps(sizes: tuple[int, ...], groups: int) -> None:
             assert torch.equal(pack(weight, one, groups), want.tensor())
 
 
+def test_negative_zeros_as_biases() -> None:
+    """Panels have none, whoever packs them."""
+    weight, bias = torch.randn(20, 3, 3, 3), torch.full((20,), -0.0)
+    made = pack_panels(Derived.of(weight), bias).tensor()
+    assert torch.equal(pack(weight, bias, 1).view(torch.int32), made.view(torch.int32))
+    assert not made[:16].signbit().any()
+
+
 @pytest.mark.parametrize("stride", [(1, 1), (2, 2), (3, 2), (5, 7)])
 @pytest.mark.parametrize("sizes", [(4, 20, 3, 3), (3, 16, 2, 5), (33, 1, 4, 4)])
 def test_phases(sizes: tuple[int, ...], stride: tuple[int, int]) -> None:
