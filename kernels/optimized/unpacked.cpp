@@ -30,19 +30,19 @@ bool is_read_as_it_lies(const Matrices& x) {
          is_within(kNearest);
 }
 
-FewRows as_it_lies(const Matrices& x) {
+PlainProduct as_it_lies(const Matrices& x) {
   return {x.a, x.b, x.bias, x.c, x.m, x.k, x.row_pitch, x.column_pitch, x.n, 0, x.n};
 }
 
 void multiply_as_it_lies(KernelContext& ctx, const Matrices& x) {
-  const FewRows all = as_it_lies(x);
+  const PlainProduct all = as_it_lies(x);
   // Of a few rows it is reading B that takes the time.
   const double each = 2.0 * static_cast<double>(x.n) * static_cast<double>(x.k);
   const double operations = each * static_cast<double>(x.m > 4 ? x.m : 4);
   const bool by_rows = x.m > x.n;
   const dim_t parts = parts_of(ctx, operations, by_rows ? x.m : (x.n + kColumns - 1) / kColumns);
   const auto part = [&](size_t index) {
-    FewRows mine = all;
+    PlainProduct mine = all;
     if (by_rows) {
       const Range rows = range_of(index, parts, x.m);
       mine.input += rows.first * x.k;
@@ -53,7 +53,7 @@ void multiply_as_it_lies(KernelContext& ctx, const Matrices& x) {
       mine.first = columns.first;
       mine.last = columns.last;
     }
-    routines().few_rows(mine);
+    routines().plain_product(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);
 }
@@ -163,7 +163,7 @@ bool multiply_each(KernelContext& ctx, const Matrices& first, dim_t count, Produ
         if (tiny) {
           multiply_tiny(at(i));
         } else {
-          routines().few_rows(as_it_lies(at(i)));
+          routines().plain_product(as_it_lies(at(i)));
         }
       }
     });

@@ -45,7 +45,7 @@ constexpr int kHighTile = 2;
 // Steps [begin, end) of the sums of a tile, from row and column `row` and `n` on. Columns end at p.last,
 // where the tile is not whole.
 template <int rows, int vectors, bool whole>
-void add_up_tile(const FewRows& p, ptrdiff_t row, ptrdiff_t n, ptrdiff_t begin, ptrdiff_t end) {
+void add_up_tile(const PlainProduct& p, ptrdiff_t row, ptrdiff_t n, ptrdiff_t begin, ptrdiff_t end) {
   const auto left = [&](int v) { return whole ? kLanes : p.last - n - v * kLanes; };
   Floats sums[rows][vectors] = {};
   const float* const input = p.input + row * p.depth;
@@ -71,7 +71,7 @@ void add_up_tile(const FewRows& p, ptrdiff_t row, ptrdiff_t n, ptrdiff_t begin, 
 
 // The last rows, by the tile that has just these.
 template <int rows, int vectors, bool whole>
-void add_up_rest(const FewRows& p, ptrdiff_t row, ptrdiff_t n, ptrdiff_t begin, ptrdiff_t end) {
+void add_up_rest(const PlainProduct& p, ptrdiff_t row, ptrdiff_t n, ptrdiff_t begin, ptrdiff_t end) {
   if constexpr (rows > 0) {
     if (p.rows - row < rows) return add_up_rest<rows - 1, vectors, whole>(p, row, n, begin, end);
     add_up_tile<rows, vectors, whole>(p, row, n, begin, end);
@@ -80,7 +80,7 @@ void add_up_rest(const FewRows& p, ptrdiff_t row, ptrdiff_t n, ptrdiff_t begin, 
 
 // All rows of a tile's columns, by tiles of at most so many.
 template <int most, int vectors, bool whole>
-void add_up_columns(const FewRows& p, ptrdiff_t n) {
+void add_up_columns(const PlainProduct& p, ptrdiff_t n) {
   for (ptrdiff_t begin = 0; begin == 0 || begin < p.depth; begin += kSteps) {
     const ptrdiff_t end = min_of(begin + kSteps, p.depth);
     ptrdiff_t row = 0;
@@ -90,7 +90,7 @@ void add_up_columns(const FewRows& p, ptrdiff_t n) {
 }
 
 // Rows that lie side by side, times columns that do.
-void add_up(const FewRows& p) {
+void add_up(const PlainProduct& p) {
   ptrdiff_t n = p.first;
   if constexpr (!kFewTiles) {
     const ptrdiff_t width = (p.rows <= kLowRows ? kTile : kHighTile) * kLanes;
@@ -168,7 +168,7 @@ void pack_matrix(const PackMatrix& p) {
   }
 }
 
-void few_rows(const FewRows& p) {
+void plain_product(const PlainProduct& p) {
   if (p.row_pitch != 1) return add_up(p);
   for (ptrdiff_t n = p.first; n < p.last;) {
     const ptrdiff_t left = p.last - n;

@@ -197,7 +197,7 @@ struct PackMatrix {
 // Rows times columns [first, last) of a matrix that is read where it lies: its rows are dense, or, for a
 // few rows, its columns.
 constexpr int kFewRows = 3;
-struct FewRows {
+struct PlainProduct {
   const float* input;
   const float* matrix;
   const float* bias;  // may be null
@@ -541,7 +541,7 @@ struct Routines {
   void (*average_pool)(const AveragePool&);
   void (*resample)(const Resample&);
   void (*pack_matrix)(const PackMatrix&);
-  void (*few_rows)(const FewRows&);
+  void (*plain_product)(const PlainProduct&);
   void (*norm_rows)(const NormRows&);
   void (*norm_groups)(const GroupNorm&);
   void (*rotary)(const Rotary&);

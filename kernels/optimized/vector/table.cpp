@@ -29,7 +29,7 @@ void max_pool(const MaxPool& pool);
 void resample(const Resample& images);
 void average_pool(const AveragePool& pool);
 void pack_matrix(const PackMatrix& matrix);
-void few_rows(const FewRows& product);
+void plain_product(const PlainProduct& product);
 void norm_rows(const NormRows& rows);
 void norm_groups(const GroupNorm& groups);
 void softmax(const Softmax& run);
@@ -103,7 +103,7 @@ extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, stride
 #endif
 #if defined(PENLIGHT_WITHOUT_MATRIX)
 #define pack_matrix nullptr
-#define few_rows nullptr
+#define plain_product nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_ROWS)
 #define norm_rows nullptr
@@ -182,7 +182,7 @@ const Routines routines = {
     average_pool,
     resample,
     pack_matrix,
-    few_rows,
+    plain_product,
     norm_rows,
     norm_groups,
     rotary,
