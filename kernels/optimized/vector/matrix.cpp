@@ -34,6 +34,9 @@ PENLIGHT_INLINE void dot_columns(const float* row, const float* columns, ptrdiff
 // Steps of the sum that begin from zero: of many small sums less is lost than of one long one. The columns
 // that a tile reads in so many stay in a near cache for the rows below it.
 constexpr ptrdiff_t kSteps = 512;
+// Rows of the matrix may lie too far apart for a processor to foresee them: the first tile of columns fetches
+// what is read so many steps later.
+constexpr ptrdiff_t kAhead = 16;
 // Vectors of columns, side by side, of a tile of so many rows: as many sums as registers hold.
 constexpr int kTile = 4, kLowRows = 3, kHighRows = 6, kNarrowRows = 8;
 #if defined(__AVX512F__) || defined(__aarch64__)
@@ -52,6 +55,9 @@ void add_up_tile(const PlainProduct& p, ptrdiff_t row, ptrdiff_t n, ptrdiff_t be
   const float* from = p.matrix + begin * p.row_pitch + n;
   for (ptrdiff_t k = begin; k < end; ++k, from += p.row_pitch) {
     Floats columns[vectors];
+    if (vectors == kTile && row == 0) {
+      for (int v = 0; v < vectors; ++v) __builtin_prefetch(from + kAhead * p.row_pitch + v * kLanes);
+    }
     repeat<vectors>(
         [&](auto v) __attribute__((always_inline)) { columns[v] = load_part(from + v * kLanes, left(v)); });
     repeat<rows>([&](auto i) __attribute__((always_inline)) {
