@@ -319,3 +319,39 @@ class Experts(nn.Module):
 
 def mixture() -> Built:
     return nn.Sequential(Experts(), nn.LayerNorm(256), Experts(), nn.LayerNorm(256)), (torch.randn(128, 256),)
+
+
+class ExpertChoice(nn.Module):
+    """Of 16 layers each takes the tokens that its router likes best (Zhou et al., 2022)."""
+
+    def __init__(self, experts: int = 16, width: int = 256, inner: int = 512, capacity: int = 8) -> None:
+        super().__init__()
+        self.capacity, self.router = capacity, nn.Linear(width, experts, bias=False)
+        self.up = nn.Parameter(torch.randn(experts, width, inner) / 16)
+        self.down = nn.Parameter(torch.randn(experts, inner, width) / 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores, chosen = self.router(x).softmax(-1).topk(self.capacity, 0)
+        taken = x[chosen.mT]
+        y = torch.bmm(F.silu(torch.bmm(taken, self.up)), self.down) * scores.mT[..., None]
+        return x.index_add(0, chosen.mT.flatten(), y.flatten(0, 1))
+
+
+def expert_choice() -> Built:
+    return nn.Sequential(ExpertChoice(), nn.LayerNorm(256), ExpertChoice()), (torch.randn(512, 256),)
+
+
+class Steps(nn.Module):
+    """A plain recurrent layer over a long sequence (Elman, 1990)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.RNN(64, 128, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.layer(x)[0]
+        return result
+
+
+def elman() -> Built:
+    return Steps(), (torch.randn(4, 50, 64),)
