@@ -174,14 +174,24 @@ def test_a_stem_makes_no_image_between(kernel: int, layers: int) -> None:
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
-def test_an_expansion_with_dynamic_batch_and_size() -> None:
-    model, x = Inverted(64).eval(), torch.randn(2, 8, 60, 56)
-    batch, height = Dim("batch", max=4), Dim("height", max=64)
-    for dynamic in ({0: batch}, {2: height}):
-        program = penlight.load(penlight.compile(model, (x,), dynamic_shapes={"x": dynamic}).to_bytes())
-        other = torch.randn(3, 8, 60, 56) if 0 in dynamic else torch.randn(2, 8, 33, 56)
-        with torch.no_grad():
-            torch.testing.assert_close(torch.as_tensor(program(other)), model(other), rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("block, channels", [(Inverted(64), 8), (Inverted(64, 5, 2), 8), (Stem(), 3)])
+def test_images_between_layers_are_never_whole_with_dynamic_sizes(block: nn.Module, channels: int) -> None:
+    model, x = block.eval(), torch.randn(2, channels, 60, 56)
+    batch, height, width = Dim("batch", max=4), Dim("height", min=3, max=64), Dim("width", min=3, max=64)
+    for dynamic, others in (
+        ({0: batch}, [(3, 60, 56), (1, 60, 56)]),
+        ({2: height, 3: width}, [(2, 33, 56), (2, 64, 64), (2, 17, 3), (2, 3, 9), (2, 3, 3)]),
+    ):
+        compiled = penlight.compile(model, (x,), dynamic_shapes={"x": dynamic})
+        programs = [penlight.load(compiled.to_bytes(), threads=n) for n in (1, 3)]
+        names = programs[0]["forward"].instruction_names()
+        assert any("depthwise_packed" in name for name in names)
+        for count, *sizes in others:
+            other = torch.randn(count, channels, *sizes)
+            alone, several = (torch.as_tensor(program(other)) for program in programs)
+            assert torch.equal(alone, several)
+            with torch.no_grad():
+                torch.testing.assert_close(alone, model(other), rtol=1e-4, atol=1e-5)
 
 
 class Shared(nn.Module):

@@ -8,7 +8,7 @@ the largest images of mobile networks, which the depthwise convolution reads onc
 they never exist as a whole: of the usual windows the few rows do that a row of them reads. Others
 gain where an expanded image would not fit a cache.
 
-Needs:  convolutions over packed weights, with their activations.
+Needs:  convolutions over packed weights, with their activations; images of known size for unusual windows.
 Keeps:  outputs up to rounding.
 """
 
@@ -28,6 +28,7 @@ from penlight.passes.channels_last import FEW_CHANNELS
 # Elements of an image that second caches do not hold beside what else a layer needs.
 LARGE = 128 * 1024
 # Windows that the kernel computes a few channels at a time, and the narrowest result (vector/expansion.cpp).
+# Of a dynamic width some results may be narrower, and are computed in bands.
 _TAPS, _STRIDES, _COLUMNS = (3, 5), (1, 2), 4
 
 
@@ -69,7 +70,7 @@ def fuse_expansions(
 
 def _obstacle(node: Node, before: Node) -> str | None:
     """Why the depthwise `node` and what is `before` it stay two."""
-    result, weight = (tensor_of(one) for one in (before, before.args[1]))
+    weight = tensor_of(before.args[1])
     if _numbers(before)[-1] != 1:
         return "what is before it has groups"
     if weight is not None and weight.dtype != torch.float32:
@@ -78,8 +79,6 @@ def _obstacle(node: Node, before: Node) -> str | None:
         return "something else reads the expansion as well"
     if before.args[2] is not None or node.args[2] is not None:
         return "one of the layers adds a residual"
-    if result is None or not all(isinstance(size, int) for size in result.shape[1:]):
-        return "sizes of the image are dynamic"
     return None
 
 
@@ -90,9 +89,11 @@ def _obstacle_of_expansion(node: Node, before: Node) -> str | None:
         return "what is before it is not a 1x1 convolution with stride 1"
     if result is None or image is None or result.shape[1] <= image.shape[1]:
         return "the 1x1 convolution does not expand"
-    if math.prod(result.shape[1:]) <= LARGE and not _has_usual_windows(node):
-        return "the expanded image fits a cache"
-    return None
+    if _has_usual_windows(node):
+        return None
+    if not all(isinstance(size, int) for size in result.shape[1:]):
+        return "sizes of the image are dynamic"
+    return "the expanded image fits a cache" if math.prod(result.shape[1:]) <= LARGE else None
 
 
 def _obstacle_of_stem(node: Node) -> str | None:
@@ -113,7 +114,8 @@ def _has_usual_windows(node: Node) -> bool:
     (_, *taps), stride, padding, dilation, _ = _numbers(node)
     result = tensor_of(node)
     is_square = taps[0] == taps[1] and stride[0] == stride[1] and dilation == [1, 1]
-    is_wide = result is not None and result.shape[3] >= _COLUMNS
+    columns = _COLUMNS if result is None else result.shape[3]
+    is_wide = not isinstance(columns, int) or columns >= _COLUMNS
     is_inside = padding[1] < taps[1]  # to the left: above and left come first
     return is_square and is_wide and is_inside and taps[0] in _TAPS and stride[0] in _STRIDES
 
