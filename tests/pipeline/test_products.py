@@ -9,6 +9,7 @@ import torch
 from tests.pipeline.fused import Calls as Function
 from tests.pipeline.fused import check, operators
 from torch import Tensor, nn
+from torch.export import Dim
 from torch.nn import functional
 
 import penlight
@@ -232,3 +233,17 @@ def test_weight_norm_is_folded(dim: int | None) -> None:
         model = nn.utils.parametrizations.weight_norm(layer, dim=dim)
         assert not {"linalg_vector_norm", "div", "mul"} & {*operators(model, x)}
         check(model, x)
+
+
+def test_what_follows_is_fused_with_dynamic_rows() -> None:
+    """As GPT-2 has its layers: rows below each other, and apart again."""
+    model = Calls(
+        lambda x, w, b: functional.gelu(torch.addmm(b, x.reshape(-1, 12), w).view(*x.shape[:2], 20))
+    )
+    x = torch.randn(2, 6, 12)
+    shapes = ({0: Dim("batch", max=4), 1: Dim("rows", max=9)},)
+    program = penlight.load(penlight.compile(model, (x,), dynamic_shapes=shapes).to_bytes())
+    assert not [name for name in program["forward"].instruction_names() if "gelu" in name]
+    for sizes in ((2, 6), (4, 9), (1, 1)):
+        other = torch.randn(*sizes, 12)
+        torch.testing.assert_close(program(other), model(other), rtol=1e-5, atol=1e-5)

@@ -54,10 +54,8 @@ def constant_products(kept: Collection[str]) -> Callable[[Graph, Constants, Leav
                 if weight not in turned:
                     matrix = add_view(graph, weight, (inputs, outputs))
                     turned[weight] = add_permute(graph, matrix, (1, 0))
-                rows = node.meta["val"].shape[-2]
-                args = (add_view(graph, x, (rows, inputs)), turned[weight], *([] if bias is None else [bias]))
-                layer = add_node(graph, aten.linear.default, args, (rows, outputs), node)
-                new = add_view(graph, layer, node.meta["val"].shape, node)
+                args = (x, turned[weight], *([] if bias is None else [bias]))
+                new = add_node(graph, aten.linear.default, args, node.meta["val"].shape, node)
             node.replace_all_uses_with(new)
             graph.erase_node(node)
             changed += 1
