@@ -21,7 +21,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.passes.base import Leave, add_node, add_view, tensor_of
-from penlight.passes.layouts import Layout, equal, layout_of, same_sizes, sizes_of, step_of
+from penlight.passes.layouts import Layout, equal, expressions, layout_of, same_sizes, sizes_of, step_of
 
 aten = torch.ops.aten
 
@@ -165,23 +165,40 @@ def heads_in_place(graph: Graph, node: Node) -> tuple[Node, list[int]]:
     base, layout = found
     if any(stride is None for stride in layout.strides):
         return node, []
-    (batch, heads, rows, width), (*_, head_step, _, step) = layout.sizes, layout.strides
+    (_, heads, _, width), (*_, head_step, _, step) = layout.sizes, layout.strides
     numbers = heads, width, layout.offset, head_step
     if not all(isinstance(n, int) for n in numbers) or not (equal(step, 1) or width == 1):
         return node, []
     end = layout.offset + (heads - 1) * head_step + width
+    batch, _, rows, _ = tensor_of(node).shape  # type: ignore[union-attr]
     for rows_first in (False, True):
         row_pitch = _row_pitch(base, layout, rows_first)
         if row_pitch is None or end > row_pitch:
             continue
         shape = (rows, batch, row_pitch) if rows_first else (batch, rows, row_pitch)
-        value: Any = tensor_of(base)
-        if not same_sizes(sizes_of(value), shape):
-            if not all(isinstance(size, int) for size in shape):
-                continue
-            base = add_view(graph, base, shape)
-        return base, [*numbers, int(rows_first)]
+        whole = _in_rows(graph, node, base, shape)
+        if whole is not None:
+            return whole, [*numbers, int(rows_first)]
     return node, []
+
+
+def _in_rows(graph: Graph, node: Node, base: Node, shape: tuple[Any, ...]) -> Node | None:
+    """`base` with other sizes. Several dynamic ones are those of a view on the way to `node`."""
+    wanted = expressions(shape)
+    if same_sizes(sizes_of(tensor_of(base)), wanted):  # type: ignore[arg-type]
+        return base
+    known = [size for size in shape if isinstance(size, int)]
+    if len(known) == len(shape) or (len(known) == len(shape) - 1 and 0 not in known):
+        return add_view(graph, base, shape)
+    sizes: Any = None
+    while node is not base:
+        value, source = tensor_of(node), step_of(node)
+        if node.target is not aten.view_copy.default:
+            sizes = None
+        elif value is not None and same_sizes(sizes_of(value)[:2], wanted[:2]):
+            sizes = [*list[Any](node.args[1])[:2], shape[2]]  # type: ignore[arg-type]
+        node = source[0]  # type: ignore[index]
+    return add_node(graph, aten.view_copy.default, (base, sizes), shape, base) if sizes else None
 
 
 def _row_pitch(base: Node, layout: Layout, rows_first: bool) -> int | None:
