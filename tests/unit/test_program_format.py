@@ -123,6 +123,26 @@ def test_file_layout() -> None:
     assert to_bytes(without)[8:12] != b"eh00"
 
 
+def test_large_constants_begin_at_a_line_of_the_cache() -> None:
+    """Whatever small ones lie before them; and no gap is left where none is needed."""
+    sizes = [1, 1024, 7, 24, 4096, 1000, 1, 2048]
+    values: list[structs.Value] = [
+        Tensor(DType.uint8, (size,), (0,), data=1 + at) for at, size in enumerate(sizes)
+    ]
+    contents = Contents([Method("m", values, [], [], [], [])])
+    contents.constants = [structs.EMPTY, *(Blob.of(bytes([at]) * size) for at, size in enumerate(sizes))]
+    layout = plan_layout(contents)
+    places = [offset for offset, _ in layout.blobs[-len(sizes) :]]
+    assert [at for at, size in zip(places, sizes, strict=True) if at % 64 and size >= 1024] == []
+    assert all(at % 16 == 0 for at in places)
+    ends = [at + size for at, size in zip(places, sizes, strict=True)]
+    small = [
+        after - end for end, after, size in zip(ends, places[1:], sizes[1:], strict=False) if size < 1024
+    ]
+    assert max(small) < 16
+    assert bytes_of(from_bytes(to_bytes(contents)).constants) == bytes_of(contents.constants)
+
+
 def test_methods_are_sorted() -> None:
     contents = Contents([Method(name, [], [], [], [], []) for name in "bca"])
     assert [m.name for m in from_bytes(to_bytes(contents)).methods] == ["a", "b", "c"]

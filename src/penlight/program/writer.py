@@ -28,6 +28,9 @@ IDENTIFIER = b"ET12"
 HEADER_MAGIC = b"eh00"
 HEADER_LENGTH = 32
 SEGMENT_ALIGNMENT = 128
+# Vectors of a constant that begins elsewhere span two lines of the cache each. Of small ones the gaps would
+# be longer than what they are worth.
+_CACHE_LINE, _LARGE = 64, 1024
 _LARGE_PAGE = 2 << 20
 _SMALL_PART = 64 << 10
 
@@ -66,10 +69,14 @@ class Segments:
             return None
         offsets, end = [], 0
         for blob in blobs:
-            offsets.append(align_up(end, blob.alignment) if aligned and blob.nbytes else end)
+            offsets.append(align_up(end, _alignment(blob)) if aligned and blob.nbytes else end)
             end = offsets[-1] + blob.nbytes
-        alignment = max(blob.alignment for blob in blobs)
+        alignment = max(map(_alignment, blobs))
         return {"segment_index": self.add(zip(offsets, blobs, strict=True), alignment), "offsets": offsets}
+
+
+def _alignment(blob: Blob) -> int:
+    return max(blob.alignment, _CACHE_LINE if blob.nbytes >= _LARGE else 1)
 
 
 def plan_layout(contents: Contents) -> Layout:
