@@ -54,6 +54,8 @@ from penlight.runtime.timing import seconds_of
 TARGETS = {"cpu": ("optimized", "portable"), "portable": ("portable",)}
 # Where passes of the user run.
 DIALECTS = ("aten", "core", "edge")
+# Of tensors in memory, in bytes: a vector that begins elsewhere spans two lines of the cache.
+_CACHE_LINE, _WORDS = 64, 16
 Exported = ExportedProgram | Mapping[str, ExportedProgram]
 
 
@@ -82,7 +84,7 @@ def compile(
     tune: bool = False,
     constant_methods: Mapping[str, Any] | None = None,
     algorithm: Algorithm = greedy,
-    alignment: int = 16,
+    alignment: int | None = None,
     plan_inputs: bool = True,
     plan_outputs: bool = True,
     debug: bool = True,
@@ -141,7 +143,7 @@ def plan_memory(
     edge: EdgeProgram,
     *,
     algorithm: Algorithm = greedy,
-    alignment: int = 16,
+    alignment: int | None = None,
     plan_inputs: bool = True,
     plan_outputs: bool = True,
     report: Report | None = None,
@@ -150,7 +152,7 @@ def plan_memory(
 
     Args:
         algorithm: penlight.memory.greedy, naive, or a function of your own.
-        alignment: of each tensor, in bytes, a power of two.
+        alignment: of each tensor, in bytes, a power of two; 64 if not given, 16 for "portable".
         plan_inputs, plan_outputs: False leaves that memory to the caller.
 
     Raises:
@@ -175,6 +177,8 @@ def plan_memory(
         )
     report.add("kernel check", _count_steps(plan), 0, start)
     start = time.perf_counter()
+    if alignment is None:
+        alignment = _WORDS if edge.target == "portable" else _CACHE_LINE
     report.memory = place_buffers(plan, algorithm=algorithm, alignment=alignment)
     report.add("plan memory", _count_steps(plan), sum(r.in_place for r in report.memory), start)
     return plan

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 import torch
 from torch import nn
 
@@ -21,6 +22,21 @@ def test_each_stage_alone() -> None:
     program = penlight.emit(planned)
     result = penlight.load(program.to_bytes())(X)
     torch.testing.assert_close(result, model(X).detach())
+
+
+@pytest.mark.parametrize("target, alignment", [("cpu", 64), ("portable", 16)])
+def test_where_tensors_begin(target: str, alignment: int) -> None:
+    """At a line of the cache, where vectors are read; one number in between takes little room elsewhere."""
+
+    class Small(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x.sum()
+            return (x.sin() + y) @ (x * y).mT
+
+    edge = penlight.to_edge(penlight.export(Small(), (torch.ones(5, 3),)), target=target)
+    places = [int(at) for at in re.findall(r"arena 1, bytes (\d+) to", str(penlight.plan_memory(edge)))]
+    assert len(places) > 3 and all(at % alignment == 0 for at in places)
+    assert any(at % (2 * alignment) for at in places)
 
 
 def test_public_functions_are_not_modules() -> None:
