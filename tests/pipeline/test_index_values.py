@@ -76,6 +76,7 @@ UNKNOWN: dict[str, Callable[[int], Tensor]] = {
     "rounded": lambda n: torch.arange(n) // 2,
     "fractions": lambda n: torch.arange(n) * 0.5,
     "short integers": lambda n: torch.arange(n).to(torch.uint8) * 100,
+    "short integers from the start": lambda n: torch.arange(n, dtype=torch.int8) * 5,
     "a gap": lambda n: torch.cat([torch.tensor([-2]), torch.arange(n)]),
     "looked up from the end": lambda n: torch.arange(n)[torch.arange(n) - 1],
     "some columns": lambda n: (row(n) <= column(n)) & (row(n) != 2),

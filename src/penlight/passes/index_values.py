@@ -89,19 +89,20 @@ class _Values:
             return None
         if node not in self.known:
             found = self._constant(node) if node.op == "placeholder" else self._result(node)
-            if isinstance(found, Line):  # there is one index along a dimension of size 1
-                sizes = sizes_of(value)
-                found = replace(
-                    found,
-                    factors=tuple(0 if s == 1 else f for f, s in zip(found.factors, sizes, strict=True)),
-                )
+            if isinstance(found, Line):
+                found = _of_sizes(found, sizes_of(value)) if value.dtype in _WHOLE else None
             self.known[node] = found
         return self.known[node]
 
     def _constant(self, node: Node) -> Known | None:
         like = self.constants.like(node)
         sizes = [] if like is None else [size for size in like.shape if size != 1]
-        if like is None or like.dtype.is_complex or len(sizes) > 2 or any(s > _LARGEST for s in sizes):
+        if (
+            like is None
+            or like.dtype.is_complex
+            or len(sizes) > 2
+            or not all(0 < s <= _LARGEST for s in sizes)
+        ):
             return None
         if len(sizes) == 2 and (tuple(like.shape[-2:]) != tuple(sizes) or sizes[0] != sizes[1]):
             return None
