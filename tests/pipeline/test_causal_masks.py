@@ -103,6 +103,7 @@ MADE: dict[str, tuple[bool, Callable[[int], Tensor]]] = {
     "of several heads": (True, lambda n: (places(n)[0] >= places(n)[1]).expand(1, 3, n, n)),
     "a buffer's part": (True, lambda n: LARGER[:, :, :n, :n] != 0),
     "numbers": (True, lambda n: torch.where(places(n)[1] > places(n)[0], -math.inf, 0.0)),
+    "turned conditions": (True, lambda n: (places(n)[0] <= places(n)[1]).mT),
     "one less": (False, lambda n: torch.ones(n, n, dtype=torch.bool).tril(1)),
     "one more": (False, lambda n: places(n)[1] < places(n)[0] + 2),
     "upper seen": (False, lambda n: torch.ones(n, n, dtype=torch.bool).triu()),

@@ -12,8 +12,9 @@ from torch import Tensor
 from torch.export import Dim
 
 import penlight
+from penlight.passes.bands import Known, Line
 from penlight.passes.constants import Constants
-from penlight.passes.index_values import Known, Line, index_value
+from penlight.passes.index_values import index_value
 
 SIZE = Dim("n", min=2, max=40)
 BUFFER = torch.ones(41, 41).tril()

@@ -20,9 +20,10 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
+from penlight.passes.bands import Bands
 from penlight.passes.base import tensor_of
 from penlight.passes.constants import Constants
-from penlight.passes.index_values import Bands, index_value
+from penlight.passes.index_values import index_value
 from penlight.passes.layouts import equal, same_sizes, sizes_of
 
 _MASK, _CAUSAL = 3, 5  # arguments

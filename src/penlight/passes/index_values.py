@@ -11,13 +11,27 @@ dimension, and numbers that depend on how far two indices are apart alone: as ma
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from penlight.passes.bands import (
+    Bands,
+    Known,
+    Line,
+    Number,
+    aligned,
+    as_line,
+    combined,
+    compared,
+    diagonals,
+    from_index,
+    moved,
+    of_sizes,
+)
 from penlight.passes.base import tensor_of
 from penlight.passes.constants import Constants
 from penlight.passes.layouts import same_sizes, sizes_of
@@ -25,32 +39,8 @@ from penlight.passes.merge_views import RESHAPES
 
 aten = torch.ops.aten
 
-Number = bool | int | float
 _WHOLE = (torch.int64, torch.int32)
-_MOST_EDGES, _LARGEST = 4, 1 << 12
-
-
-@dataclass(frozen=True)
-class Line:
-    """The whole number start + the sum of factors * indices."""
-
-    factors: tuple[int, ...]
-    start: int
-
-
-@dataclass(frozen=True)
-class Bands:
-    """values[k] from edges[k - 1] to below edges[k], of the index of one dimension less another's."""
-
-    values: tuple[Number, ...]
-    edges: tuple[int, ...] = ()
-    dims: tuple[int, int] = (0, 0)
-
-    def at(self, distance: int) -> Number:
-        return self.values[sum(edge <= distance for edge in self.edges)]
-
-
-Known = Line | Bands
+_LARGEST = 1 << 12  # side of a constant that is looked through
 
 _COMPARISONS = {
     getattr(getattr(aten, name), kind)
@@ -90,7 +80,7 @@ class _Values:
         if node not in self.known:
             found = self._constant(node) if node.op == "placeholder" else self._result(node)
             if isinstance(found, Line):
-                found = _of_sizes(found, sizes_of(value)) if value.dtype in _WHOLE else None
+                found = of_sizes(found, sizes_of(value)) if value.dtype in _WHOLE else None
             self.known[node] = found
         return self.known[node]
 
@@ -111,7 +101,7 @@ class _Values:
         if not sizes:
             return Bands((value.item(),))
         if len(sizes) == 2:
-            return _diagonals(value.reshape(sizes), value.dim())
+            return diagonals(value.reshape(sizes), value.dim())
         row = value.reshape(-1).tolist()
         steps = {b - a for a, b in pairwise(row)}
         if len(steps) != 1 or value.dtype not in _WHOLE:
@@ -151,18 +141,18 @@ class _Values:
             old, new = ([d for d, size in enumerate(sizes) if size != 1] for sizes in (before, after))
             if not same_sizes([before[d] for d in old], [after[d] for d in new]):
                 return None
-            return _moved(source, [old[new.index(d)] if d in new else None for d in range(len(after))])
+            return moved(source, [old[new.index(d)] if d in new else None for d in range(len(after))])
         if node.target is aten.permute_copy.default:
-            return _moved(source, [d % len(before) for d in args[1]])
+            return moved(source, [d % len(before) for d in args[1]])
         if node.target is aten.expand_copy.default:
             more = len(after) - len(before)
             same = [d >= more and before[d - more] == after[d] for d in range(len(after))]
-            return _moved(source, [d - more if same[d] else None for d in range(len(after))])
+            return moved(source, [d - more if same[d] else None for d in range(len(after))])
         if node.target is aten.slice_copy.Tensor:
             missing: list[Any] = [0, None, None, 1]
             dim, start, _, step = args[1:] + missing[len(args) - 1 :]
             start = 0 if start is None else start
-            return _from(source, dim % len(before), start) if step == 1 and type(start) is int else None
+            return from_index(source, dim % len(before), start) if step == 1 and type(start) is int else None
         return None
 
     def _triangle(self, node: Node, diagonal: Any, rank: int) -> Known | None:
@@ -172,13 +162,13 @@ class _Values:
         lower = node.target is aten.tril.default
         edge = -diagonal if lower else 1 - diagonal
         kept = Bands((not lower, lower), (edge,), (rank - 2, rank - 1))
-        return _combined([kept, source], lambda keep, x: x if keep else type(x)(0))
+        return combined([kept, source], lambda keep, x: x if keep else type(x)(0))
 
     def _joined(self, parts: Sequence[Node], dim: int) -> Known | None:
         """Two pieces of one line."""
         if len(parts) != 2:
             return None
-        a, b = (_line(self.of(part), tensor_of(part).dim()) for part in parts)  # type: ignore[union-attr]
+        a, b = (as_line(self.of(part), tensor_of(part).dim()) for part in parts)  # type: ignore[union-attr]
         count = sizes_of(tensor_of(parts[0]))[dim]  # type: ignore[arg-type]
         if (
             a is None
@@ -193,13 +183,13 @@ class _Values:
 
     def _looked_up(self, x: Node, indices: Sequence[Node | None], rank: int) -> Known | None:
         """A line at lines that are never negative."""
-        whole = _line(self.of(x), tensor_of(x).dim())  # type: ignore[union-attr]
+        whole = as_line(self.of(x), tensor_of(x).dim())  # type: ignore[union-attr]
         if whole is None or len(indices) != len(whole.factors):
             return None
         found, factors = whole.start, [0] * rank
         for factor, index in zip(whole.factors, indices, strict=True):
             value = tensor_of(index) if index is not None else None
-            at = None if value is None else _line(self.of(index), value.dim())
+            at = None if value is None else as_line(self.of(index), value.dim())
             if value is None or at is None or value.dtype is torch.bool or min(at.start, *at.factors, 0) < 0:
                 return None
             found += factor * at.start
@@ -214,7 +204,7 @@ class _Values:
         if None in values or any(isinstance(part, list) for part in node.args):
             return None
         found = [
-            known and _aligned(known, value.dim(), rank)  # type: ignore[union-attr]
+            known and aligned(known, value.dim(), rank)  # type: ignore[union-attr]
             for known, value in zip(map(self.of, operands), values, strict=True)
         ]
         if any(isinstance(known, Line) for known in found):
@@ -232,19 +222,12 @@ class _Values:
             result: Number = target(*args, **options).item()
             return result
 
-        return _combined(found, compute)
-
-
-def _of_sizes(line: Line, sizes: Sequence[Any]) -> Line:
-    """There is one index along a dimension of size 1."""
-    return replace(
-        line, factors=tuple(0 if size == 1 else f for f, size in zip(line.factors, sizes, strict=True))
-    )
+        return combined(found, compute)
 
 
 def _of_lines(node: Node, found: Sequence[Known | None], rank: int) -> Known | None:
     """Sums of lines, multiples, and comparisons."""
-    lines = [_line(known, rank) for known in found]
+    lines = [as_line(known, rank) for known in found]
     numbers = [part for part in node.args if not isinstance(part, Node)]
     if (
         None in lines
@@ -272,106 +255,4 @@ def _of_lines(node: Node, found: Sequence[Known | None], rank: int) -> Known | N
     )
     if node.target in (aten.add.Tensor, aten.add.Scalar, aten.sub.Tensor, aten.sub.Scalar):
         return result
-    return _compared(node.target, result) if node.target in _COMPARISONS else None
-
-
-def _compared(target: Any, difference: Line) -> Bands | None:
-    """Where a line is less than zero, say."""
-
-    def holds(number: int) -> bool:
-        result: bool = target.overloadpacket(torch.tensor(number), 0).item()
-        return result
-
-    dims = [d for d, factor in enumerate(difference.factors) if factor]
-    if not dims:
-        return Bands((holds(difference.start),))
-    if len(dims) != 2 or difference.factors[dims[0]] != -difference.factors[dims[1]]:
-        return None
-    factor = difference.factors[dims[0]]
-    below, above = -(difference.start // factor), -difference.start // factor + 1  # of where it is zero
-    edges = sorted({below, above})
-    values = [holds(factor * at + difference.start) for at in (edges[0] - 1, *edges)]
-    return _bands(values, edges, (dims[0], dims[1]))
-
-
-def _line(known: Known | None, rank: int) -> Line | None:
-    """A line, or a constant as one."""
-    if isinstance(known, Bands):
-        whole = not known.edges and isinstance(known.values[0], int)
-        return Line((0,) * rank, int(known.values[0])) if whole else None
-    return known
-
-
-def _bands(values: Sequence[Number], edges: Sequence[int], dims: tuple[int, int]) -> Bands:
-    """Neighbours that are equal made one."""
-    kept = [k for k in range(len(edges)) if values[k] != values[k + 1]]
-    return Bands(
-        (values[0], *(values[k + 1] for k in kept)), tuple(edges[k] for k in kept), dims if kept else (0, 0)
-    )
-
-
-def _diagonals(matrix: torch.Tensor, rank: int) -> Bands | None:
-    if not torch.equal(matrix[1:, 1:], matrix[:-1, :-1]):
-        return None
-    values = [*matrix[0].flip(0).tolist(), *matrix[1:, 0].tolist()]
-    edges = [k for k in range(1, len(values)) if values[k] != values[k - 1]]
-    if len(edges) > _MOST_EDGES:
-        return None
-    found = [values[k] for k in (0, *edges)]
-    return _bands(found, [k - len(matrix) + 1 for k in edges], (rank - 2, rank - 1))
-
-
-def _moved(known: Known, sources: Sequence[int | None]) -> Known | None:
-    """With dimensions from others, or new ones along which nothing changes."""
-    if isinstance(known, Line):
-        left = [f for d, f in enumerate(known.factors) if d not in sources]
-        return (
-            None
-            if any(left)
-            else replace(known, factors=tuple(0 if d is None else known.factors[d] for d in sources))
-        )
-    if not known.edges:
-        return known
-    if any(d not in sources for d in known.dims):
-        return None
-    first, second = (sources.index(d) for d in known.dims)
-    return replace(known, dims=(first, second))
-
-
-def _aligned(known: Known, rank: int, wanted: int) -> Known | None:
-    return _moved(known, [None] * (wanted - rank) + list(range(rank)))
-
-
-def _from(known: Known, dim: int, start: int) -> Known | None:
-    """From an index on along a dimension."""
-    if start < 0:
-        return None
-    if isinstance(known, Line):
-        return replace(known, start=known.start + known.factors[dim] * start)
-    if not known.edges or dim not in known.dims:
-        return known
-    shift = -start if dim == known.dims[0] else start
-    return replace(known, edges=tuple(edge + shift for edge in known.edges))
-
-
-def _combined(parts: Sequence[Known | None], compute: Callable[..., Number]) -> Bands | None:
-    """What is computed of bands along the same two dimensions, band by band."""
-    found = [part for part in parts if isinstance(part, Bands)]
-    if len(found) < len(parts) or not found:
-        return None
-    dims = {part.dims for part in found if part.edges}
-    if len({tuple(sorted(pair)) for pair in dims}) > 1:
-        return None
-    to = min(dims, default=(0, 0))
-    turned = [part if part.dims == to or not part.edges else _turned(part) for part in found]
-    edges = sorted({edge for part in turned for edge in part.edges})
-    if len(edges) > _MOST_EDGES:
-        return None
-    places = [edges[0] - 1, *edges] if edges else [0]
-    return _bands([compute(*(part.at(at) for part in turned)) for at in places], edges, to)
-
-
-def _turned(bands: Bands) -> Bands:
-    """The same along its dimensions the other way about."""
-    edges = tuple(1 - edge for edge in reversed(bands.edges))
-    return Bands(bands.values[::-1], edges, (bands.dims[1], bands.dims[0]))
+    return compared(node.target, result) if node.target in _COMPARISONS else None
