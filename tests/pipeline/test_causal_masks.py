@@ -109,6 +109,11 @@ MADE: dict[str, tuple[bool, Callable[[int], Tensor]]] = {
     "upper seen": (False, lambda n: torch.ones(n, n, dtype=torch.bool).triu()),
     "window": (False, lambda n: (places(n)[1] <= places(n)[0]) & (places(n)[1] > places(n)[0] - 4)),
     "finite": (False, lambda n: torch.full((n, n), -30.0).triu(1)),
+    "the first row for all": (False, lambda n: (places(n)[1] <= places(n)[0])[:1].expand(n, n)),
+    "a column for all": (
+        False,
+        lambda n: torch.ones(n, 1).tril().bool() & torch.ones(n, n, dtype=torch.bool),
+    ),
     "turned": (False, lambda n: (places(n)[1] <= places(n)[0]).mT),
 }
 

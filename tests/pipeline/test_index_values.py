@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 import torch
 from tests.pipeline.fused import Calls
-from torch import Tensor
+from torch import Tensor, nn
 from torch.export import Dim
 
 import penlight
 from penlight.passes.bands import Known, Line
 from penlight.passes.constants import Constants
-from penlight.passes.index_values import index_value
+from penlight.passes.index_values import IndexValues
 
 SIZE = Dim("n", min=2, max=40)
 BUFFER = torch.ones(41, 41).tril()
@@ -69,6 +69,7 @@ KNOWN: dict[str, Callable[[int], Tensor]] = {
     "later part of a buffer": lambda n: BUFFER[1 : n + 1, :n][None],
     "one piece": in_one_piece,
     "number": lambda n: torch.zeros(n, n) + 3,
+    "number of another type": lambda n: torch.full((n,), 3.7, dtype=torch.int64),
 }
 UNKNOWN: dict[str, Callable[[int], Tensor]] = {
     "counted from the end": lambda n: torch.arange(n) - n,
@@ -78,6 +79,9 @@ UNKNOWN: dict[str, Callable[[int], Tensor]] = {
     "fractions": lambda n: torch.arange(n) * 0.5,
     "short integers": lambda n: torch.arange(n).to(torch.uint8) * 100,
     "short integers from the start": lambda n: torch.arange(n, dtype=torch.int8) * 5,
+    "integers of 32 bits": lambda n: torch.arange(n, dtype=torch.int32) * (1 << 30),
+    "a column of a triangle": lambda n: torch.ones(n, 1).tril().bool() & torch.ones(n, n).bool(),
+    "a row of bands": lambda n: (row(n) <= column(n))[:1] | torch.zeros(n, n).bool(),
     "a gap": lambda n: torch.cat([torch.tensor([-2]), torch.arange(n)]),
     "looked up from the end": lambda n: torch.arange(n)[torch.arange(n) - 1],
     "some columns": lambda n: (row(n) <= column(n)) & (row(n) != 2),
@@ -86,13 +90,16 @@ UNKNOWN: dict[str, Callable[[int], Tensor]] = {
 
 
 def known_of(function: Callable[[int], Tensor]) -> Known | None:
-    model = Calls(lambda x: (function(x.shape[0]), x + 1))
+    return known_of_model(Calls(lambda x: (function(x.shape[0]), x + 1)))
+
+
+def known_of_model(model: nn.Module) -> Known | None:
     edge = penlight.to_edge(
         penlight.export(model, (torch.ones(6),), dynamic_shapes=(({0: SIZE},),)), without=["fuse_elementwise"]
     )
     method = edge.methods["forward"]
     output = next(node for node in method.graph.nodes if node.op == "output")
-    return index_value(output.args[0][0], Constants(method.graph, method, edge.tensors, None))
+    return IndexValues(Constants(method.graph, method, edge.tensors, None)).of(output.args[0][0])
 
 
 def computed(known: Known, like: Tensor) -> Tensor:
@@ -118,3 +125,12 @@ def test_known(name: str) -> None:
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_unknown(name: str) -> None:
     assert known_of(UNKNOWN[name]) is None
+
+
+def test_of_inputs_nothing_is_known() -> None:
+    def long(x: Tensor) -> Tensor:
+        for _ in range(500):
+            x = (x + 1).sin()
+        return x
+
+    assert known_of_model(Calls(lambda x: (long(x), x + 1))) is None

@@ -39,11 +39,12 @@ class Bands:
 Known = Line | Bands
 
 
-def of_sizes(line: Line, sizes: Sequence[Any]) -> Line:
-    """There is one index along a dimension of size 1."""
-    return replace(
-        line, factors=tuple(0 if size == 1 else f for f, size in zip(line.factors, sizes, strict=True))
-    )
+def of_sizes(known: Known, sizes: Sequence[Any]) -> Known | None:
+    """There is one index along a dimension of size 1: bands along it are none where it is broadcast."""
+    if isinstance(known, Bands):
+        return None if known.edges and any(sizes[d] == 1 for d in known.dims) else known
+    factors = (0 if size == 1 else factor for factor, size in zip(known.factors, sizes, strict=True))
+    return replace(known, factors=tuple(factors))
 
 
 def compared(target: Any, difference: Line) -> Bands | None:
@@ -82,6 +83,7 @@ def _simplest(values: Sequence[Number], edges: Sequence[int], dims: tuple[int, i
 
 
 def diagonals(matrix: torch.Tensor, rank: int) -> Bands | None:
+    """Of a matrix, the last two of `rank` dimensions, whose diagonals have few different values."""
     if not torch.equal(matrix[1:, 1:], matrix[:-1, :-1]):
         return None
     values = [*matrix[0].flip(0).tolist(), *matrix[1:, 0].tolist()]

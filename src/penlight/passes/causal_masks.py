@@ -23,7 +23,7 @@ from torch.fx import Graph, Node
 from penlight.passes.bands import Bands
 from penlight.passes.base import tensor_of
 from penlight.passes.constants import Constants
-from penlight.passes.index_values import index_value
+from penlight.passes.index_values import IndexValues
 from penlight.passes.layouts import equal, same_sizes, sizes_of
 
 _MASK, _CAUSAL = 3, 5  # arguments
@@ -33,9 +33,9 @@ def use_causal_masks(attention: OpOverload) -> Callable[[Graph, Constants], int]
     """The pass over `attention`, Penlight's."""
 
     def use_causal_masks(graph: Graph, constants: Constants) -> int:
-        changed = 0
+        changed, values = 0, IndexValues(constants)
         for node in graph.find_nodes(op="call_function", target=attention):
-            if _is_causal(node, constants):
+            if _is_causal(node, constants, values):
                 missing: list[Any] = [None, 0.0, False]
                 args = [*node.args, *missing[len(node.args) - _MASK :]]
                 args[_MASK], args[_CAUSAL] = None, True
@@ -46,14 +46,14 @@ def use_causal_masks(attention: OpOverload) -> Callable[[Graph, Constants], int]
     return use_causal_masks
 
 
-def _is_causal(node: Node, constants: Constants) -> bool:
+def _is_causal(node: Node, constants: Constants, values: IndexValues) -> bool:
     args: Any = node.args
     mask = args[_MASK] if len(args) > _MASK else None
     if node.kwargs.get("hidden_score") not in (None, -math.inf) or (len(args) > _CAUSAL and args[_CAUSAL]):
         return False
     like = constants.like(mask)
     if like is None:
-        return _is_made_causal(node, constants)
+        return _is_made_causal(node, values)
     queries, keys = (tensor_of(operand).shape[-2] for operand in args[:2])  # type: ignore[union-attr]
     if not isinstance(queries, int) or not isinstance(keys, int) or queries != keys:
         return False
@@ -65,7 +65,7 @@ def _is_causal(node: Node, constants: Constants) -> bool:
     return found is not None and torch.equal(found.reshape(queries, keys).to(wanted.dtype), wanted)
 
 
-def _is_made_causal(node: Node, constants: Constants) -> bool:
+def _is_made_causal(node: Node, values: IndexValues) -> bool:
     """The same of a mask that the program makes, of dynamic sizes."""
     query, key, _, mask = [*list[Any](node.args), None][:4]
     value = tensor_of(mask) if isinstance(mask, Node) else None
@@ -75,4 +75,4 @@ def _is_made_causal(node: Node, constants: Constants) -> bool:
     if not equal(*square) or not same_sizes(sizes_of(value)[-2:], square):
         return False
     wanted = (False, True) if value.dtype is torch.bool else (-math.inf, 0.0)
-    return index_value(mask, constants) == Bands(wanted, (0,), (value.dim() - 2, value.dim() - 1))
+    return values.of(mask) == Bands(wanted, (0,), (value.dim() - 2, value.dim() - 1))

@@ -39,7 +39,7 @@ from penlight.passes.merge_views import RESHAPES
 
 aten = torch.ops.aten
 
-_WHOLE = (torch.int64, torch.int32)
+_WHOLE = torch.int64  # shorter integers may wrap around
 _LARGEST = 1 << 12  # side of a constant that is looked through
 
 _COMPARISONS = {
@@ -63,25 +63,39 @@ _FILLS: dict[Any, Callable[[list[Any]], Any]] = {
 }
 
 
-def index_value(node: Any, constants: Constants) -> Known | None:
-    """What is known of the elements of `node`."""
-    return _Values(constants).of(node)
+class IndexValues:
+    """What is known of the tensors of a graph, looked for when asked."""
 
-
-class _Values:
     def __init__(self, constants: Constants) -> None:
         self.constants = constants
         self.known: dict[Node, Known | None] = {}
 
-    def of(self, node: Any) -> Known | None:
+    def of(self, node: Node) -> Known | None:
+        """What is known of the elements of `node`: nothing if inputs of the program decide them."""
+        return self._of(node) if self._is_independent(node) else None
+
+    def _is_independent(self, node: Node) -> bool:
+        seen, left = {node}, [node]
+        while left:
+            at = left.pop()
+            if tensor_of(at) is None:  # a size
+                continue
+            if at.op == "placeholder" and at not in self.constants.names:
+                return False
+            more = [part for part in at.all_input_nodes if part not in seen]
+            seen.update(more)
+            left += more
+        return True
+
+    def _of(self, node: Any) -> Known | None:
         value = tensor_of(node) if isinstance(node, Node) else None
         if value is None:
             return None
         if node not in self.known:
             found = self._constant(node) if node.op == "placeholder" else self._result(node)
-            if isinstance(found, Line):
-                found = of_sizes(found, sizes_of(value)) if value.dtype in _WHOLE else None
-            self.known[node] = found
+            if isinstance(found, Line) and value.dtype is not _WHOLE:
+                found = None
+            self.known[node] = None if found is None else of_sizes(found, sizes_of(value))
         return self.known[node]
 
     def _constant(self, node: Node) -> Known | None:
@@ -104,7 +118,7 @@ class _Values:
             return diagonals(value.reshape(sizes), value.dim())
         row = value.reshape(-1).tolist()
         steps = {b - a for a, b in pairwise(row)}
-        if len(steps) != 1 or value.dtype not in _WHOLE:
+        if len(steps) != 1 or value.dtype is not _WHOLE:
             return None
         (step,) = steps
         return Line(tuple(0 if size == 1 else step for size in value.shape), row[0])
@@ -114,8 +128,9 @@ class _Values:
         args = list[Any](node.args)
         rank = tensor_of(node).dim()  # type: ignore[union-attr]
         if target in _FILLS:
-            number = _FILLS[target](args)
-            return Bands((number,)) if isinstance(number, bool | int | float) else None
+            number, dtype = _FILLS[target](args), tensor_of(node).dtype  # type: ignore[union-attr]
+            known = isinstance(number, bool | int | float) and not dtype.is_complex
+            return Bands((torch.tensor(number).to(dtype).item(),)) if known else None
         if target in (aten.arange.default, aten.arange.start, aten.arange.start_step):
             start, step = (0, 1) if target is aten.arange.default else (args[0], [*args, 1][2])
             return Line((step,), start) if type(start) is int and type(step) is int else None
@@ -126,14 +141,14 @@ class _Values:
         if target is aten.index.Tensor:
             return self._looked_up(args[0], args[1], rank)
         if target is aten.cumsum.default:
-            return Bands((0,)) if self.of(args[0]) in (Bands((0,)), Bands((False,))) else None
+            return Bands((0,)) if self._of(args[0]) in (Bands((0,)), Bands((False,))) else None
         if target in _POINTWISE:
             return self._pointwise(node, rank)
         return self._view(node, args)
 
     def _view(self, node: Node, args: list[Any]) -> Known | None:
         """Of views: where each dimension comes from; or a part of a dimension."""
-        source = self.of(args[0]) if args else None
+        source = self._of(args[0]) if args else None
         if source is None:
             return None
         before, after = (sizes_of(tensor_of(part)) for part in (args[0], node))  # type: ignore[arg-type]
@@ -156,7 +171,7 @@ class _Values:
         return None
 
     def _triangle(self, node: Node, diagonal: Any, rank: int) -> Known | None:
-        source = self.of(node.args[0])
+        source = self._of(node.args[0])
         if type(diagonal) is not int or rank < 2:
             return None
         lower = node.target is aten.tril.default
@@ -168,7 +183,7 @@ class _Values:
         """Two pieces of one line."""
         if len(parts) != 2:
             return None
-        a, b = (as_line(self.of(part), tensor_of(part).dim()) for part in parts)  # type: ignore[union-attr]
+        a, b = (as_line(self._of(part), tensor_of(part).dim()) for part in parts)  # type: ignore[union-attr]
         count = sizes_of(tensor_of(parts[0]))[dim]  # type: ignore[arg-type]
         if (
             a is None
@@ -183,13 +198,13 @@ class _Values:
 
     def _looked_up(self, x: Node, indices: Sequence[Node | None], rank: int) -> Known | None:
         """A line at lines that are never negative."""
-        whole = as_line(self.of(x), tensor_of(x).dim())  # type: ignore[union-attr]
+        whole = as_line(self._of(x), tensor_of(x).dim())  # type: ignore[union-attr]
         if whole is None or len(indices) != len(whole.factors):
             return None
         found, factors = whole.start, [0] * rank
         for factor, index in zip(whole.factors, indices, strict=True):
             value = tensor_of(index) if index is not None else None
-            at = None if value is None else as_line(self.of(index), value.dim())
+            at = None if value is None else as_line(self._of(index), value.dim())
             if value is None or at is None or value.dtype is torch.bool or min(at.start, *at.factors, 0) < 0:
                 return None
             found += factor * at.start
@@ -205,7 +220,7 @@ class _Values:
             return None
         found = [
             known and aligned(known, value.dim(), rank)  # type: ignore[union-attr]
-            for known, value in zip(map(self.of, operands), values, strict=True)
+            for known, value in zip(map(self._of, operands), values, strict=True)
         ]
         if any(isinstance(known, Line) for known in found):
             return _of_lines(node, found, rank)
@@ -241,7 +256,7 @@ def _of_lines(node: Node, found: Sequence[Known | None], rank: int) -> Known | N
     ]
     if node.target in (aten.clone.default, aten._to_copy.default):
         dtype = node.kwargs.get("dtype")
-        return args[0] if dtype in (None, *_WHOLE) else None
+        return args[0] if dtype in (None, _WHOLE) else None
     if len(args) != 2:
         return None
     a, b = args
