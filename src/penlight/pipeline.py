@@ -48,14 +48,14 @@ from penlight.passes.decompose import decompose, lift_constants
 from penlight.passes.pack_groups import is_for_groups
 from penlight.passes.pack_weights import is_for_layer
 from penlight.program import Program
+from penlight.program.structs import CACHE_LINE
 from penlight.runtime.timing import seconds_of
 
 # The kernel libraries of each target, in the order they are asked.
 TARGETS = {"cpu": ("optimized", "portable"), "portable": ("portable",)}
 # Where passes of the user run.
 DIALECTS = ("aten", "core", "edge")
-# Of tensors in memory, in bytes: a vector that begins elsewhere spans two lines of the cache.
-_CACHE_LINE, _WORDS = 64, 16
+_ALIGNMENTS = {"cpu": CACHE_LINE, "portable": 16}  # of tensors in memory, in bytes
 Exported = ExportedProgram | Mapping[str, ExportedProgram]
 
 
@@ -178,7 +178,7 @@ def plan_memory(
     report.add("kernel check", _count_steps(plan), 0, start)
     start = time.perf_counter()
     if alignment is None:
-        alignment = _WORDS if edge.target == "portable" else _CACHE_LINE
+        alignment = _ALIGNMENTS[edge.target]
     report.memory = place_buffers(plan, algorithm=algorithm, alignment=alignment)
     report.add("plan memory", _count_steps(plan), sum(r.in_place for r in report.memory), start)
     return plan

@@ -14,6 +14,8 @@ from typing import TypeAlias
 
 from penlight.ir.dtypes import DType
 
+# In bytes. A vector that does not begin at one may span two, and take twice as long to read.
+CACHE_LINE = 64
 _CHUNK = 1 << 24
 
 

@@ -22,15 +22,13 @@ from penlight.errors import WriteFailed
 from penlight.program import structs
 from penlight.program.flatbuffer import encode
 from penlight.program.schema import program_schema
-from penlight.program.structs import EMPTY, Blob, Contents, align_up
+from penlight.program.structs import CACHE_LINE, EMPTY, Blob, Contents, align_up
 
 IDENTIFIER = b"ET12"
 HEADER_MAGIC = b"eh00"
 HEADER_LENGTH = 32
 SEGMENT_ALIGNMENT = 128
-# Vectors of a constant that begins elsewhere span two lines of the cache each. Of small ones the gaps would
-# be longer than what they are worth.
-_CACHE_LINE, _LARGE = 64, 1024
+_LARGE = 1024  # constants of so many bytes are worth the gap before a line of the cache
 _LARGE_PAGE = 2 << 20
 _SMALL_PART = 64 << 10
 
@@ -76,7 +74,7 @@ class Segments:
 
 
 def _alignment(blob: Blob) -> int:
-    return max(blob.alignment, _CACHE_LINE if blob.nbytes >= _LARGE else 1)
+    return max(blob.alignment, CACHE_LINE if blob.nbytes >= _LARGE else 1)
 
 
 def plan_layout(contents: Contents) -> Layout:
