@@ -114,7 +114,7 @@ def _has_usual_windows(node: Node) -> bool:
     (_, *taps), stride, padding, dilation, _ = _numbers(node)
     result = tensor_of(node)
     is_square = taps[0] == taps[1] and stride[0] == stride[1] and dilation == [1, 1]
-    columns = _COLUMNS if result is None else result.shape[3]
+    columns = result.shape[3] if result is not None else 0
     is_wide = not isinstance(columns, int) or columns >= _COLUMNS
     is_inside = padding[1] < taps[1]  # to the left: above and left come first
     return is_square and is_wide and is_inside and taps[0] in _TAPS and stride[0] in _STRIDES
