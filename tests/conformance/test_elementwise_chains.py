@@ -138,6 +138,13 @@ def test_special_values(isa: str, op: ElementOp) -> None:
     torch.testing.assert_close(got, want, rtol=1e-6, atol=2e-45, equal_nan=True)
 
 
+@pytest.mark.parametrize("op", FUNCTIONS, ids=lambda op: op.name)
+def test_zeros_have_their_signs(isa: str, op: ElementOp) -> None:
+    x = torch.tensor([0.0, -0.0, 1.0, 2.0]).repeat_interleave(17)
+    got, want = one(op, x), MEANING[op](x.double()).float()
+    assert torch.equal(got.signbit()[want == 0], want.signbit()[want == 0])
+
+
 @pytest.mark.parametrize("sign_y", [1, -1])
 @pytest.mark.parametrize("sign_x", [1, -1])
 def test_atan2_of_a_quadrant(isa: str, sign_x: int, sign_y: int) -> None:

@@ -259,7 +259,7 @@ PENLIGHT_INLINE HalfDoubles lgamma_of_positive(HalfDoubles x) {
       2.3855887899177245e-4, -4.3125451700936103e-4, 7.4806423711507548e-4, -1.3842049452621772e-3,
       2.6094278529585454e-3, -5.0021745766802874e-3, 9.8670825878795019e-3, -2.0313307537075183e-2,
       4.478659753680088e-2, -1.1199536183916452e-1, 3.7957716063055888e-1);
-  const HalfDoubles near = (y - 1.0) * (y - 2.0) * p - (x < 1.0 ? log : zero);
+  const HalfDoubles near = (y - 1.0) * (y - 2.0) * p + (x < 1.0 ? -log : zero);  // 0, not -0, of 1
   const HalfDoubles series =
       polynomial_in_double(z, 1.0 / 1188, -1.0 / 1680, 1.0 / 1260, -1.0 / 360, 1.0 / 12) * inverse;
   return y < 4.0 ? near : (x - 0.5) * log - x + 0.91893853320467274 + series;

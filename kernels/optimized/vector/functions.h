@@ -67,7 +67,8 @@ PENLIGHT_INLINE Floats expm1_of(Floats x) {
   const Parts parts = parts_of_exp(at_least(at_most(x, splat(88.8f)), splat(-30.0f)));
   // Half of it, as 2^128 is infinite.
   const Floats half = power_of_two(parts.n - splat_int(1));
-  return splat(2.0f) * (parts.rest * half + (half - splat(0.5f)));
+  const Floats result = splat(2.0f) * (parts.rest * half + (half - splat(0.5f)));
+  return (Floats)((Ints)result | ((Ints)x & splat_int(INT32_MIN)));  // -0 of -0
 }
 
 PENLIGHT_INLINE Floats sqrt_of(Floats x) {
@@ -99,8 +100,7 @@ PENLIGHT_INLINE Floats tanh_of(Floats x) {
   const Parts parts = parts_of_exp(at_most(magnitude + magnitude, splat(20.0f)));
   const Floats large = splat(1.0f) - splat(2.0f) / (parts.p * power_of_two(parts.n) + splat(1.0f));
   const Ints sign = (Ints)x & splat_int(INT32_MIN);
-  const Floats signed_large = (Floats)((Ints)large | sign);
-  return select(magnitude < splat(0.625f), small, signed_large);
+  return (Floats)((Ints)select(magnitude < splat(0.625f), small, large) | sign);  // -0 of -0
 }
 
 PENLIGHT_INLINE Floats erf_of(Floats x) {
@@ -206,6 +206,7 @@ PENLIGHT_INLINE Floats sin_or_cos(Floats x) {
   c = c * z * z - splat(0.5f) * z + splat(1.0f);
   const Floats value = select((quadrant & splat_int(1)) != splat_int(0), c, s);
   Floats result = (Floats)((Ints)value ^ ((quadrant & splat_int(2)) << 30));
+  if constexpr (sine) result = select(x == splat(0.0f), x, result);  // of -0 as well
   if (!any_of(far)) return result;
   for (int i = 0; i < kLanes; ++i) {
     if (far[i]) result[i] = sine ? __builtin_sinf(x[i]) : __builtin_cosf(x[i]);
