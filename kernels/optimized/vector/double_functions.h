@@ -132,6 +132,17 @@ PENLIGHT_INLINE Floats logarithm_of(Floats x, double factor) {
 }
 
 PENLIGHT_INLINE Floats exp2_of(Floats x) {
+#if defined(__FMA__) || defined(__aarch64__)
+  // x = n + r, and 2^r = 1 + r ln2 + r^2 p(r), of which the first sum is kept with what it is rounded by.
+  const Floats kept = at_least(at_most(x, splat(129.0f)), splat(-126.0f)), magic = splat(12582912.0f);
+  const Floats shifted = kept + magic, n = shifted - magic, r = kept - n, one = splat(1.0f),
+               slope = splat(0.693147182f);
+  const Floats p = polynomial(r, 1.53533619e-4f, 1.33988744e-3f, 9.61843736e-3f, 5.55033247e-2f,
+                              2.40226479e-1f, 2.03904829e-8f);
+  const Floats sum = r * slope + one, rest = r * slope + (one - sum);
+  const Floats normal = times_power_of_two(sum + (r * p + rest), n, (Ints)shifted - splat_int(0x4b400000));
+  if (!any_of(x < splat(-126.0f))) return normal;  // subnormal results would be rounded twice
+#endif
   return in_double([](HalfDoubles t) __attribute__((always_inline)) { return exp2_of(t); }, x);
 }
 

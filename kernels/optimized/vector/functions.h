@@ -6,11 +6,12 @@
 // polynomials in x^2, fitted for the least relative error up to where the result is 1;
 // at most 6 ulp, 7 where a multiply and an add round separately. GELU: by that, and with
 // AVX-512 by sixteen polynomials.
-// expm1: as exp; at most 3 ulp. log: Cephes' logf; at most 2 ulp. log1p: by that; at most 4 ulp. sin, cos:
-// the angle is reduced in double precision and Cephes' polynomials take the rest; at most 2 ulp. Angles
-// beyond 2^20 are the C library's. atan, atan2: a polynomial of degree 9 in t^2 for t = tan in [0, 1], fitted
-// for the least relative error; at most 3 ulp. asin, acos: one of degree 5 up to 1/2, fitted so, and halves
-// of the angle beyond; at most 3 ulp. tan: sin by cos; at most 5 ulp.
+// expm1: as exp; at most 3 ulp. log: Cephes' logf, with AVX-512 by sixteen parts of the range and a
+// polynomial within them; at most 2 ulp. log1p: by that; at most 4 ulp. sin, cos: the angle
+// is reduced by pi/2 in three parts, or in double precision, and Cephes' polynomials take the rest; at most
+// 2 ulp. Angles beyond 2^20 are the C library's. tan: sin by cos; at most 5 ulp. atan, atan2: a polynomial of
+// degree 9 in t^2 for t = tan in [0, 1], fitted for the least relative error; at most 3 ulp. asin, acos: one
+// of degree 5 up to 1/2, fitted so, and halves of the angle beyond; at most 3 ulp.
 // NaN stays NaN, results reach 0 and infinity where the C library's do.
 #pragma once
 
@@ -31,6 +32,7 @@ PENLIGHT_INLINE Floats polynomial(Floats x, float highest, Lower... lower) {
 struct Parts {
   Floats p, rest;
   Ints n;
+  Floats whole;  // n
 };
 
 PENLIGHT_INLINE Parts parts_of_exp(Floats x) {
@@ -42,18 +44,29 @@ PENLIGHT_INLINE Parts parts_of_exp(Floats x) {
   r = r - n * splat(1.42860677e-6f);
   Floats p =
       polynomial(r, 1.38145403e-3f, 8.36874545e-3f, 4.16683890e-2f, 1.66665211e-1f, 4.99999940e-1f, 1.0f);
-  return {p * r + splat(1.0f), p * r, (Ints)shifted - splat_int(0x4b400000)};
+  return {p * r + splat(1.0f), p * r, (Ints)shifted - splat_int(0x4b400000), n};
 }
 
 // 2^n from its exponent: zero for n = -127, infinite for 128.
 PENLIGHT_INLINE Floats power_of_two(Ints n) { return (Floats)((n + splat_int(127)) << 23); }
 
+// p * 2^n, for n from -252 to 256, which is there as both kinds of number.
+PENLIGHT_INLINE Floats times_power_of_two(Floats p, Floats n, Ints whole) {
+#if defined(__AVX512F__)
+  (void)whole;
+  return (Floats)_mm512_maskz_scalef_ps(0xffff, (__m512)p, (__m512)n);
+#else
+  (void)n;
+  const Ints half = whole >> 1;
+  return p * power_of_two(half) * power_of_two(whole - half);
+#endif
+}
+
 PENLIGHT_INLINE Floats exp_of(Floats x) {
-  // Beyond these the result is 0 or infinity by its exponent. A NaN is neither.
+  // Beyond these the result is 0 or infinity by its exponent. A NaN is neither. n reaches 130 at the top and
+  // -151 among subnormals.
   const Parts parts = parts_of_exp(at_least(at_most(x, splat(90.0f)), splat(-105.0f)));
-  // 2^n in two factors: n reaches 130 at the top and -151 among subnormals.
-  const Ints half = parts.n >> 1;
-  return parts.p * power_of_two(half) * power_of_two(parts.n - half);
+  return times_power_of_two(parts.p, parts.whole, parts.n);
 }
 
 // For what is at most zero, as a score less the largest: what would be subnormal is zero.
@@ -158,6 +171,32 @@ PENLIGHT_INLINE Floats gelu_of(Floats x) {
 }
 #endif
 
+#if defined(__AVX512F__)
+// A positive number is m * 2^e with m from 3/4 to 3/2. The four bits below the one before m's point tell the
+// sixteenth, or the thirty-second, that m is in: m is (1 + r) / inverse with r from -1/32 to 1/16. The
+// numbers next to 1 have the inverse 1, and the others one whose logarithm float32 has to 30 bits and more.
+constexpr float kInverse[16] = {1.0f,         0.914179265f, 0.864982545f, 0.820661068f,
+                                0.780449152f, 0.744031608f, 0.711086273f, 0.681020498f,
+                                1.3061446f,   1.25516284f,  1.20758951f,  1.16362619f,
+                                1.12307632f,  1.08439147f,  1.04952693f,  1.0f};
+constexpr float kLogarithm[16] = {0.0f,          0.0897285938f,  0.145045951f,   0.197645083f,
+                                  0.247885689f,  0.295671761f,   0.340961516f,   0.384162873f,
+                                  -0.267079741f, -0.227265313f,  -0.18862623f,   -0.151541159f,
+                                  -0.116071634f, -0.0810189769f, -0.0483395196f, 0.0f};
+
+// The instructions give -infinity as the exponent of 0 and NaN as m of what is negative, and leave infinity
+// and NaN what they are.
+PENLIGHT_INLINE Floats log_of(Floats x) {
+  const Floats m =
+      (Floats)_mm512_maskz_getmant_ps(0xffff, (__m512)x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan);
+  const Floats e =
+      (Floats)_mm512_maskz_getexp_ps(0xffff, (__m512)x) - (Floats)_mm512_maskz_getexp_ps(0xffff, (__m512)m);
+  const Ints part = (Ints)m >> 19;
+  const Floats r = m * pick_lanes(load(kInverse), part) - splat(1.0f);
+  const Floats p = polynomial(r, 1.88449617e-1f, -2.50061174e-1f, 3.33344561e-1f, -5.00000014e-1f);
+  return p * (r * r) + r + (e * splat(0.693147181f) + pick_lanes(load(kLogarithm), part));
+}
+#else
 PENLIGHT_INLINE Floats log_of(Floats x) {
   // m * 2^e with m in [sqrt(1/2), sqrt(2)); subnormal numbers are made normal first.
   const Ints tiny = x < splat(1.17549435e-38f);
@@ -178,6 +217,7 @@ PENLIGHT_INLINE Floats log_of(Floats x) {
   // Infinity and NaN are what they are.
   return select((x < splat(__builtin_inff())), result, x);
 }
+#endif
 
 // log(1 + x), by what rounding makes of 1 + x (Kahan; see Goldberg, "What every computer scientist should
 // know about floating-point arithmetic", 1991).
@@ -187,17 +227,28 @@ PENLIGHT_INLINE Floats log1p_of(Floats x) {
   return select(as_it_is, x, log_of(raised) * (x / kept));
 }
 
+// x - n * pi/2 for the whole number n nearest to x / (pi/2).
+PENLIGHT_INLINE Floats less_quarter_turns(Floats x, Floats n) {
+#if defined(__FMA__) || defined(__aarch64__)
+  // What the first part of pi/2 leaves is exact, and its rest has the digits that small remainders need.
+  const Floats r = x - n * splat(1.57079637f);
+  return r + n * splat(4.37113883e-8f) + n * splat(1.71512451e-15f);
+#else
+  // The first part has 33 bits, so that its product with n is exact.
+  const Doubles wide = __builtin_convertvector(x, Doubles), turns = __builtin_convertvector(n, Doubles);
+  return __builtin_convertvector(wide - turns * 1.57079632673412561417 - turns * 6.07710050650619224932e-11,
+                                 Floats);
+#endif
+}
+
 template <bool sine>
 PENLIGHT_INLINE Floats sin_or_cos(Floats x) {
-  // x = n * pi/2 + r; the first part of pi/2 has 33 bits, so that its product with n is exact.
+  // x = n * pi/2 + r.
   const Ints far = ~((x < splat(1048576.0f)) & (x > splat(-1048576.0f)));
   const Floats near = select(far, splat(0.0f), x);
   const Floats magic = splat(12582912.0f);
   const Floats shifted = near * splat(0.636619772f) + magic;
-  const Doubles n = __builtin_convertvector(shifted - magic, Doubles);
-  const Doubles wide = __builtin_convertvector(near, Doubles);
-  const Floats r =
-      __builtin_convertvector(wide - n * 1.57079632673412561417 - n * 6.07710050650619224932e-11, Floats);
+  const Floats r = less_quarter_turns(near, shifted - magic);
   const Ints quadrant = (Ints)shifted + splat_int(sine ? 0 : 1);
   const Floats z = r * r;
   Floats s = polynomial(z, -1.9515295891e-4f, 8.3321608736e-3f, -1.6666654611e-1f);
@@ -261,6 +312,16 @@ enum class Whole { Below, Above, TowardsZero, Nearest };
 // A whole number with the sign of x; from 2^23 on, all are whole.
 template <Whole which>
 PENLIGHT_INLINE Floats whole_of(Floats x) {
+#if defined(__AVX__)
+  constexpr int kDirections[] = {_MM_FROUND_TO_NEG_INF, _MM_FROUND_TO_POS_INF, _MM_FROUND_TO_ZERO,
+                                 _MM_FROUND_TO_NEAREST_INT};
+  constexpr int kDirection = kDirections[static_cast<int>(which)] | _MM_FROUND_NO_EXC;
+#if defined(__AVX512F__)
+  return (Floats)_mm512_maskz_roundscale_ps(0xffff, (__m512)x, kDirection);
+#else
+  return (Floats)_mm256_round_ps((__m256)x, kDirection);
+#endif
+#else
   const Ints sign = (Ints)x & splat_int(INT32_MIN);
   const Floats size = (Floats)((Ints)x ^ sign), shift = splat(8388608.0f);
   Floats whole = (size + shift) - shift;  // the nearest, halves to the even one
@@ -273,6 +334,7 @@ PENLIGHT_INLINE Floats whole_of(Floats x) {
     whole = select(outwards, higher, lower);
   }
   return select(size < shift, (Floats)((Ints)whole | sign), x);
+#endif
 }
 
 }  // namespace PENLIGHT_ISA
