@@ -25,6 +25,20 @@ def test_lowest_by_minus_one_wraps() -> None:
     assert rest.tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("name", ["floor_divide", "fmod.Tensor", "remainder.Tensor"])
+def test_numbers_of_more_than_32_bits(name: str) -> None:
+    """And those next to the numbers of 32 bits, which are divided by another instruction."""
+    ends = [2**31, 2**32, 2**33, 2**62, 2**63 - 2]
+    numbers = torch.tensor([3, 7, 10**9, *(end + i for end in ends for i in (-1, 0, 1))])
+    x, y = torch.cartesian_prod(torch.cat([numbers, -numbers]), torch.cat([numbers, -numbers])).unbind(1)
+    # From Python's integers, as ATen may divide these as floats.
+    pairs = list(zip(x.tolist(), y.tolist(), strict=True))
+    floored = [a // b if name == "floor_divide" else a % b for a, b in pairs]
+    wanted = [(a > 0 or -1) * (abs(a) % abs(b)) for a, b in pairs] if name == "fmod.Tensor" else floored
+    (got,) = run_op(overload_of(f"aten::{name}"), [x.clone(), y.clone()], {}, x)
+    assert got.tolist() == wanted
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("mode", ["floor", "trunc", None])
 def test_a_divisor_of_more_digits_is_not_rounded(dtype: torch.dtype, mode: str | None) -> None:
