@@ -271,8 +271,11 @@ def _nan_to_num(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
         default if number is None else number
         for number, default in zip(given, (0.0, most, -most), strict=True)
     )
-    numbers = Step(Op.WHERE, (Step(Op.EQUAL, (x, torch.inf)), above, x))
-    numbers = Step(Op.WHERE, (Step(Op.EQUAL, (x, -torch.inf)), below, numbers))
+    if (below, above) == (-most, most):
+        numbers = Step(Op.CLAMP, (x, below, above))
+    else:
+        numbers = Step(Op.WHERE, (Step(Op.EQUAL, (x, torch.inf)), above, x))
+        numbers = Step(Op.WHERE, (Step(Op.EQUAL, (x, -torch.inf)), below, numbers))
     return Step(Op.WHERE, (Step(Op.EQUAL, (x, x)), numbers, missing))
 
 
@@ -338,8 +341,7 @@ def _hard_shrink(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
     x, numbers = args[0], _numbers(args, kwargs, lambd=0.5)
     if numbers is None:
         return None
-    inside = (Step(Op.LESS_EQUAL, (-numbers[0], x)), Step(Op.LESS_EQUAL, (x, numbers[0])))
-    return Step(Op.WHERE, (Step(Op.AND, inside), 0.0, x))
+    return Step(Op.WHERE, (Step(Op.LESS_EQUAL, (Step(Op.ABS, (x,)), numbers[0])), 0.0, x))
 
 
 def _logit(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
