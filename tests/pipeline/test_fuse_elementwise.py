@@ -122,6 +122,9 @@ ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "lerp near the start": lambda x: x.lerp(B, 0.25),
     "lerp near the end": lambda x: x.lerp(B, 0.75),
     "lerp by a tensor": lambda x: x.lerp(B, ROW),
+    "isinf": lambda x: torch.isinf(x / (x > 0)),
+    "isposinf": lambda x: torch.isposinf(x / (x > 0)),
+    "isneginf": lambda x: torch.isneginf(x / (x > 0)),
     "nan_to_num": lambda x: torch.nan_to_num(x / (x > 0)),
     "nan_to_num of numbers": lambda x: torch.nan_to_num(x / (x > 0), 1.5, 2.5, -3.5),
 }
