@@ -10,8 +10,8 @@
 // as in ATen; or NaN, as with a softmax that is written out.
 #include "exponential.h"
 #include "kernels/common/checks.h"
+#include "kernels/common/span.h"
 #include "product.h"
-#include "span.h"
 
 namespace penlight::portable {
 

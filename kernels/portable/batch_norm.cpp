@@ -5,9 +5,9 @@
 
 #include "kernels/common/checks.h"
 #include "kernels/common/elementwise.h"
+#include "kernels/common/span.h"
 #include "likeness.h"
 #include "moments.h"
-#include "span.h"
 
 namespace penlight::portable {
 

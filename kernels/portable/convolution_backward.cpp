@@ -6,7 +6,7 @@
 // walk over all meetings serves both.
 #include "axis_argument.h"
 #include "kernels/common/checks.h"
-#include "span.h"
+#include "kernels/common/span.h"
 
 namespace penlight::portable {
 

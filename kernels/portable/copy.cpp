@@ -3,8 +3,8 @@
 // Equal element types are moved by their width; others are converted elementwise,
 // computed in the type of the source, which loses nothing.
 #include "kernels/common/elementwise.h"
+#include "kernels/common/span.h"
 #include "kernels/common/view.h"
-#include "span.h"
 
 namespace penlight::portable {
 

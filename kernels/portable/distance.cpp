@@ -1,7 +1,7 @@
 // Distances between rows: all pairs of two sets (cdist), all pairs within one (pdist).
 #include <math.h>
 
-#include "matrices.h"
+#include "kernels/common/matrices.h"
 
 namespace penlight::portable {
 

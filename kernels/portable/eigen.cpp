@@ -3,7 +3,7 @@
 // In complex numbers whatever the dtype, so that conjugate pairs need no cases of
 // their own, and with one tool, the rotation of two rows and two columns. Values
 // come in any order; vectors have length 1 and a largest component that is real.
-#include "matrices.h"
+#include "kernels/common/matrices.h"
 
 namespace penlight::portable {
 

@@ -8,7 +8,7 @@
 #include "kernels/common/broadcast.h"
 #include "kernels/common/checks.h"
 #include "kernels/common/complex.h"
-#include "span.h"
+#include "kernels/common/span.h"
 
 namespace penlight::portable {
 

@@ -1,9 +1,9 @@
 // Gather and scatter: an index for each element, counted along one dimension.
 #include "fill.h"
 #include "indexing.h"
+#include "kernels/common/span.h"
 #include "likeness.h"
 #include "order.h"
-#include "span.h"
 
 namespace penlight::portable {
 

@@ -2,8 +2,8 @@
 #include <math.h>
 
 #include "kernels/common/checks.h"
+#include "kernels/common/span.h"
 #include "resample.h"
-#include "span.h"
 #include "volume.h"
 
 namespace penlight::portable {

@@ -4,7 +4,7 @@
 // In double whatever the dtype. Pivots are LAPACK's: positive k where row k, counted
 // from 1, came to the place of a block of one row; negative, twice, for two rows of
 // which the second was exchanged with row -k.
-#include "matrices.h"
+#include "kernels/common/matrices.h"
 
 namespace penlight::portable {
 

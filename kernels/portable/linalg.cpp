@@ -1,7 +1,7 @@
 // Factorisations of small matrices: LU, Cholesky, and what is solved with them.
 //
 // In double whatever the dtype, matrix by matrix, each copied into scratch.
-#include "matrices.h"
+#include "kernels/common/matrices.h"
 
 namespace penlight::portable {
 

@@ -1,6 +1,6 @@
 // Gradients of layer and group normalisation, and of embedding tables.
 #include "kernels/common/checks.h"
-#include "span.h"
+#include "kernels/common/span.h"
 
 namespace penlight::portable {
 

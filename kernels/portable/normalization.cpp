@@ -3,8 +3,8 @@
 
 #include "kernels/common/broadcast.h"
 #include "kernels/common/checks.h"
+#include "kernels/common/span.h"
 #include "moments.h"
-#include "span.h"
 
 namespace penlight::portable {
 

@@ -5,7 +5,7 @@
 // accurate to the last digit for small singular values; they need no special cases
 // for matrices of low rank. Signs of vectors are free: QR has LAPACK's, the others
 // may differ from it.
-#include "matrices.h"
+#include "kernels/common/matrices.h"
 
 namespace penlight::portable {
 

@@ -1,8 +1,8 @@
 // Gradients of pooling: each output's gradient goes back to the elements of its window.
 #include "kernels/common/checks.h"
+#include "kernels/common/span.h"
 #include "likeness.h"
 #include "pool.h"
-#include "span.h"
 
 namespace penlight::portable {
 

@@ -7,8 +7,8 @@
 #include <math.h>
 
 #include "kernels/common/checks.h"
+#include "kernels/common/span.h"
 #include "product.h"
-#include "span.h"
 
 namespace penlight::portable {
 

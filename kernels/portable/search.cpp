@@ -1,8 +1,8 @@
 // Searching sorted sequences, and histograms.
 #include "indexing.h"
 #include "kernels/common/elementwise.h"
+#include "kernels/common/span.h"
 #include "likeness.h"
-#include "span.h"
 
 namespace penlight::portable {
 

@@ -4,7 +4,7 @@
 // back, so any stride and dtype takes the same path.
 #include "exponential.h"
 #include "kernels/common/checks.h"
-#include "span.h"
+#include "kernels/common/span.h"
 
 namespace penlight::portable {
 

@@ -5,9 +5,9 @@
 // is a single block.
 #pragma once
 
-#include "kernels/common/convert.h"
+#include "convert.h"
 
-namespace penlight::portable {
+namespace penlight {
 
 class Span {
  public:
@@ -128,4 +128,4 @@ void dense_store(const T* row, Tensor& tensor) {
   Span(tensor, 0, tensor.dim()).store(row, tensor.mutable_data_ptr(), 0);
 }
 
-}  // namespace penlight::portable
+}  // namespace penlight

@@ -2,12 +2,12 @@
 // double and back.
 #pragma once
 
-#include "kernels/common/broadcast.h"
-#include "kernels/common/checks.h"
-#include "kernels/common/complex.h"
+#include "broadcast.h"
+#include "checks.h"
+#include "complex.h"
 #include "span.h"
 
-namespace penlight::portable {
+namespace penlight {
 
 inline bool check_matrices(KernelContext& ctx, const Tensor& a) {
   return check(ctx, a.dim() >= 2, "a batch of matrices is wanted");
@@ -120,10 +120,21 @@ inline void swap_rows(double* a, dim_t columns, dim_t first, dim_t second) {
   }
 }
 
-inline void transpose(const double* from, dim_t rows, dim_t columns, double* to) {
-  for (dim_t i = 0; i < rows; ++i) {
-    for (dim_t j = 0; j < columns; ++j) to[j * rows + i] = from[i * columns + j];
+// Part of a matrix, whose rows begin `stride` apart, into one whose rows begin `to_stride` apart. In squares:
+// columns of many rows do not stay in the cache.
+inline void transpose_part(const double* from, dim_t stride, dim_t rows, dim_t columns, double* to,
+                           dim_t to_stride) {
+  constexpr dim_t side = 8;
+  for (dim_t row = 0; row < rows; row += side) {
+    const dim_t end = row + side < rows ? row + side : rows;
+    for (dim_t j = 0; j < columns; ++j) {
+      for (dim_t i = row; i < end; ++i) to[j * to_stride + i] = from[i * stride + j];
+    }
   }
+}
+
+inline void transpose(const double* from, dim_t rows, dim_t columns, double* to) {
+  transpose_part(from, columns, rows, columns, to, rows);
 }
 
 inline void set_identity(double* a, dim_t rows, dim_t columns) {
@@ -145,4 +156,4 @@ bool normalise(KernelContext& ctx, T* a, dim_t count, double& scale) {
   return true;
 }
 
-}  // namespace penlight::portable
+}  // namespace penlight
