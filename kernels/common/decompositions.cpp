@@ -1,0 +1,104 @@
+#include "decompositions.h"
+
+namespace penlight::linear_algebra {
+
+namespace {
+
+// Room for two rows and two columns of a matrix.
+double* lines(KernelContext& ctx, dim_t rows, dim_t columns) { return scratch(ctx, 2, rows + columns); }
+
+}  // namespace
+
+void qr(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, StringView mode, Tensor& Q, Tensor& R) {
+  if (!check_matrices(ctx, A)) return;
+  const bool complete = mode == "complete", only_r = mode == "r";
+  if (!check(ctx, complete || only_r || mode == "reduced", "qr: mode is reduced, complete or r")) return;
+  const dim_t m = A.size(-2), n = A.size(-1), k = m < n ? m : n, width = complete ? m : k;
+  Batch batch(ctx, A);
+  double *a = batch.read(A), *q = batch.write(Q, {m, width}, !only_r), *r = batch.write(R, {width, n});
+  double *tau = scratch(ctx, k), *spare = lines(ctx, m, n > width ? n : width);
+  batch.for_each([&] {
+    reduce_to_triangle(loops, a, m, n, tau, spare);
+    for (dim_t row = 0; row < width; ++row) {
+      for (dim_t c = 0; c < n; ++c) r[row * n + c] = c < row ? 0 : a[row * n + c];
+    }
+    if (!only_r) expand_reflections(loops, {a, n + 1, n, tau, k}, {q, width}, m, width, spare);
+  });
+}
+
+void geqrf(KernelContext& ctx, const DenseLoops& loops, const Tensor& self, Tensor& a, Tensor& tau) {
+  if (!check_matrices(ctx, self)) return;
+  const dim_t m = self.size(-2), n = self.size(-1), k = m < n ? m : n;
+  Batch batch(ctx, self);
+  double *from = batch.read(self), *to = batch.write(a, {m, n}), *factors = batch.write(tau, {k});
+  double* spare = lines(ctx, m, n);
+  batch.for_each([&] {
+    memcpy(to, from, static_cast<size_t>(m * n) * sizeof(double));
+    reduce_to_triangle(loops, to, m, n, factors, spare);
+  });
+}
+
+void householder_product(KernelContext& ctx, const DenseLoops& loops, const Tensor& input, const Tensor& tau,
+                         Tensor& out) {
+  if (!check_matrices(ctx, input) || !check_same_dtype(ctx, input, tau)) return;
+  const dim_t m = input.size(-2), n = input.size(-1);
+  const bool fits =
+      m >= n && tau.dim() == input.dim() - 1 && tau.size(-1) <= n && same_batch(tau, input, input.dim() - 2);
+  if (!check(ctx, fits, "tau has at most one number for each column of a matrix that is not wide")) return;
+  Batch batch(ctx, input);
+  double *a = batch.read(input), *factors = batch.read(tau), *q = batch.write(out, {m, n});
+  double* spare = lines(ctx, m, n);
+  batch.for_each(
+      [&] { expand_reflections(loops, {a, n + 1, n, factors, tau.size(-1)}, {q, n}, m, n, spare); });
+}
+
+void svd(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, bool full_matrices, bool compute_uv,
+         Tensor& U, Tensor& S, Tensor& Vh) {
+  if (!check_matrices(ctx, A)) return;
+  const dim_t m = A.size(-2), n = A.size(-1), k = m < n ? m : n;
+  const dim_t left = full_matrices ? m : k, right = full_matrices ? n : k;
+  // Of a wide matrix the transposed one is decomposed: `kept` vectors as long as the longer side, and k
+  // others.
+  const bool wide = m < n;
+  const dim_t length = wide ? n : m, kept = wide ? right : left;
+  Batch batch(ctx, A);
+  double *a = batch.read(A), *u = batch.write(U, {m, left}, compute_uv), *values = batch.write(S, {k});
+  double *vh = batch.write(Vh, {right, n}, compute_uv), *turned = wide ? scratch(ctx, m, n) : a;
+  double *spare = scratch(ctx, kSingularRows, length), *square = scratch(ctx, length, kept);
+  double *longer = wide ? vh : scratch(ctx, kept, length), *shorter = wide ? scratch(ctx, k, k) : vh;
+  batch.for_each([&] {
+    double scale;
+    if (!normalise(ctx, a, m * n, scale)) return;
+    if (wide) transpose(a, m, n, turned);
+    const bool found = decompose(loops, turned, length, k, kept, compute_uv ? longer : nullptr,
+                                 compute_uv ? shorter : nullptr, values, square, spare);
+    if (!found) return ctx.fail(Status::KernelFailed, "singular values do not converge");
+    for (dim_t j = 0; j < k; ++j) values[j] *= scale;
+    if (compute_uv) transpose(wide ? shorter : longer, left, m, u);
+  });
+}
+
+void eigh(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, StringView UPLO, bool compute_v,
+          Tensor& eigenvalues, Tensor& eigenvectors) {
+  if (!check_square(ctx, A)) return;
+  const dim_t n = A.size(-1);
+  const bool upper = UPLO == "U" || UPLO == "u";
+  Batch batch(ctx, A);
+  double *a = batch.read(A), *values = batch.write(eigenvalues, {n}), *v = scratch(ctx, n, n);
+  double *vectors = batch.write(eigenvectors, {n, n}, compute_v), *spare = scratch(ctx, kEigenvalueRows, n);
+  batch.for_each([&] {
+    // Only the triangle that is asked for is read.
+    for (dim_t r = 0; r < n; ++r) {
+      for (dim_t c = 0; c < r; ++c)
+        (upper ? a[r * n + c] : a[c * n + r]) = upper ? a[c * n + r] : a[r * n + c];
+    }
+    double scale;
+    if (!normalise(ctx, a, n * n, scale)) return;
+    if (!diagonalise(loops, a, n, compute_v ? v : nullptr, values, spare))
+      return ctx.fail(Status::KernelFailed, "eigenvalues do not converge");
+    for (dim_t j = 0; j < n; ++j) values[j] *= scale;
+    if (compute_v) transpose(v, n, n, vectors);
+  });
+}
+
+}  // namespace penlight::linear_algebra

@@ -1,0 +1,166 @@
+#include "factors.h"
+
+namespace penlight {
+
+namespace {
+
+dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
+
+// A row divided by its pivot. The reciprocal of a pivot near zero would be infinite.
+void divide(double* row, dim_t count, double pivot) {
+  const double factor = 1 / pivot;
+  const bool by_factor = factor - factor == 0;
+  for (dim_t c = 0; c < count; ++c) row[c] = by_factor ? row[c] * factor : row[c] / pivot;
+}
+
+// Rows [first, last) of x = inverse(a) x, that depend on no others any more.
+void solve_block(const DenseLoops& loops, const Triangle& a, dim_t first, dim_t last, Rows x, dim_t columns) {
+  for (dim_t step = 0; step < last - first; ++step) {
+    const dim_t i = a.upper ? last - 1 - step : first + step;
+    const dim_t below = a.upper ? first : i + 1, count = a.upper ? i - first : last - i - 1;
+    double* const row = x.data + i * x.stride;
+    if (!a.unit) divide(row, columns, a.data[i * a.stride + i]);
+    if (count == 0) continue;
+    RowUpdate update = {};
+    update.a = {x.data + below * x.stride, x.stride};
+    update.rows = count;
+    update.columns = columns;
+    update.p = {a.data + below * a.stride + i, a.stride};
+    update.first = row;
+    loops.update(update);
+  }
+}
+
+// c -= a b
+void subtract_product(const DenseLoops& loops, Rows c, dim_t rows, dim_t columns, dim_t depth,
+                      const double* a, dim_t a_stride, const double* b, dim_t b_stride) {
+  if (rows > 0 && columns > 0 && depth > 0)
+    loops.multiply({c, rows, columns, depth, a, a_stride, 1, b, b_stride, -1});
+}
+
+// Columns [first, last) below the rows before `first`, with those up to `end` beside them.
+void factorise_panel(const DenseLoops& loops, Rows a, dim_t rows, dim_t columns, dim_t first, dim_t last,
+                     dim_t end, bool search, int64_t* pivots, int64_t& info) {
+  for (dim_t k = first; k < last; ++k) {
+    dim_t best = k;
+    double* const column = a.data + k;
+    for (dim_t i = k + 1; i < rows && search; ++i) {
+      if (math::fabs(column[i * a.stride]) > math::fabs(column[best * a.stride])) best = i;
+    }
+    pivots[k] = best + 1;
+    swap_rows(a.data, columns, k, best);
+    const double pivot = column[k * a.stride];
+    if (pivot == 0) {
+      if (info == 0) info = k + 1;
+      continue;
+    }
+    for (dim_t i = k + 1; i < rows; ++i) column[i * a.stride] /= pivot;
+    if (k + 1 == end || k + 1 == rows) continue;
+    RowUpdate update = {};
+    update.a = {column + (k + 1) * a.stride + 1, a.stride};
+    update.rows = rows - k - 1;
+    update.columns = end - k - 1;
+    update.p = {column + (k + 1) * a.stride, a.stride};
+    update.first = column + k * a.stride + 1;
+    loops.update(update);
+  }
+}
+
+}  // namespace
+
+int64_t factorise(const DenseLoops& loops, double* a, dim_t rows, dim_t columns, int64_t* pivots,
+                  bool search) {
+  const dim_t steps = least(rows, columns);
+  // Below a pivot of 0 that was not searched for there may be others: what takes part in no block.
+  const dim_t block = search ? kFactorBlock : steps;
+  int64_t info = 0;
+  for (dim_t first = 0, last; first < steps; first = last) {
+    last = least(first + block, steps);
+    const dim_t end = search ? last : columns;
+    factorise_panel(loops, {a, columns}, rows, columns, first, last, end, search, pivots, info);
+    const dim_t rest = columns - end;
+    if (rest == 0) continue;
+    double *const corner = a + first * columns, *const below = a + last * columns;
+    const Triangle triangle = {corner + first, last - first, columns, false, true};
+    solve_block(loops, triangle, 0, last - first, {corner + end, columns}, rest);
+    subtract_product(loops, {below + end, columns}, rows - last, rest, last - first, below + first, columns,
+                     corner + end, columns);
+  }
+  return info;
+}
+
+void solve_triangle(const DenseLoops& loops, const Triangle& a, Rows x, dim_t columns) {
+  for (dim_t done = 0; done < a.n; done += kFactorBlock) {
+    const dim_t next = least(done + kFactorBlock, a.n);
+    const dim_t first = a.upper ? a.n - next : done, last = a.upper ? a.n - done : next;
+    const dim_t known = a.upper ? last : 0;  // the first row that is solved
+    subtract_product(loops, {x.data + first * x.stride, x.stride}, last - first, columns, done,
+                     a.data + first * a.stride + known, a.stride, x.data + known * x.stride, x.stride);
+    solve_block(loops, a, first, last, x, columns);
+  }
+}
+
+void solve_factorised(const DenseLoops& loops, const double* lu, dim_t n, const int64_t* pivots, double* x,
+                      dim_t columns) {
+  for (dim_t k = 0; k < n; ++k) swap_rows(x, columns, k, static_cast<dim_t>(pivots[k]) - 1);
+  solve_triangle(loops, {lu, n, n, false, true}, {x, columns}, columns);
+  solve_triangle(loops, {lu, n, n, true, false}, {x, columns}, columns);
+}
+
+void invert_factorised(const DenseLoops& loops, const double* lu, dim_t n, const int64_t* pivots, double* x) {
+  set_identity(x, n, n);
+  // The inverse of the lower triangle is one: rows end where those of the triangle do.
+  const Triangle lower = {lu, n, n, false, true};
+  for (dim_t first = 0; first < n; first += kFactorBlock) {
+    const dim_t last = least(first + kFactorBlock, n);
+    subtract_product(loops, {x + first * n, n}, last - first, first, first, lu + first * n, n, x, n);
+    solve_block(loops, lower, first, last, {x, n}, last);
+  }
+  solve_triangle(loops, {lu, n, n, true, false}, {x, n}, n);
+  for (dim_t r = 0; r < n; ++r) {
+    double* const row = x + r * n;
+    for (dim_t k = n; k-- > 0;) {
+      const dim_t with = static_cast<dim_t>(pivots[k]) - 1;
+      const double kept = row[k];
+      row[k] = row[with];
+      row[with] = kept;
+    }
+  }
+}
+
+int64_t factorise_positive(const DenseLoops& loops, double* a, dim_t n, double* spare) {
+  int64_t failed = 0;
+  for (dim_t first = 0, last; first < n; first = last) {
+    last = least(first + kFactorBlock, n);
+    for (dim_t k = first; k < last; ++k) {
+      double* const column = a + k;
+      double& pivot = column[k * n];
+      if (!(pivot > 0) && failed == 0) failed = k + 1;
+      pivot = math::sqrt(pivot);
+      for (dim_t i = k + 1; i < n; ++i) column[i * n] /= pivot;
+      if (k + 1 == last) continue;
+      double row[kFactorBlock];
+      for (dim_t j = k + 1; j < last; ++j) row[j - k - 1] = column[j * n];
+      RowUpdate update = {};
+      update.a = {column + (k + 1) * n + 1, n};
+      update.rows = n - k - 1;
+      update.columns = last - k - 1;
+      update.p = {column + (k + 1) * n, n};
+      update.first = row;
+      loops.update(update);
+    }
+    transpose_part(a + last * n + first, n, n - last, last - first, spare, n);
+    // Only as far to the right as the triangle reaches.
+    for (dim_t i = last; i < n; i += kFactorBlock) {
+      const dim_t end = least(i + kFactorBlock, n);
+      subtract_product(loops, {a + i * n + last, n}, end - i, end - last, last - first, a + i * n + first, n,
+                       spare, n);
+    }
+  }
+  for (dim_t r = 0; r < n; ++r) {
+    for (dim_t c = r + 1; c < n; ++c) a[r * n + c] = 0;
+  }
+  return failed;
+}
+
+}  // namespace penlight
