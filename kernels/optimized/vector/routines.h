@@ -16,6 +16,10 @@
 #endif
 #endif
 
+namespace penlight {
+struct DenseLoops;  // kernels/common/dense_loops.h
+}
+
 namespace penlight::optimized {
 
 // Weights lie in panels of this many outputs, the widest vector of any target.
@@ -560,6 +564,7 @@ struct Routines {
   void (*grid_sample)(const GridSample&);
   void (*top_k)(const TopK&);
   void (*random)(const Draw&);
+  const DenseLoops* dense;                                           // of linear algebra
   const WinogradRoutines *winograd_4x4, *winograd_2x2, *winograd_4;  // tiles of so many outputs
   const WinogradRoutines *strided_winograd_4x4, *strided_winograd_2x2, *strided_winograd_4;
 };

@@ -48,6 +48,7 @@ void elementwise(const Elementwise& elements);
 void grid_sample(const GridSample& samples);
 void top_k(const TopK& rows);
 void random(const Draw& draw);
+extern const DenseLoops dense;
 extern const WinogradRoutines winograd_4x4, winograd_2x2, winograd_4;
 extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, strided_winograd_4;
 
@@ -149,6 +150,11 @@ extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, stride
 #if defined(PENLIGHT_WITHOUT_RANDOM)
 #define random nullptr
 #endif
+#if defined(PENLIGHT_WITHOUT_DENSE)
+#define PENLIGHT_DENSE nullptr
+#else
+#define PENLIGHT_DENSE &dense
+#endif
 #if defined(PENLIGHT_WITHOUT_WINOGRAD)
 #define PENLIGHT_WINOGRAD(name) nullptr
 #else
@@ -201,6 +207,7 @@ const Routines routines = {
     grid_sample,
     top_k,
     random,
+    PENLIGHT_DENSE,
     PENLIGHT_WINOGRAD(winograd_4x4),
     PENLIGHT_WINOGRAD(winograd_2x2),
     PENLIGHT_WINOGRAD(winograd_4),

@@ -54,6 +54,7 @@ _CALLERS = {
     "grid_sample": {"grid_sample"},
     "topk": {"topk"},
     "random": {"random"},
+    "dense": {"linalg"},
     "winograd": {"convolution"},
 }
 # Routines that are for some dtypes alone.
