@@ -47,11 +47,21 @@ struct RowProduct {
   double factor;
 };
 
-// Neighbouring rows k and k + 1 turn, for k from 0: into c x + s y and c y - s x.
+// Neighbouring rows k and k + 1 turn, for k from `first` on: into c x + s y and c y - s x.
+struct Sweep {
+  ptrdiff_t first, turns;
+  const double *cosines, *sines;  // from `first` on
+};
+
+// Sweeps over rows, one after the other: over a few columns all of them, which are kept in `panel` meanwhile.
+// It has room for kPanelColumns of all rows.
+constexpr ptrdiff_t kPanelColumns = 16;
 struct RowTurns {
   Rows a;
-  ptrdiff_t turns, columns;
-  const double *cosines, *sines;
+  ptrdiff_t rows, columns;
+  const Sweep* sweeps;
+  ptrdiff_t count;
+  double* panel;
 };
 
 struct DenseLoops {
@@ -69,11 +79,16 @@ struct DenseLoopsOf {
   using Vector = typename V::type;
   static constexpr ptrdiff_t lanes = V::lanes;
 
-  static void update(const RowUpdate& p) {
-    constexpr int together = 4;
-    ptrdiff_t i = 0;
-    for (; i + together <= p.rows; i += together) update_rows<together>(p, i);
-    for (; i < p.rows; ++i) update_rows<1>(p, i);
+  // Arguments are copied: what is stored could be any of those that are referred to, which would be read
+  // again.
+  static void update(const RowUpdate& given) {
+    if (given.second) {
+      update_all<true, true>(given);
+    } else if (given.sums) {
+      update_all<false, true>(given);
+    } else {
+      update_all<false, false>(given);
+    }
   }
 
   static void multiply(const RowProduct& p) {
@@ -93,7 +108,8 @@ struct DenseLoopsOf {
     }
   }
 
-  static void turn(const RowTurns& p) {
+  static void turn(const RowTurns& given) {
+    const RowTurns p = given;
     ptrdiff_t j = 0;
     for (; j + 2 * lanes <= p.columns; j += 2 * lanes) turn_columns<2, false>(p, j, 2 * lanes);
     for (; j + lanes <= p.columns; j += lanes) turn_columns<1, false>(p, j, lanes);
@@ -124,40 +140,57 @@ struct DenseLoopsOf {
   }
   static inline __attribute__((always_inline)) Vector splat(double value) { return value - Vector{}; }
 
-  template <int count>
+  template <bool both, bool sum>
+  static void update_all(const RowUpdate& given) {
+    const RowUpdate p = given;
+    constexpr int together = 4;
+    ptrdiff_t i = 0;
+    for (; i + together <= p.rows; i += together) update_rows<together, both, sum>(p, i);
+    for (; i < p.rows; ++i) update_rows<1, both, sum>(p, i);
+  }
+
+  template <int count, bool both, bool sum>
   static inline __attribute__((always_inline)) void update_rows(const RowUpdate& p, ptrdiff_t i) {
     Vector first[count], second[count], with[count];
     for (int r = 0; r < count; ++r) {
       first[r] = splat(p.p[i + r]);
-      second[r] = p.second ? splat(p.q[i + r]) : Vector{};
-      with[r] = p.sums ? splat(p.with[i + r]) : Vector{};
+      second[r] = both ? splat(p.q[i + r]) : Vector{};
+      with[r] = sum ? splat(p.with[i + r]) : Vector{};
     }
     double* const a = p.a.data + i * p.a.stride;
     ptrdiff_t j = 0;
     for (; j + lanes <= p.columns; j += lanes)
-      update_vector<count, false>(p, a, j, lanes, first, second, with);
-    if (j < p.columns) update_vector<count, true>(p, a, j, p.columns - j, first, second, with);
+      update_vector<count, both, sum, false>(p, a, j, lanes, first, second, with);
+    if (j < p.columns) update_vector<count, both, sum, true>(p, a, j, p.columns - j, first, second, with);
   }
 
-  template <int count, bool some>
+  // All rows are read before one is written: a store delays loads from places 4 KB apart.
+  template <int count, bool both, bool sum, bool some>
   static inline __attribute__((always_inline)) void update_vector(const RowUpdate& p, double* a, ptrdiff_t j,
                                                                   ptrdiff_t left, const Vector* first,
                                                                   const Vector* second, const Vector* with) {
     const Vector x = load<some>(p.first + j, left);
-    const Vector y = p.second ? load<some>(p.second + j, left) : Vector{};
-    Vector sum = p.sums ? load<some>(p.sums + j, left) : Vector{};
-    for (int r = 0; r < count; ++r) {
-      double* const at = a + r * p.a.stride + j;
-      Vector row = load<some>(at, left) - first[r] * x;
-      if (p.second) row -= second[r] * y;
-      store<some>(at, row, left);
-      if (p.sums) sum += with[r] * row;
+    Vector rows[count];
+#pragma GCC unroll 4
+    for (int r = 0; r < count; ++r) rows[r] = load<some>(a + r * p.a.stride + j, left) - first[r] * x;
+    if constexpr (both) {
+      const Vector y = load<some>(p.second + j, left);
+#pragma GCC unroll 4
+      for (int r = 0; r < count; ++r) rows[r] -= second[r] * y;
     }
-    if (p.sums) store<some>(p.sums + j, sum, left);
+#pragma GCC unroll 4
+    for (int r = 0; r < count; ++r) store<some>(a + r * p.a.stride + j, rows[r], left);
+    if constexpr (sum) {
+      Vector total = load<some>(p.sums + j, left);
+#pragma GCC unroll 4
+      for (int r = 0; r < count; ++r) total += with[r] * rows[r];
+      store<some>(p.sums + j, total, left);
+    }
   }
 
   template <int vectors, bool some>
-  static void multiply_columns(const RowProduct& p, ptrdiff_t j, ptrdiff_t left) {
+  static void multiply_columns(const RowProduct& given, ptrdiff_t j, ptrdiff_t left) {
+    const RowProduct p = given;
     ptrdiff_t i = 0;
     for (; i + V::rows <= p.rows; i += V::rows) multiply_tile<V::rows, vectors, some>(p, i, j, left);
     for (; i + 4 <= p.rows; i += 4) multiply_tile<4, vectors, some>(p, i, j, left);
@@ -194,18 +227,91 @@ struct DenseLoopsOf {
   template <int vectors, bool some>
   static inline __attribute__((always_inline)) void turn_columns(const RowTurns& p, ptrdiff_t j,
                                                                  ptrdiff_t left) {
-    double* at = p.a.data + j;
+    constexpr ptrdiff_t width = vectors * lanes;
+    static_assert(width <= kPanelColumns, "the panel has room for it");
+    double *const columns = p.a.data + j, *at = columns;
+    for (ptrdiff_t i = 0; i < p.rows; ++i, at += p.a.stride) {
+      for (int v = 0; v < vectors; ++v)
+        V::store(p.panel + i * width + v * lanes, load<some>(at + v * lanes, left));
+    }
+    for (ptrdiff_t k = 0; k < p.count; ++k) {
+      const Sweep sweep = p.sweeps[k];
+      if (k + 1 < p.count && goes_as_far(sweep, p.sweeps[k + 1])) {
+        turn_twice<vectors>(sweep, p.sweeps[++k], p.panel);
+      } else {
+        turn_once<vectors>(sweep, 0, sweep.turns, p.panel);
+      }
+    }
+    at = columns;
+    for (ptrdiff_t i = 0; i < p.rows; ++i, at += p.a.stride) {
+      for (int v = 0; v < vectors; ++v)
+        store<some>(at + v * lanes, V::load(p.panel + i * width + v * lanes), left);
+    }
+  }
+
+  // Turns [begin, end) of a sweep.
+  template <int vectors>
+  static inline __attribute__((always_inline)) void turn_once(const Sweep& sweep, ptrdiff_t begin,
+                                                              ptrdiff_t end, double* panel) {
+    constexpr ptrdiff_t width = vectors * lanes;
+    double* at = panel + (sweep.first + begin) * width;
     Vector x[vectors];
-    for (int v = 0; v < vectors; ++v) x[v] = load<some>(at + v * lanes, left);
-    for (ptrdiff_t k = 0; k < p.turns; ++k, at += p.a.stride) {
-      const Vector c = splat(p.cosines[k]), s = splat(p.sines[k]);
+    for (int v = 0; v < vectors; ++v) x[v] = V::load(at + v * lanes);
+    for (ptrdiff_t k = begin; k < end; ++k, at += width) {
+      const Vector c = splat(sweep.cosines[k]), s = splat(sweep.sines[k]);
       for (int v = 0; v < vectors; ++v) {
-        const Vector y = load<some>(at + p.a.stride + v * lanes, left);
-        store<some>(at + v * lanes, c * x[v] + s * y, left);
+        const Vector y = V::load(at + width + v * lanes);
+        V::store(at + v * lanes, c * x[v] + s * y);
         x[v] = c * y - s * x[v];
       }
     }
-    for (int v = 0; v < vectors; ++v) store<some>(at + v * lanes, x[v], left);
+    for (int v = 0; v < vectors; ++v) V::store(at + v * lanes, x[v]);
+  }
+
+  // Does a sweep begin where the one before it does, and not end after it?
+  static inline __attribute__((always_inline)) bool goes_as_far(const Sweep& before, const Sweep& after) {
+    return after.first == before.first && after.turns <= before.turns && after.turns > 1;
+  }
+
+  // Two such sweeps at once, the second one row behind the first: rows are read and written once.
+  template <int vectors>
+  static inline __attribute__((always_inline)) void turn_twice(const Sweep& a, const Sweep& given,
+                                                               double* panel) {
+    constexpr ptrdiff_t width = vectors * lanes;
+    const Sweep b = given;
+    double* at = panel + a.first * width;
+    Vector x[vectors], behind[vectors];
+    for (int v = 0; v < vectors; ++v) {
+      const Vector first = V::load(at + v * lanes), y = V::load(at + width + v * lanes);
+      const Vector c = splat(a.cosines[0]), s = splat(a.sines[0]);
+      behind[v] = c * first + s * y;
+      x[v] = c * y - s * first;
+    }
+    const ptrdiff_t turns = b.turns < a.turns ? b.turns + 1 : a.turns;
+    for (ptrdiff_t k = 1; k < turns; ++k, at += width) {
+      const Vector c = splat(a.cosines[k]), s = splat(a.sines[k]);
+      const Vector d = splat(b.cosines[k - 1]), t = splat(b.sines[k - 1]);
+      for (int v = 0; v < vectors; ++v) {
+        const Vector y = V::load(at + 2 * width + v * lanes);
+        const Vector between = c * x[v] + s * y;
+        x[v] = c * y - s * x[v];
+        V::store(at + v * lanes, d * behind[v] + t * between);
+        behind[v] = d * between - t * behind[v];
+      }
+    }
+    // The second is finished, or has one turn left.
+    if (b.turns < a.turns) {
+      for (int v = 0; v < vectors; ++v) {
+        V::store(at + v * lanes, behind[v]);
+        V::store(at + width + v * lanes, x[v]);
+      }
+      return turn_once<vectors>(a, turns, a.turns, panel);
+    }
+    const Vector d = splat(b.cosines[turns - 1]), t = splat(b.sines[turns - 1]);
+    for (int v = 0; v < vectors; ++v) {
+      V::store(at + v * lanes, d * behind[v] + t * x[v]);
+      V::store(at + width + v * lanes, d * x[v] - t * behind[v]);
+    }
   }
 
   template <int count>

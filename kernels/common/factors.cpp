@@ -6,11 +6,11 @@ namespace {
 
 dim_t least(dim_t a, dim_t b) { return a < b ? a : b; }
 
-// A row divided by its pivot. The reciprocal of a pivot near zero would be infinite.
-void divide(double* row, dim_t count, double pivot) {
+// Numbers `step` apart, divided by a pivot. The reciprocal of one near zero would be infinite.
+void divide(double* x, dim_t step, dim_t count, double pivot) {
   const double factor = 1 / pivot;
   const bool by_factor = factor - factor == 0;
-  for (dim_t c = 0; c < count; ++c) row[c] = by_factor ? row[c] * factor : row[c] / pivot;
+  for (dim_t i = 0; i < count; ++i) x[i * step] = by_factor ? x[i * step] * factor : x[i * step] / pivot;
 }
 
 // Rows [first, last) of x = inverse(a) x, that depend on no others any more.
@@ -19,7 +19,7 @@ void solve_block(const DenseLoops& loops, const Triangle& a, dim_t first, dim_t 
     const dim_t i = a.upper ? last - 1 - step : first + step;
     const dim_t below = a.upper ? first : i + 1, count = a.upper ? i - first : last - i - 1;
     double* const row = x.data + i * x.stride;
-    if (!a.unit) divide(row, columns, a.data[i * a.stride + i]);
+    if (!a.unit) divide(row, 1, columns, a.data[i * a.stride + i]);
     if (count == 0) continue;
     RowUpdate update = {};
     update.a = {x.data + below * x.stride, x.stride};
@@ -42,10 +42,14 @@ void subtract_product(const DenseLoops& loops, Rows c, dim_t rows, dim_t columns
 void factorise_panel(const DenseLoops& loops, Rows a, dim_t rows, dim_t columns, dim_t first, dim_t last,
                      dim_t end, bool search, int64_t* pivots, int64_t& info) {
   for (dim_t k = first; k < last; ++k) {
-    dim_t best = k;
     double* const column = a.data + k;
+    dim_t best = k;
+    double most = math::fabs(column[k * a.stride]);
     for (dim_t i = k + 1; i < rows && search; ++i) {
-      if (math::fabs(column[i * a.stride]) > math::fabs(column[best * a.stride])) best = i;
+      const double size = math::fabs(column[i * a.stride]);
+      if (!(size > most)) continue;
+      most = size;
+      best = i;
     }
     pivots[k] = best + 1;
     swap_rows(a.data, columns, k, best);
@@ -54,7 +58,7 @@ void factorise_panel(const DenseLoops& loops, Rows a, dim_t rows, dim_t columns,
       if (info == 0) info = k + 1;
       continue;
     }
-    for (dim_t i = k + 1; i < rows; ++i) column[i * a.stride] /= pivot;
+    divide(column + (k + 1) * a.stride, a.stride, rows - k - 1, pivot);
     if (k + 1 == end || k + 1 == rows) continue;
     RowUpdate update = {};
     update.a = {column + (k + 1) * a.stride + 1, a.stride};
@@ -137,7 +141,7 @@ int64_t factorise_positive(const DenseLoops& loops, double* a, dim_t n, double* 
       double& pivot = column[k * n];
       if (!(pivot > 0) && failed == 0) failed = k + 1;
       pivot = math::sqrt(pivot);
-      for (dim_t i = k + 1; i < n; ++i) column[i * n] /= pivot;
+      divide(column + (k + 1) * n, n, n - k - 1, pivot);
       if (k + 1 == last) continue;
       double row[kFactorBlock];
       for (dim_t j = k + 1; j < last; ++j) row[j - k - 1] = column[j * n];

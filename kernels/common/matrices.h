@@ -113,10 +113,21 @@ inline bool same_batch(const Tensor& a, const Tensor& b, dim_t dims) {
 }
 
 inline void swap_rows(double* a, dim_t columns, dim_t first, dim_t second) {
-  for (dim_t c = 0; c < columns && first != second; ++c) {
-    const double kept = a[first * columns + c];
-    a[first * columns + c] = a[second * columns + c];
-    a[second * columns + c] = kept;
+  if (first == second) return;
+  double *x = a + first * columns, *y = a + second * columns;
+  // So many at a time are moved by vectors.
+  constexpr dim_t together = 8;
+  double kept[together];
+  dim_t c = 0;
+  for (; c + together <= columns; c += together) {
+    memcpy(kept, x + c, sizeof kept);
+    memcpy(x + c, y + c, sizeof kept);
+    memcpy(y + c, kept, sizeof kept);
+  }
+  for (; c < columns; ++c) {
+    kept[0] = x[c];
+    x[c] = y[c];
+    y[c] = kept[0];
   }
 }
 

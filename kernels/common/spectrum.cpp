@@ -18,17 +18,39 @@ struct Turn {
   }
 };
 
-// The turns of one step of QR, of rows from `first` on.
-struct Turns {
-  double *cosines, *sines;
-  void put(dim_t k, Turn turn) const {
-    cosines[k] = turn.c;
-    sines[k] = turn.s;
+// Turns of steps of QR, which wait until there are several steps: these pass over rows together.
+constexpr dim_t kSweeps = 16;
+constexpr dim_t kTurnRows = 2 * kSweeps + kPanelColumns;
+class Turns {
+ public:
+  // `spare` has room for kTurnRows numbers for each of the rows; those of null are not turned.
+  Turns(const DenseLoops& loops, double* rows, dim_t count, dim_t length, double* spare)
+      : loops_(loops),
+        turned_{{rows, length}, count, length, sweeps_, 0, spare},
+        cosines_(spare + kPanelColumns * count),
+        sines_(cosines_ + kSweeps * count) {}
+
+  void put(dim_t k, Turn turn) {
+    cosines_[turned_.count * turned_.rows + k] = turn.c;
+    sines_[turned_.count * turned_.rows + k] = turn.s;
   }
-  void apply(const DenseLoops& loops, double* rows, dim_t length, dim_t first, dim_t last) const {
-    if (rows && length > 0)
-      loops.turn({{rows + first * length, length}, last - first, length, cosines + first, sines + first});
+  // After all of the turns of rows `first` to `last`.
+  void end_step(dim_t first, dim_t last) {
+    if (!turned_.a.data) return;
+    const dim_t at = turned_.count * turned_.rows + first;
+    sweeps_[turned_.count++] = {first, last - first, cosines_ + at, sines_ + at};
+    if (turned_.count == kSweeps) apply();
   }
+  void apply() {
+    if (turned_.count > 0 && turned_.columns > 0) loops_.turn(turned_);
+    turned_.count = 0;
+  }
+
+ private:
+  const DenseLoops& loops_;
+  Sweep sweeps_[kSweeps];
+  RowTurns turned_;
+  double *cosines_, *sines_;
 };
 
 double largest_of(const double* d, const double* e, dim_t n) {
@@ -74,7 +96,7 @@ bool iterate(double* d, double* e, dim_t n, Step&& step) {
 
 // One step of the symmetric matrix with diagonal d and e beside it, shifted by the eigenvalue of the last two
 // rows that is nearer to the last element.
-void step_symmetric(double* d, double* e, dim_t first, dim_t last, const Turns& turns) {
+void step_symmetric(double* d, double* e, dim_t first, dim_t last, Turns& turns) {
   const double half = (d[last - 1] - d[last]) / 2, beside = e[last - 1];
   const double root = math::hypot(half, beside);
   const double shift = d[last] - beside * (beside / (half + math::copysign(root, half)));
@@ -97,8 +119,7 @@ void step_symmetric(double* d, double* e, dim_t first, dim_t last, const Turns& 
 }
 
 // One step of the matrix with diagonal d and e above it, turned from the right and from the left.
-void step_bidiagonal(double* d, double* e, dim_t first, dim_t last, double shift, const Turns& right,
-                     const Turns& left) {
+void step_bidiagonal(double* d, double* e, dim_t first, dim_t last, double shift, Turns& right, Turns& left) {
   const double begin = d[first];
   double x = (math::fabs(begin) - shift) * (math::copysign(1.0, begin) + shift / begin), z = e[first];
   Turn turn;
@@ -124,7 +145,7 @@ void step_bidiagonal(double* d, double* e, dim_t first, dim_t last, double shift
 
 // The same without a shift, and without a subtraction (Demmel & Kahan 1990): small values keep their digits,
 // and one that is 0 comes out at the end.
-void step_unshifted(double* d, double* e, dim_t first, dim_t last, const Turns& right, const Turns& left) {
+void step_unshifted(double* d, double* e, dim_t first, dim_t last, Turns& right, Turns& left) {
   Turn from_right, from_left;
   for (dim_t k = first; k < last; ++k) {
     const double r = from_right.find(d[k] * from_right.c, e[k]);
@@ -222,9 +243,11 @@ void reduce_to_bidiagonal(const DenseLoops& loops, double* a, dim_t rows, dim_t 
 
 }  // namespace
 
+static_assert(2 + kTurnRows <= kEigenvalueRows && 3 + 2 * kTurnRows <= kSingularRows,
+              "spare has room for it");
+
 bool diagonalise(const DenseLoops& loops, double* a, dim_t n, double* v, double* values, double* spare) {
   double *e = spare, *tau = e + n, *rest = tau + n;
-  const Turns turns = {rest + 4 * n, rest + 5 * n};
   if (n == 0) return true;
   reduce_symmetric(loops, a, n, values, e, tau, rest);
   if (v) {
@@ -234,10 +257,12 @@ bool diagonalise(const DenseLoops& loops, double* a, dim_t n, double* v, double*
     memcpy(a, v, static_cast<size_t>(n * n) * sizeof(double));
     transpose(a, n, n, v);
   }
+  Turns turns(loops, v, n, n, rest);
   const bool converges = iterate(values, e, n, [&](dim_t first, dim_t last) {
     step_symmetric(values, e, first, last, turns);
-    turns.apply(loops, v, n, first, last);
+    turns.end_step(first, last);
   });
+  turns.apply();
   sort_values(values, n, 1, [=](dim_t i, dim_t j) {
     swap_rows(values, 1, i, j);
     if (v) swap_rows(v, n, i, j);
@@ -249,7 +274,6 @@ bool decompose(const DenseLoops& loops, double* a, dim_t rows, dim_t columns, di
                double* v, double* values, double* square, double* spare) {
   const dim_t n = columns;
   double *e = spare, *tau_left = e + n, *tau_right = tau_left + n, *rest = tau_right + n;
-  const Turns right = {rest, rest + n}, left = {rest + 2 * n, rest + 3 * n};
   if (n > 0) reduce_to_bidiagonal(loops, a, rows, n, values, e, tau_left, tau_right, rest);
   if (u) {
     expand_reflections(loops, {a, n + 1, n, tau_left, n}, {square, kept}, rows, kept, rest);
@@ -260,6 +284,7 @@ bool decompose(const DenseLoops& loops, double* a, dim_t rows, dim_t columns, di
     for (dim_t i = 0; i < n; ++i) square[i] = square[i * n] = i == 0 ? 1 : 0;
     transpose(square, n, n, v);
   }
+  Turns right(loops, v, n, n, rest), left(loops, u, n, rows, rest + kTurnRows * n);
   const bool converges = iterate(values, e, n, [&](dim_t first, dim_t last) {
     const double shift = shift_of(values, e, first, last);
     if (shift == 0) {
@@ -267,9 +292,11 @@ bool decompose(const DenseLoops& loops, double* a, dim_t rows, dim_t columns, di
     } else {
       step_bidiagonal(values, e, first, last, shift, right, left);
     }
-    right.apply(loops, v, n, first, last);
-    left.apply(loops, u, rows, first, last);
+    right.end_step(first, last);
+    left.end_step(first, last);
   });
+  right.apply();
+  left.apply();
   for (dim_t i = 0; i < n; ++i) {
     if (!math::is_negative(values[i])) continue;
     values[i] = -values[i];
