@@ -2,13 +2,6 @@
 
 namespace penlight::linear_algebra {
 
-namespace {
-
-// Room for two rows and two columns of a matrix.
-double* lines(KernelContext& ctx, dim_t rows, dim_t columns) { return scratch(ctx, 2, rows + columns); }
-
-}  // namespace
-
 void qr(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, StringView mode, Tensor& Q, Tensor& R) {
   if (!check_matrices(ctx, A)) return;
   const bool complete = mode == "complete", only_r = mode == "r";
@@ -16,13 +9,19 @@ void qr(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, StringView
   const dim_t m = A.size(-2), n = A.size(-1), k = m < n ? m : n, width = complete ? m : k;
   Batch batch(ctx, A);
   double *a = batch.read(A), *q = batch.write(Q, {m, width}, !only_r), *r = batch.write(R, {width, n});
-  double *tau = scratch(ctx, k), *spare = lines(ctx, m, n > width ? n : width);
+  double *turned = scratch(ctx, n, m), *rows = scratch(ctx, width, m);
+  double *tau = scratch(ctx, k), *beta = scratch(ctx, k);
   batch.for_each([&] {
-    reduce_to_triangle(loops, a, m, n, tau, spare);
+    transpose(a, m, n, turned);
+    reduce_to_triangle(loops, turned, n, m, tau, beta);
+    transpose_part(turned, m, n, width, r, n);
     for (dim_t row = 0; row < width; ++row) {
-      for (dim_t c = 0; c < n; ++c) r[row * n + c] = c < row ? 0 : a[row * n + c];
+      set_zeros(r + row * n, row < n ? row : n);
+      if (row < k) r[row * n + row] = beta[row];
     }
-    if (!only_r) expand_reflections(loops, {a, n + 1, n, tau, k}, {q, width}, m, width, spare);
+    if (only_r) return;
+    expand_reflections(loops, {turned, m, tau, k}, {rows, m}, width, m);
+    transpose(rows, width, m, q);
   });
 }
 
@@ -31,10 +30,12 @@ void geqrf(KernelContext& ctx, const DenseLoops& loops, const Tensor& self, Tens
   const dim_t m = self.size(-2), n = self.size(-1), k = m < n ? m : n;
   Batch batch(ctx, self);
   double *from = batch.read(self), *to = batch.write(a, {m, n}), *factors = batch.write(tau, {k});
-  double* spare = lines(ctx, m, n);
+  double *turned = scratch(ctx, n, m), *beta = scratch(ctx, k);
   batch.for_each([&] {
-    memcpy(to, from, static_cast<size_t>(m * n) * sizeof(double));
-    reduce_to_triangle(loops, to, m, n, factors, spare);
+    transpose(from, m, n, turned);
+    reduce_to_triangle(loops, turned, n, m, factors, beta);
+    for (dim_t i = 0; i < k; ++i) turned[i * m + i] = beta[i];
+    transpose(turned, n, m, to);
   });
 }
 
@@ -47,9 +48,13 @@ void householder_product(KernelContext& ctx, const DenseLoops& loops, const Tens
   if (!check(ctx, fits, "tau has at most one number for each column of a matrix that is not wide")) return;
   Batch batch(ctx, input);
   double *a = batch.read(input), *factors = batch.read(tau), *q = batch.write(out, {m, n});
-  double* spare = lines(ctx, m, n);
-  batch.for_each(
-      [&] { expand_reflections(loops, {a, n + 1, n, factors, tau.size(-1)}, {q, n}, m, n, spare); });
+  double *vectors = scratch(ctx, n, m), *rows = scratch(ctx, n, m);
+  batch.for_each([&] {
+    transpose(a, m, n, vectors);
+    for (dim_t i = 0; i < n; ++i) vectors[i * m + i] = 1;
+    expand_reflections(loops, {vectors, m, factors, tau.size(-1)}, {rows, m}, n, m);
+    transpose(rows, n, m, q);
+  });
 }
 
 void svd(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, bool full_matrices, bool compute_uv,
@@ -64,7 +69,7 @@ void svd(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, bool full
   Batch batch(ctx, A);
   double *a = batch.read(A), *u = batch.write(U, {m, left}, compute_uv), *values = batch.write(S, {k});
   double *vh = batch.write(Vh, {right, n}, compute_uv), *turned = wide ? scratch(ctx, m, n) : a;
-  double *spare = scratch(ctx, kSingularRows, length), *square = scratch(ctx, length, kept);
+  double *spare = scratch(ctx, kSingularRows, length), *square = scratch(ctx, k, length);
   double *longer = wide ? vh : scratch(ctx, kept, length), *shorter = wide ? scratch(ctx, k, k) : vh;
   batch.for_each([&] {
     double scale;

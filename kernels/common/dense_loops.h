@@ -64,16 +64,29 @@ struct RowTurns {
   double* panel;
 };
 
+// Rows a become a - tau (a v) v for each of `count` vectors, or from the last one on: number k lies in row k
+// of `vectors`, from column k on.
+struct RowReflections {
+  Rows a;
+  ptrdiff_t rows, columns;
+  const double* vectors;
+  ptrdiff_t stride;
+  const double* tau;
+  ptrdiff_t count;
+  bool backward;
+};
+
 struct DenseLoops {
   void (*update)(const RowUpdate&);
   void (*multiply)(const RowProduct&);
   void (*turn)(const RowTurns&);
+  void (*reflect)(const RowReflections&);
   // sums[i] = row i of `a`, with `x`.
   void (*dots)(const Rows& a, ptrdiff_t rows, ptrdiff_t columns, const double* x, double* sums);
 };
 
-// V: a vector type, `type`, of `lanes` doubles; load(), store(), and both for fewer than all lanes; and the
-// `rows` and `vectors` of the tile of a product that its registers hold.
+// V: a vector type, `type`, of `lanes` doubles; load(), store(), and both for fewer than all lanes; sum();
+// and the `rows` and `vectors` of the tile of a product that its registers hold.
 template <class V>
 struct DenseLoopsOf {
   using Vector = typename V::type;
@@ -116,6 +129,19 @@ struct DenseLoopsOf {
     if (j < p.columns) turn_columns<1, true>(p, j, p.columns - j);
   }
 
+  static void reflect(const RowReflections& given) {
+    const RowReflections p = given;
+    constexpr int most = V::rows < 8 ? 4 : 8;  // rows, factors and a vector are in registers
+    ptrdiff_t i = 0;
+    for (; i + most <= p.rows; i += most) reflect_rows<most>(p, i);
+    if (most > 4 && i + 4 <= p.rows) {
+      reflect_rows<4>(p, i);
+      i += 4;
+    }
+    for (; i + 2 <= p.rows; i += 2) reflect_rows<2>(p, i);
+    if (i < p.rows) reflect_rows<1>(p, i);
+  }
+
   static void dots(const Rows& a, ptrdiff_t rows, ptrdiff_t columns, const double* x, double* sums) {
     constexpr int together = 4;
     ptrdiff_t i = 0;
@@ -123,7 +149,7 @@ struct DenseLoopsOf {
     for (; i < rows; ++i) dot_rows<1>(a, i, columns, x, sums);
   }
 
-  static constexpr DenseLoops table() { return {update, multiply, turn, dots}; }
+  static constexpr DenseLoops table() { return {update, multiply, turn, reflect, dots}; }
 
  private:
   template <bool some>
@@ -315,24 +341,61 @@ struct DenseLoopsOf {
   }
 
   template <int count>
+  static void reflect_rows(const RowReflections& given, ptrdiff_t i) {
+    const RowReflections p = given;
+    for (ptrdiff_t step = 0; step < p.count; ++step) {
+      const ptrdiff_t k = p.backward ? p.count - 1 - step : step, columns = p.columns - k;
+      if (p.tau[k] != 0)
+        reflect_once<count>(p.a.data + i * p.a.stride + k, p.a.stride, columns, p.vectors + k * p.stride + k,
+                            p.tau[k]);
+    }
+  }
+
+  template <int count>
+  static inline __attribute__((always_inline)) void reflect_once(double* a, ptrdiff_t stride,
+                                                                 ptrdiff_t columns, const double* v,
+                                                                 double tau) {
+    Vector sums[count] = {};
+    ptrdiff_t j = 0;
+    for (; j + lanes <= columns; j += lanes) add_products<count, false>(a + j, stride, v + j, lanes, sums);
+    if (j < columns) add_products<count, true>(a + j, stride, v + j, columns - j, sums);
+    Vector factors[count];
+#pragma GCC unroll 8
+    for (int r = 0; r < count; ++r) factors[r] = splat(tau * V::sum(sums[r]));
+    for (j = 0; j + lanes <= columns; j += lanes)
+      subtract<count, false>(a + j, stride, v + j, lanes, factors);
+    if (j < columns) subtract<count, true>(a + j, stride, v + j, columns - j, factors);
+  }
+
+  template <int count, bool some>
+  static inline __attribute__((always_inline)) void add_products(const double* a, ptrdiff_t stride,
+                                                                 const double* x, ptrdiff_t left,
+                                                                 Vector* sums) {
+    const Vector xs = load<some>(x, left);
+#pragma GCC unroll 8
+    for (int r = 0; r < count; ++r) sums[r] += load<some>(a + r * stride, left) * xs;
+  }
+
+  template <int count, bool some>
+  static inline __attribute__((always_inline)) void subtract(double* a, ptrdiff_t stride, const double* x,
+                                                             ptrdiff_t left, const Vector* factors) {
+    const Vector xs = load<some>(x, left);
+    Vector rows[count];
+#pragma GCC unroll 8
+    for (int r = 0; r < count; ++r) rows[r] = load<some>(a + r * stride, left) - factors[r] * xs;
+#pragma GCC unroll 8
+    for (int r = 0; r < count; ++r) store<some>(a + r * stride, rows[r], left);
+  }
+
+  template <int count>
   static inline __attribute__((always_inline)) void dot_rows(const Rows& a, ptrdiff_t i, ptrdiff_t columns,
                                                              const double* x, double* sums) {
     const double* const row = a.data + i * a.stride;
     Vector sum[count] = {};
     ptrdiff_t j = 0;
-    for (; j + lanes <= columns; j += lanes) {
-      const Vector xs = V::load(x + j);
-      for (int r = 0; r < count; ++r) sum[r] += V::load(row + r * a.stride + j) * xs;
-    }
-    if (j < columns) {
-      const Vector xs = V::load_some(x + j, columns - j);
-      for (int r = 0; r < count; ++r) sum[r] += V::load_some(row + r * a.stride + j, columns - j) * xs;
-    }
-    for (int r = 0; r < count; ++r) {
-      double total = 0;
-      for (int lane = 0; lane < lanes; ++lane) total += sum[r][lane];
-      sums[i + r] = total;
-    }
+    for (; j + lanes <= columns; j += lanes) add_products<count, false>(row + j, a.stride, x + j, lanes, sum);
+    if (j < columns) add_products<count, true>(row + j, a.stride, x + j, columns - j, sum);
+    for (int r = 0; r < count; ++r) sums[i + r] = V::sum(sum[r]);
   }
 };
 

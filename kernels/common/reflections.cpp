@@ -2,8 +2,6 @@
 
 namespace penlight {
 
-// An update by one reflection waits for the next one's vector: both then pass over the matrix together.
-
 namespace {
 
 // Numbers below the square of this have fewer digits than others: what cancels twice and thrice may be such.
@@ -41,78 +39,43 @@ double find_reflection(const DenseLoops& loops, double* x, dim_t count, double& 
   return (beta - alpha) / beta;
 }
 
-void reduce_to_triangle(const DenseLoops& loops, double* a, dim_t rows, dim_t columns, double* tau,
-                        double* spare) {
-  const dim_t steps = rows < columns ? rows : columns;
-  // What waits: rows from the last step's on lose v times w.
-  double *v = spare, *next = v + rows, *w = next + rows, *sums = w + columns;
-  set_zeros(spare, 2 * rows + 2 * columns);
-  for (dim_t k = 0; k < steps; ++k) {
-    double* const corner = a + k * columns + k;
-    const dim_t below = rows - k, right = columns - k - 1;
-    const double* const waiting = k > 0 ? v + 1 : v;
-    for (dim_t i = 0; i < below; ++i) next[i] = corner[i * columns] - waiting[i] * w[0];
-    double beta;
-    tau[k] = find_reflection(loops, next, below, beta);
-    corner[0] = beta;
-    for (dim_t i = 1; i < below; ++i) corner[i * columns] = next[i];
-    if (right == 0) continue;
-    set_zeros(sums, right);
-    RowUpdate update = {};
-    update.a = {corner + 1, columns};
-    update.rows = below;
-    update.columns = right;
-    update.p = {waiting, 1};
-    update.first = w + 1;
-    update.with = {next, 1};
-    update.sums = sums;
-    loops.update(update);
-    for (dim_t c = 0; c < right; ++c) {
-      sums[c] *= tau[k];
-      corner[1 + c] -= sums[c];
+// Rows that are reflected together, by all that come before them.
+static constexpr dim_t kTogether = 8;
+
+void reduce_to_triangle(const DenseLoops& loops, double* a, dim_t count, dim_t length, double* tau,
+                        double* beta) {
+  const dim_t steps = count < length ? count : length;
+  for (dim_t first = 0; first < count; first += kTogether) {
+    const dim_t last = first + kTogether < count ? first + kTogether : count;
+    const dim_t known = first < steps ? first : steps;
+    loops.reflect({{a + first * length, length}, last - first, length, a, length, tau, known, false});
+    for (dim_t k = first; k < last && k < steps; ++k) {
+      double* const vector = a + k * length + k;
+      tau[k] = find_reflection(loops, vector, length - k, beta[k]);
+      loops.reflect({{vector + length, length}, last - k - 1, length - k, vector, length, tau + k, 1, false});
     }
-    swap_pointers(v, next);
-    swap_pointers(w, sums);
   }
 }
 
 void expand_reflections(const DenseLoops& loops, const Reflections& reflections, Rows q, dim_t rows,
-                        dim_t columns, double* spare) {
-  for (dim_t i = 0; i < rows; ++i) set_zeros(q.data + i * q.stride, columns);
-  for (dim_t i = 0; i < rows && i < columns; ++i) q.data[i * q.stride + i] = 1;
-  double *v = spare, *next = v + rows, *w = next + rows, *sums = w + columns;
-  RowUpdate update = {};
-  for (dim_t k = reflections.count; k-- > 0;) {
-    const double* const from = reflections.data + k * reflections.next;
-    const dim_t below = rows - k, right = columns - k;
-    next[0] = 1;
-    for (dim_t i = 1; i < below; ++i) next[i] = from[i * reflections.step];
-    // Row and column k are still those of the identity.
-    set_zeros(sums, right);
-    sums[0] = 1;
-    update.with = {next + 1, 1};
-    update.sums = sums + 1;
-    if (k + 1 == reflections.count) {
-      set_zeros(v, below);
-      set_zeros(w, right);
-      update.a = {q.data + (k + 1) * q.stride + k + 1, q.stride};
-      update.rows = below - 1;
-      update.columns = right - 1;
-      update.p = {v, 1};
-      update.first = w;
+                        dim_t length) {
+  for (dim_t first = 0; first < rows; first += kTogether) {
+    const dim_t last = first + kTogether < rows ? first + kTogether : rows;
+    for (dim_t i = first; i < last; ++i) {
+      set_zeros(q.data + i * q.stride, length);
+      if (i < length) q.data[i * q.stride + i] = 1;
     }
-    if (update.columns > 0) loops.update(update);
-    for (dim_t c = 0; c < right; ++c) sums[c] *= reflections.tau[k];
-    swap_pointers(v, next);
-    swap_pointers(w, sums);
-    update.a = {q.data + k * q.stride + k, q.stride};
-    update.rows = below;
-    update.columns = right;
-    update.p = {v, 1};
-    update.first = w;
+    // Reflections that begin after the 1 of a row leave it.
+    const dim_t count = last < reflections.count ? last : reflections.count;
+    loops.reflect({{q.data + first * q.stride, q.stride},
+                   last - first,
+                   length,
+                   reflections.data,
+                   reflections.stride,
+                   reflections.tau,
+                   count,
+                   true});
   }
-  update.sums = nullptr;
-  if (reflections.count > 0) loops.update(update);
 }
 
 }  // namespace penlight

@@ -7,6 +7,12 @@ namespace {
 constexpr double kEpsilon = 2.2e-16;
 constexpr int kMaxSteps = 60;  // for one value; one or two are usual
 
+void swap_pointers(double*& a, double*& b) {
+  double* const kept = a;
+  a = b;
+  b = kept;
+}
+
 // Turns (x, z) into (r, 0); returns r.
 struct Turn {
   double c = 1, s = 0;
@@ -208,10 +214,10 @@ void reduce_symmetric(const DenseLoops& loops, double* a, dim_t n, double* d, do
   }
 }
 
-// `a` becomes the reflections that leave of it the diagonal d and e above it: those from the left in columns,
-// those from the right in rows.
+// The diagonal d and e above it are what reflections leave of `a`, which becomes those from the right, in
+// rows; those from the left become rows of `left` unless that is null.
 void reduce_to_bidiagonal(const DenseLoops& loops, double* a, dim_t rows, dim_t columns, double* d, double* e,
-                          double* tau_left, double* tau_right, double* spare) {
+                          double* tau_left, double* tau_right, double* left, double* spare) {
   // What waits: from column k on, a loses v y^T, of which v began a row before, and x u^T.
   double *v = spare, *next_v = v + rows + 1, *x = next_v + rows + 1;
   double *y = x + rows, *u = y + columns, *next_u = u + columns, *sums = next_u + columns;
@@ -221,7 +227,7 @@ void reduce_to_bidiagonal(const DenseLoops& loops, double* a, dim_t rows, dim_t 
     const dim_t below = rows - k, right = columns - k - 1;
     for (dim_t i = 0; i < below; ++i) next_v[i] = corner[i * columns] - v[1 + i] * y[0] - x[i] * u[0];
     tau_left[k] = find_reflection(loops, next_v, below, d[k]);
-    for (dim_t i = 1; i < below; ++i) corner[i * columns] = next_v[i];
+    if (left) memcpy(left + k * rows + k, next_v, static_cast<size_t>(below) * sizeof(double));
     if (right == 0) return;
     set_zeros(sums, right);
     loops.update({{corner + 1, columns}, below, right, {v + 1, 1}, y + 1, {x, 1}, u + 1, {next_v, 1}, sums});
@@ -241,6 +247,12 @@ void reduce_to_bidiagonal(const DenseLoops& loops, double* a, dim_t rows, dim_t 
   }
 }
 
+// The product of reflections in rows of `a`, right of its diagonal: the first row and column take no part.
+void expand_beside_first(const DenseLoops& loops, const double* a, dim_t n, const double* tau, double* v) {
+  for (dim_t i = 0; i < n; ++i) v[i] = v[i * n] = i == 0 ? 1 : 0;
+  expand_reflections(loops, {a + 1, n, tau, n - 1}, {v + n + 1, n}, n - 1, n - 1);
+}
+
 }  // namespace
 
 static_assert(2 + kTurnRows <= kEigenvalueRows && 3 + 2 * kTurnRows <= kSingularRows,
@@ -250,13 +262,7 @@ bool diagonalise(const DenseLoops& loops, double* a, dim_t n, double* v, double*
   double *e = spare, *tau = e + n, *rest = tau + n;
   if (n == 0) return true;
   reduce_symmetric(loops, a, n, values, e, tau, rest);
-  if (v) {
-    // The first row and column take no part in reflections. Their product is built by columns, and turned.
-    expand_reflections(loops, {a + 1, n + 1, 1, tau, n - 1}, {v + n + 1, n}, n - 1, n - 1, rest);
-    for (dim_t i = 0; i < n; ++i) v[i] = v[i * n] = i == 0 ? 1 : 0;
-    memcpy(a, v, static_cast<size_t>(n * n) * sizeof(double));
-    transpose(a, n, n, v);
-  }
+  if (v) expand_beside_first(loops, a, n, tau, v);
   Turns turns(loops, v, n, n, rest);
   const bool converges = iterate(values, e, n, [&](dim_t first, dim_t last) {
     step_symmetric(values, e, first, last, turns);
@@ -274,16 +280,10 @@ bool decompose(const DenseLoops& loops, double* a, dim_t rows, dim_t columns, di
                double* v, double* values, double* square, double* spare) {
   const dim_t n = columns;
   double *e = spare, *tau_left = e + n, *tau_right = tau_left + n, *rest = tau_right + n;
-  if (n > 0) reduce_to_bidiagonal(loops, a, rows, n, values, e, tau_left, tau_right, rest);
-  if (u) {
-    expand_reflections(loops, {a, n + 1, n, tau_left, n}, {square, kept}, rows, kept, rest);
-    transpose(square, rows, kept, u);
-  }
-  if (v && n > 0) {
-    expand_reflections(loops, {a + 1, n + 1, 1, tau_right, n - 1}, {square + n + 1, n}, n - 1, n - 1, rest);
-    for (dim_t i = 0; i < n; ++i) square[i] = square[i * n] = i == 0 ? 1 : 0;
-    transpose(square, n, n, v);
-  }
+  if (n > 0)
+    reduce_to_bidiagonal(loops, a, rows, n, values, e, tau_left, tau_right, u ? square : nullptr, rest);
+  if (u) expand_reflections(loops, {square, rows, tau_left, n}, {u, rows}, kept, rows);
+  if (v && n > 0) expand_beside_first(loops, a, n, tau_right, v);
   Turns right(loops, v, n, n, rest), left(loops, u, n, rows, rest + kTurnRows * n);
   const bool converges = iterate(values, e, n, [&](dim_t first, dim_t last) {
     const double shift = shift_of(values, e, first, last);

@@ -15,7 +15,7 @@ bool diagonalise(const DenseLoops& loops, double* a, dim_t n, double* v, double*
 
 // Singular values of `a` [rows, columns], which is not wide, the largest first. Its left vectors, as many as
 // `kept`, come as rows of `u` and the right ones as those of `v`, unless these are null; `a` is used up, and
-// `square` has room for a matrix of [rows, kept]. False when a value does not converge.
+// `square` has room for a matrix of [columns, rows]. False when a value does not converge.
 constexpr dim_t kSingularRows = 99;  // so many rows has `spare` room for, of `rows`
 bool decompose(const DenseLoops& loops, double* a, dim_t rows, dim_t columns, dim_t kept, double* u,
                double* v, double* values, double* square, double* spare);

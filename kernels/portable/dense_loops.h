@@ -13,6 +13,7 @@ struct DenseVector {
   static void store(double* to, type value) { store_vector(to, value); }
   static type load_some(const double* from, ptrdiff_t) { return type{*from}; }
   static void store_some(double* to, type value, ptrdiff_t) { *to = value[0]; }
+  static double sum(type value) { return sum_lanes<double>(value); }
 };
 
 constexpr DenseLoops kLoops = DenseLoopsOf<DenseVector>::table();

@@ -24,6 +24,12 @@ struct DenseVector {
   PENLIGHT_INLINE void store_some(double* to, type value, ptrdiff_t count) {
     _mm512_mask_storeu_pd(to, mask_of(count), (__m512d)value);
   }
+  PENLIGHT_INLINE double sum(type value) {
+    // By memory: GCC 12 warns of what extracts half of a vector.
+    double x[lanes];
+    memcpy(x, &value, sizeof value);
+    return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+  }
 #elif defined(__AVX__)
   // Masks of as many floats, two of which make a double.
   PENLIGHT_INLINE type load_some(const double* from, ptrdiff_t count) {
@@ -32,10 +38,12 @@ struct DenseVector {
   PENLIGHT_INLINE void store_some(double* to, type value, ptrdiff_t count) {
     _mm256_maskstore_pd(to, PENLIGHT_ISA::mask_of(2 * count), (__m256d)value);
   }
+  PENLIGHT_INLINE double sum(type value) { return (value[0] + value[2]) + (value[1] + value[3]); }
 #else
   static_assert(lanes == 2, "of two lanes, some are one");
   PENLIGHT_INLINE type load_some(const double* from, ptrdiff_t) { return type{*from}; }
   PENLIGHT_INLINE void store_some(double* to, type value, ptrdiff_t) { *to = value[0]; }
+  PENLIGHT_INLINE double sum(type value) { return value[0] + value[1]; }
 #endif
 };
 
