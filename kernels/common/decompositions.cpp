@@ -62,21 +62,26 @@ void svd(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, bool full
   if (!check_matrices(ctx, A)) return;
   const dim_t m = A.size(-2), n = A.size(-1), k = m < n ? m : n;
   const dim_t left = full_matrices ? m : k, right = full_matrices ? n : k;
-  // Of a wide matrix the transposed one is decomposed: `kept` vectors as long as the longer side, and k
-  // others.
+  // Of a wide matrix the transposed one is decomposed: `kept` vectors are as long as the longer side, k as
+  // the shorter.
   const bool wide = m < n;
   const dim_t length = wide ? n : m, kept = wide ? right : left;
   Batch batch(ctx, A);
   double *a = batch.read(A), *u = batch.write(U, {m, left}, compute_uv), *values = batch.write(S, {k});
-  double *vh = batch.write(Vh, {right, n}, compute_uv), *turned = wide ? scratch(ctx, m, n) : a;
-  double *spare = scratch(ctx, kSingularRows, length), *square = scratch(ctx, k, length);
+  const bool is_long = k > 0 && length >= 2 * k;
+  // What is decomposed lies in rows of the shorter side where that is much shorter, else of the longer.
+  const bool as_given = wide == is_long;
+  double *vh = batch.write(Vh, {right, n}, compute_uv), *turned = as_given ? a : scratch(ctx, m, n);
+  double* spare = scratch(ctx, is_long ? long_spare(k) : singular_spare(length, k));
+  double* square = scratch(ctx, is_long ? kept : k, length);
   double *longer = wide ? vh : scratch(ctx, kept, length), *shorter = wide ? scratch(ctx, k, k) : vh;
   batch.for_each([&] {
     double scale;
     if (!normalise(ctx, a, m * n, scale)) return;
-    if (wide) transpose(a, m, n, turned);
-    const bool found = decompose(loops, turned, length, k, kept, compute_uv ? longer : nullptr,
-                                 compute_uv ? shorter : nullptr, values, square, spare);
+    if (!as_given) transpose(a, m, n, turned);
+    const auto find = is_long ? decompose_long : decompose;
+    const bool found = find(loops, turned, length, k, kept, compute_uv ? longer : nullptr,
+                            compute_uv ? shorter : nullptr, values, square, spare);
     if (!found) return ctx.fail(Status::KernelFailed, "singular values do not converge");
     for (dim_t j = 0; j < k; ++j) values[j] *= scale;
     if (compute_uv) transpose(wide ? shorter : longer, left, m, u);
@@ -90,7 +95,7 @@ void eigh(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, StringVi
   const bool upper = UPLO == "U" || UPLO == "u";
   Batch batch(ctx, A);
   double *a = batch.read(A), *values = batch.write(eigenvalues, {n}), *v = scratch(ctx, n, n);
-  double *vectors = batch.write(eigenvectors, {n, n}, compute_v), *spare = scratch(ctx, kEigenvalueRows, n);
+  double *vectors = batch.write(eigenvectors, {n, n}, compute_v), *spare = scratch(ctx, eigenvalue_spare(n));
   batch.for_each([&] {
     // Only the triangle that is asked for is read.
     for (dim_t r = 0; r < n; ++r) {

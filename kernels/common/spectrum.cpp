@@ -255,8 +255,8 @@ void expand_beside_first(const DenseLoops& loops, const double* a, dim_t n, cons
 
 }  // namespace
 
-static_assert(2 + kTurnRows <= kEigenvalueRows && 3 + 2 * kTurnRows <= kSingularRows,
-              "spare has room for it");
+static_assert(2 + kTurnRows <= eigenvalue_spare(1), "two diagonals and turns have room");
+static_assert(7 + 2 * kTurnRows <= singular_spare(0, 1) - 2, "as many, and what waits");
 
 bool diagonalise(const DenseLoops& loops, double* a, dim_t n, double* v, double* values, double* spare) {
   double *e = spare, *tau = e + n, *rest = tau + n;
@@ -308,6 +308,27 @@ bool decompose(const DenseLoops& loops, double* a, dim_t rows, dim_t columns, di
     if (v) swap_rows(v, n, i, j);
   });
   return converges;
+}
+
+bool decompose_long(const DenseLoops& loops, double* a, dim_t rows, dim_t columns, dim_t kept, double* u,
+                    double* v, double* values, double* square, double* spare) {
+  const dim_t n = columns;
+  double *tau = spare, *beta = tau + n, *triangle = beta + n, *vectors = triangle + n * n;
+  double *small = vectors + n * n, *rest = small + n * n;
+  reduce_to_triangle(loops, a, n, rows, tau, beta);
+  transpose_part(a, rows, n, n, triangle, n);
+  for (dim_t i = 0; i < n; ++i) {
+    set_zeros(triangle + i * n, i);
+    triangle[i * n + i] = beta[i];
+  }
+  if (!decompose(loops, triangle, n, n, n, u ? vectors : nullptr, v, values, small, rest)) return false;
+  if (!u) return true;
+  // Left vectors are those of the triangle, in terms of the columns that the reflections give.
+  expand_reflections(loops, {a, rows, tau, n}, {square, rows}, kept, rows);
+  set_zeros(u, n * rows);
+  loops.multiply({{u, rows}, n, rows, n, vectors, n, 1, square, rows, 1});
+  memcpy(u + n * rows, square + n * rows, static_cast<size_t>((kept - n) * rows) * sizeof(double));
+  return true;
 }
 
 }  // namespace penlight
