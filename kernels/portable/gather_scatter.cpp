@@ -1,9 +1,8 @@
 // Gather and scatter: an index for each element, counted along one dimension.
-#include "fill.h"
-#include "indexing.h"
 #include "kernels/common/span.h"
 #include "likeness.h"
 #include "order.h"
+#include "reduction.h"
 
 namespace penlight::portable {
 
@@ -152,55 +151,7 @@ void scatter_value_out(KernelContext& ctx, const Tensor& self, int64_t dim, cons
   replace(ctx, self, dim, index, nullptr, item, out);
 }
 
-// What combining with leaves any element as it is, as an item of `type`.
-static bool identity_item(KernelContext& ctx, Combine op, ScalarType type, char* item) {
-  const bool min = op == Combine::Min;
-  if (op == Combine::Add) return scalar_item(ctx, Scalar(0), type, item);
-  if (op == Combine::Multiply) return scalar_item(ctx, Scalar(1), type, item);
-  if (is_floating(type))
-    return scalar_item(ctx, Scalar(min ? __builtin_inf() : -__builtin_inf()), type, item);
-  const int bits = static_cast<int>(8 * element_size(type));
-  if (type == ScalarType::Bool) return scalar_item(ctx, Scalar(min), type, item);
-  if (type == ScalarType::Byte) return scalar_item(ctx, Scalar(min ? 255 : 0), type, item);
-  const int64_t lowest = static_cast<int64_t>(UINT64_MAX << (bits - 1));
-  return scalar_item(ctx, Scalar(min ? ~lowest : lowest), type, item);
-}
-
-// Sums by how many went in.
-template <class C>
-static void divide(ScalarType type, char* sums, const int64_t* counts, dim_t count) {
-  const dim_t item = static_cast<dim_t>(element_size(type));
-  for (dim_t first = 0; first < count; first += kIndexBlock) {
-    const dim_t some = count - first < kIndexBlock ? count - first : kIndexBlock;
-    C block[kIndexBlock];
-    load_block(block, type, sums + first * item, 1, some);
-    for (dim_t i = 0; i < some; ++i) {
-      const C many = static_cast<C>(counts[first + i] > 1 ? counts[first + i] : 1);
-      C quotient = block[i] / many;
-      // Integer means round down.
-      if constexpr (same_type<C, int64_t>) quotient -= block[i] % many < 0 ? 1 : 0;
-      block[i] = quotient;
-    }
-    store_block(type, sums + first * item, 1, block, some);
-  }
-}
-
-// A reduction by its name; the place among those of its operator is the Combine. A mean is a sum, divided.
-struct Reduction {
-  StringView name;
-  ArrayRef<const char*> names;
-
-  bool mean() const { return name == "mean"; }
-  bool find(KernelContext& ctx, Combine& op) const {
-    for (size_t i = 0; i < names.size(); ++i) {
-      op = mean() ? Combine::Add : static_cast<Combine>(i);
-      if (name == names[i]) return true;
-    }
-    return ctx.refuse("unknown reduction; known are {}, {} and the like", names[0], names[1]);
-  }
-};
 static const char* const kFolds[] = {"sum", "prod", "amin", "amax", "mean"};
-static const char* const kFoldsOfSlices[] = {"mean", "prod", "amin", "amax"};
 static const char* const kSumAndProduct[] = {"add", "multiply"};
 
 // Combines src (or `item`) with what is at the named places of `to`, in to's dtype.
@@ -258,8 +209,7 @@ static void reduce(KernelContext& ctx, const Tensor& self, int64_t dim, const Te
   counts.look_at(how_often);
   if (!combine(ctx, Combine::Add, counts.tensor, dim, index, nullptr, reinterpret_cast<const char*>(&one)))
     return;
-  dispatch<RealBool>(
-      ctx, type, [&](auto tag) { divide<Compute<typename decltype(tag)::type>>(type, to, how_often, span); });
+  divide(ctx, type, to, 1, how_often, 1, span);
 }
 
 void scatter_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
@@ -270,27 +220,6 @@ void scatter_add_out(KernelContext& ctx, const Tensor& self, int64_t dim, const 
 void scatter_reduce_two_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                             const Tensor& src, StringView reduce_name, bool include_self, Tensor& out) {
   reduce(ctx, self, dim, index, &src, nullptr, {reduce_name, kFolds}, include_self, true, out);
-}
-
-// The same with one index for each slice of source: an index for each element that
-// does not change along the other dimensions.
-void index_reduce_out(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
-                      const Tensor& source, StringView reduce_name, bool include_self, Tensor& out) {
-  int d;
-  if (!wrap_dim(ctx, dim, self.dim(), d)) return;
-  const bool fits = index.dim() <= 1 && source.dim() == self.dim() &&
-                    (source.dim() == 0 ? 1 : source.size(d)) == index.numel();
-  if (!check(ctx, fits, "index has not one element for each slice of the source")) return;
-  for (int k = 0; k < self.dim(); ++k) {
-    if (k != d && !check(ctx, source.size(k) == self.size(k), "slices of the source have other sizes"))
-      return;
-  }
-  Likeness each(source);
-  each.impl.data = index.data_ptr();
-  each.impl.dtype = index.dtype();
-  for (int k = 0; k < source.dim(); ++k) each.strides[k] = k == d && index.dim() > 0 ? index.stride(0) : 0;
-  reduce(ctx, self, dim, each.tensor, &source, nullptr, {reduce_name, kFoldsOfSlices}, include_self, false,
-         out);
 }
 
 // Places counted in row-major order.

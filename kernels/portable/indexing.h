@@ -136,21 +136,23 @@ inline void combine_one(char* to, const char* from, Function function) {
   memcpy(to, &result, sizeof result);
 }
 
-// Neighbours, some at a time: compilers make vectors of loops whose end they know. Returns how many.
-template <class T, class Function>
-dim_t combine_neighbours(char* __restrict to, const char* __restrict from, dim_t count, Function function) {
-  constexpr dim_t kSize = sizeof(T), kAtOnce = 16;
-  dim_t done = 0;
-  for (; done + kAtOnce <= count; done += kAtOnce) {
-    for (dim_t i = 0; i < kAtOnce; ++i)
+// Neighbours from `done` on, so many at a time: compilers make vectors of loops whose end they know. Returns
+// how many are done.
+template <class T, dim_t at_once, class Function>
+dim_t combine_neighbours(char* __restrict to, const char* __restrict from, dim_t done, dim_t count,
+                         Function function) {
+  constexpr dim_t kSize = sizeof(T);
+  for (; done + at_once <= count; done += at_once) {
+    for (dim_t i = 0; i < at_once; ++i)
       combine_one<T>(to + (done + i) * kSize, from + (done + i) * kSize, function);
   }
   return done;
 }
 
-template <class T, class Function>
+// `of_many` is the same function for neighbours, as vectors have it.
+template <class T, class Function, class OfMany>
 bool combine_each(char* to, Places places, const char* from, dim_t from_stride, dim_t count,
-                  Function function) {
+                  Function function, OfMany of_many) {
   constexpr dim_t kSize = sizeof(T);
   if (places.index) {
     for (dim_t i = 0; i < count; ++i) {
@@ -161,9 +163,12 @@ bool combine_each(char* to, Places places, const char* from, dim_t from_stride, 
     }
     return true;
   }
-  const bool dense = places.step == kSize && from_stride == kSize;
-  for (dim_t i = dense ? combine_neighbours<T>(to, from, count, function) : 0; i < count; ++i)
-    combine_one<T>(to + i * places.step, from + i * from_stride, function);
+  dim_t i = 0;
+  if (places.step == kSize && from_stride == kSize) {
+    i = combine_neighbours<T, 16>(to, from, i, count, of_many);
+    if (!kSmallCode) i = combine_neighbours<T, 4>(to, from, i, count, of_many);
+  }
+  for (; i < count; ++i) combine_one<T>(to + i * places.step, from + i * from_stride, function);
   return true;
 }
 
@@ -177,18 +182,22 @@ inline C either(bool second, C a, C b) {
 template <class T>
 bool combine_row(Combine op, char* to, Places places, const char* from, dim_t from_stride, dim_t count) {
   using C = Compute<T>;
+  const auto with = [&](auto function, auto of_many) {
+    return combine_each<T>(to, places, from, from_stride, count, function, of_many);
+  };
+  const auto plus = [](C a, C b) { return math::plus(a, b); };
+  const auto times = [](C a, C b) { return math::times(a, b); };
   switch (op) {
     case Combine::Add:
-      return combine_each<T>(to, places, from, from_stride, count, [](C a, C b) { return math::plus(a, b); });
+      return with(plus, plus);
     case Combine::Multiply:
-      return combine_each<T>(to, places, from, from_stride, count,
-                             [](C a, C b) { return math::times(a, b); });
+      return with(times, times);
     case Combine::Min:
-      return combine_each<T>(to, places, from, from_stride, count,
-                             [](C a, C b) { return either((b < a) | (b != b), a, b); });
+      return with([](C a, C b) { return either((b < a) | (b != b), a, b); },
+                  [](C a, C b) { return (b < a) | (b != b) ? b : a; });
     case Combine::Max:
-      return combine_each<T>(to, places, from, from_stride, count,
-                             [](C a, C b) { return either((b > a) | (b != b), a, b); });
+      return with([](C a, C b) { return either((b > a) | (b != b), a, b); },
+                  [](C a, C b) { return (b > a) | (b != b) ? b : a; });
   }
   return true;
 }
@@ -200,6 +209,10 @@ PENLIGHT_BY_DTYPES_BEGIN
 // Null, with the failure recorded, for a dtype that nothing is computed in.
 inline CombineRow combine_row_for(KernelContext& ctx, ScalarType type) {
   CombineRow row = nullptr;
+  // 16-bit floats are summed in float.
+  if constexpr (kFloatSelected) {
+    if (type == ScalarType::Float) return &detail::combine_row<float>;
+  }
   dispatch<RealBool>(ctx, type, [&](auto tag) { row = detail::combine_row<typename decltype(tag)::type>; });
   return row;
 }

@@ -262,6 +262,17 @@ SLICES: list[tuple[Any, ...]] = [
     (IMAGE, -1, In((3,), torch.int64, values=(6, 1, 0)), (2, 3, 5, 3)),
     (VEC, 0, places((0,), 7), EMPTY),
 ]
+# Places that are named several times, for slices that are runs in memory, in parts, or a few elements.
+REPEATED: list[tuple[Any, ...]] = [
+    (LONG_MAT, 0, places((150,), 70), (150, 90)),
+    (LONG_MAT, 1, places((300,), 90, torch.int32), (70, 300)),
+    ((3, 20, 25), 1, places((50,), 20), (3, 50, 25)),
+    ((9, 3), 0, places((20,), 9), (20, 3)),
+    ((9, 1), 0, places((300,), 9), (300, 1)),
+    (VEC, 0, places((40,), 7), (40,)),
+    ((6, 0), 0, places((4,), 6), (4, 0)),
+    (SCALAR, 0, places((1,), 1), SCALAR),
+]
 
 SUMMED = (torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -323,6 +334,8 @@ INDEXED = [
     Op("aten::index_fill.int_Tensor", [(*case[:3], SCALAR) for case in SLICES], ALL, **EXACT),
     Op("aten::index_add", [*SLICES, (MAT, 0, places((9,), 4), (9, 5))], SUMMED, special=False, tol=1e-5),
     Op("aten::index_add", SLICES, SUMMED, kwargs={"alpha": 3}, special=False, tol=1e-5),
+    Op("aten::index_add", REPEATED, SUMMED, special=False, tol=1e-5),
+    Op("aten::index_add", REPEATED, HALVES, special=False, tol=5e-2),
     *moves(
         "aten::slice_scatter",
         [(CUBE, (2, 2, 5), 1, 1), (IMAGE, (2, 3, 5, 4), -1, 0, None, 2), (VEC, (0,), 0, 5, 2)],
@@ -343,6 +356,19 @@ INDEXED = [
 ]
 
 PLACES = [
+    *[
+        Op(
+            "aten::index_reduce",
+            REPEATED,
+            REAL if how in ("amax", "amin") else (torch.float32, torch.float64, torch.int64, torch.int8),
+            args=(how,),
+            kwargs={"include_self": include_self},
+            special=how in ("amax", "amin"),
+            tol=1e-4,
+        )
+        for how in ("prod", "mean", "amax", "amin")
+        for include_self in (True, False)
+    ],
     *[
         Op(
             "aten::index_reduce",
