@@ -2,6 +2,8 @@
 
     gather(x, 1, i.view(1, -1, 1).expand(1, -1, 64))        ->   index_select(x, 1, i.view(-1))
     scatter_add(x, 0, i.view(-1, 1).expand(-1, 64), y)      ->   index_add(x, 0, i.view(-1), y)
+    scatter_reduce(x, 0, i.view(-1, 1).expand(-1, 64), y, "amax")
+                                                            ->   index_reduce(x, 0, i.view(-1), y, "amax")
 
 as networks over graphs and points have it, which take features of neighbours and add up
 messages (Fey and Lenssen, "PyTorch Geometric", 2019). The index is as small as it was before
@@ -13,15 +15,18 @@ Keeps:  every output's shape, dtype and value.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
 from penlight.passes.base import add_node, tensor_of
-from penlight.passes.layouts import equal, same_sizes, sizes_of
+from penlight.passes.layouts import equal, sizes_of
 
 aten = torch.ops.aten
+
+_ZEROS = (aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default)
 
 
 def take_whole_rows(graph: Graph) -> int:
@@ -40,10 +45,7 @@ def take_whole_rows(graph: Graph) -> int:
         count = tensor_of(index).shape[dim]  # type: ignore[union-attr]
         with graph.inserting_before(node):
             rows = add_node(graph, aten.view_copy.default, (found, [-1]), [count], found)
-            if source is None:
-                new = graph.call_function(aten.index_select.default, (x, dim, rows))
-            else:
-                new = graph.call_function(aten.index_add.default, (x, dim, rows, source))
+            new = _of_rows(graph, node, rows)
         new.meta = dict(node.meta)
         node.replace_all_uses_with(new)
         graph.erase_node(node)
@@ -52,14 +54,37 @@ def take_whole_rows(graph: Graph) -> int:
 
 
 def _is_wanted(node: Node) -> bool:
-    """Is it a gather, or a scatter that adds?"""
+    """Is it a gather, or a scatter that adds or reduces as rows would?"""
     if node.target is aten.scatter_reduce.two:
-        return node.args[4] == "sum" and node.kwargs.get("include_self", True) is True and len(node.args) == 5
+        value = tensor_of(node)
+        # 16-bit floats are rounded once by a scatter, and at each row by index_reduce.
+        exact = value is not None and value.dtype not in (torch.float16, torch.bfloat16, torch.bool)
+        return node.args[4] in ("sum", "amax", "amin") or exact
     return node.target in (aten.gather.default, aten.scatter_add.default) and not node.kwargs
 
 
-def _alike(a: Node, b: Any) -> bool:
-    return same_sizes(sizes_of(a.meta["val"]), sizes_of(b.meta["val"]))
+def _of_rows(graph: Graph, node: Node, rows: Node) -> Node:
+    """The call that does to whole rows what `node` does to their elements."""
+    x, dim = node.args[:2]
+    if node.target is aten.gather.default:
+        return graph.call_function(aten.index_select.default, (x, dim, rows))
+    source = node.args[3]
+    reduction = node.args[4] if node.target is aten.scatter_reduce.two else "sum"
+    starts_anew = not node.kwargs.get("include_self", True)
+    if reduction != "sum":
+        kwargs: dict[str, Any] = {"include_self": not starts_anew}
+        return graph.call_function(aten.index_reduce.default, (x, dim, rows, source, reduction), kwargs)
+    if starts_anew and not _is_zeros(x):
+        zeroed = graph.call_function(aten.index_fill.int_Scalar, (x, dim, rows, 0))
+        zeroed.meta = dict(node.meta)
+        x = zeroed
+    return graph.call_function(aten.index_add.default, (x, dim, rows, source))
+
+
+def _is_zeros(node: Any) -> bool:
+    return node.target in _ZEROS or (
+        node.target is aten.full.default and node.args[1] == 0 and math.copysign(1, node.args[1]) > 0
+    )
 
 
 def _one_for_each_row(x: Any, dim: Any, index: Any) -> Node | None:
