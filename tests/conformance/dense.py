@@ -484,6 +484,45 @@ TABLES = [
         )
         for mode in (0, 1, 2)
     ],
+    # Columns in vectors of every number and what is left of one; bags that are empty, of one row alone, or
+    # of padding; indices before the first bag and, with the last offset given, after the last one.
+    *[
+        Op(
+            "aten::_embedding_bag",
+            [
+                ((6, width), In((40,), index, 0, 6), offsets, False, mode, False, None, last, padding)
+                for width in (250, 3)
+                for index, last, offsets in (
+                    (torch.int64, False, In((5,), torch.int64, values=(0, 20, 20, 39, 40))),
+                    (torch.int64, True, In((4,), torch.int64, values=(2, 3, 30, 37))),
+                    (torch.int32, False, In((2,), torch.int32, values=(0, 25))),
+                )
+                for padding in (-1, 2)
+            ],
+            (*FLOATS,) if mode == 2 else (torch.float32, torch.float64),
+            tol=1e-5,
+            special=mode == 2,
+        )
+        for mode in (0, 1, 2)
+    ],
+    Op(
+        "aten::_embedding_bag",
+        [((6, 37), In((20,), torch.int64, 0, 6), In((2,), torch.int64, values=(0, 11)), False, 0)],
+        HALVES,
+        special=False,
+        tol=2e-2,
+    ),
+    Op(
+        "aten::_embedding_bag",
+        [
+            (
+                *((6, 37), In((20,), torch.int64, 0, 6), In((2,), torch.int64, values=(0, 11))),
+                *(False, 0, False, (20,)),
+            )
+        ],
+        tol=1e-5,
+        special=False,
+    ),
     *[
         Op(
             "aten::_cdist_forward",

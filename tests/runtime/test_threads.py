@@ -55,6 +55,20 @@ def test_results_are_equal_bit_for_bit(program: bytes, threads: int | None) -> N
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_are_split(mode: str) -> None:
+    class Bags(nn.Module):
+        def forward(self, table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+            return functional.embedding_bag(index, table, mode=mode)
+
+    args = torch.randn(900, 75), torch.randint(0, 900, (301, 40))
+    made = penlight.compile(Bags(), args).to_bytes()
+    one, *others = (np.asarray(penlight.load(made, threads=threads)(*args)) for threads in (1, 2, 5))
+    torch.testing.assert_close(torch.from_numpy(one), Bags()(*args))
+    for other in others:
+        np.testing.assert_array_equal(one, other)
+
+
 def test_programs_share_the_threads(program: bytes) -> None:
     """Programs that run at once do not disturb one another, whoever gets the helpers."""
     inputs = [torch.randn(1, 3, 48, 40) for _ in range(6)]

@@ -516,6 +516,7 @@ struct NumberStep;   // numbers.h
 struct NumberConversion;
 struct NumberRows;
 struct GridSample;  // grid_sample.h
+struct BagsOfRows;  // bags.h
 
 struct Routines {
   ptrdiff_t tile_rows;  // of a product; parts of a multiple of these leave no tile unfilled
@@ -565,6 +566,7 @@ struct Routines {
   void (*top_k)(const TopK&);
   void (*random)(const Draw&);
   const DenseLoops* dense;                                           // of linear algebra
+  void (*reduce_bags)(const BagsOfRows&);
   const WinogradRoutines *winograd_4x4, *winograd_2x2, *winograd_4;  // tiles of so many outputs
   const WinogradRoutines *strided_winograd_4x4, *strided_winograd_2x2, *strided_winograd_4;
 };

@@ -49,6 +49,7 @@ void grid_sample(const GridSample& samples);
 void top_k(const TopK& rows);
 void random(const Draw& draw);
 extern const DenseLoops dense;
+void reduce_bags(const BagsOfRows& bags);
 extern const WinogradRoutines winograd_4x4, winograd_2x2, winograd_4;
 extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, strided_winograd_4;
 
@@ -155,6 +156,9 @@ extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, stride
 #else
 #define PENLIGHT_DENSE &dense
 #endif
+#if defined(PENLIGHT_WITHOUT_BAGS)
+#define reduce_bags nullptr
+#endif
 #if defined(PENLIGHT_WITHOUT_WINOGRAD)
 #define PENLIGHT_WINOGRAD(name) nullptr
 #else
@@ -208,6 +212,7 @@ const Routines routines = {
     top_k,
     random,
     PENLIGHT_DENSE,
+    reduce_bags,
     PENLIGHT_WINOGRAD(winograd_4x4),
     PENLIGHT_WINOGRAD(winograd_2x2),
     PENLIGHT_WINOGRAD(winograd_4),

@@ -55,6 +55,7 @@ _CALLERS = {
     "topk": {"topk"},
     "random": {"random"},
     "dense": {"linalg"},
+    "bags": {"embedding_bag"},
     "winograd": {"convolution"},
 }
 # Routines that are for some dtypes alone.
