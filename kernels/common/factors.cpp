@@ -38,57 +38,77 @@ void subtract_product(const DenseLoops& loops, Rows c, dim_t rows, dim_t columns
     loops.multiply({c, rows, columns, depth, a, a_stride, 1, b, b_stride, -1});
 }
 
-// Columns [first, last) below the rows before `first`, with those up to `end` beside them.
-void factorise_panel(const DenseLoops& loops, Rows a, dim_t rows, dim_t columns, dim_t first, dim_t last,
-                     dim_t end, bool search, int64_t* pivots, int64_t& info) {
-  for (dim_t k = first; k < last; ++k) {
-    double* const column = a.data + k;
+// The first `steps` columns of `a`, with those beside them. Pivots count from 0.
+void factorise_panel(const DenseLoops& loops, Rows a, dim_t rows, dim_t columns, dim_t steps, bool search,
+                     int64_t* pivots, int64_t& info) {
+  for (dim_t k = 0; k < steps; ++k) {
+    double *const column = a.data + k, *const row = a.data + k * a.stride;
     dim_t best = k;
-    double most = math::fabs(column[k * a.stride]);
+    double most = math::fabs(row[k]);
     for (dim_t i = k + 1; i < rows && search; ++i) {
       const double size = math::fabs(column[i * a.stride]);
       if (!(size > most)) continue;
       most = size;
       best = i;
     }
-    pivots[k] = best + 1;
-    swap_rows(a.data, columns, k, best);
-    const double pivot = column[k * a.stride];
+    pivots[k] = best;
+    if (best != k) exchange(row, a.data + best * a.stride, columns);
+    const double pivot = row[k];
     if (pivot == 0) {
       if (info == 0) info = k + 1;
       continue;
     }
     divide(column + (k + 1) * a.stride, a.stride, rows - k - 1, pivot);
-    if (k + 1 == end || k + 1 == rows) continue;
+    if (k + 1 == columns || k + 1 == rows) continue;
     RowUpdate update = {};
-    update.a = {column + (k + 1) * a.stride + 1, a.stride};
+    update.a = {row + a.stride + k + 1, a.stride};
     update.rows = rows - k - 1;
-    update.columns = end - k - 1;
+    update.columns = columns - k - 1;
     update.p = {column + (k + 1) * a.stride, a.stride};
-    update.first = column + k * a.stride + 1;
+    update.first = row + k + 1;
     loops.update(update);
   }
+}
+
+void copy_rows(Rows from, Rows to, dim_t rows, dim_t columns) {
+  for (dim_t i = 0; i < rows; ++i)
+    memcpy(to.data + i * to.stride, from.data + i * from.stride,
+           static_cast<size_t>(columns) * sizeof(double));
 }
 
 }  // namespace
 
 int64_t factorise(const DenseLoops& loops, double* a, dim_t rows, dim_t columns, int64_t* pivots,
-                  bool search) {
+                  double* spare, bool search) {
   const dim_t steps = least(rows, columns);
   // Below a pivot of 0 that was not searched for there may be others: what takes part in no block.
   const dim_t block = search ? kFactorBlock : steps;
   int64_t info = 0;
   for (dim_t first = 0, last; first < steps; first = last) {
     last = least(first + block, steps);
-    const dim_t end = search ? last : columns;
-    factorise_panel(loops, {a, columns}, rows, columns, first, last, end, search, pivots, info);
-    const dim_t rest = columns - end;
+    const dim_t end = search ? last : columns, rest = columns - end;
+    double *const corner = a + first * columns + first, *const below = a + last * columns;
+    // Of long columns a copy is factorised: rows that are far from each other do not stay in the cache.
+    constexpr dim_t many = 2 * kFactorBlock;
+    const bool copied = search && rows - first > many;
+    const Rows place = {corner, columns}, panel = copied ? Rows{spare, kFactorBlock} : place;
+    if (copied) copy_rows(place, panel, rows - first, last - first);
+    int64_t zero = 0;
+    factorise_panel(loops, panel, rows - first, end - first, last - first, search, pivots + first, zero);
+    if (copied) copy_rows(panel, place, rows - first, last - first);
+    if (info == 0 && zero != 0) info = first + zero;
+    for (dim_t k = first; k < last; ++k) {
+      double *const row = a + k * columns, *const with = row + (pivots[k] + first - k) * columns;
+      pivots[k] += first + 1;
+      if (row == with) continue;
+      exchange(row, with, first);
+      exchange(row + end, with + end, rest);
+    }
     if (rest == 0) continue;
-    double *const corner = a + first * columns, *const below = a + last * columns;
-    const Triangle triangle = {corner + first, last - first, columns, false, true};
-    solve_block(loops, triangle, 0, last - first, {corner + end, columns}, rest);
+    const Triangle triangle = {corner, last - first, columns, false, true};
+    solve_block(loops, triangle, 0, last - first, {corner + end - first, columns}, rest);
     subtract_product(loops, {below + end, columns}, rows - last, rest, last - first, below + first, columns,
-                     corner + end, columns);
+                     corner + end - first, columns);
   }
   return info;
 }

@@ -16,10 +16,12 @@ struct Triangle {
   bool upper, unit;
 };
 
-// Factorises `a` in place with the largest pivot of each column; pivots count from 1.
-// The number of the first pivot that is 0, or 0.
+constexpr dim_t kFactorBlock = 16;  // columns
+
+// Factorises `a` in place with the largest pivot of each column; pivots count from 1. `spare` has room for
+// kFactorBlock columns. The number of the first pivot that is 0, or 0.
 int64_t factorise(const DenseLoops& loops, double* a, dim_t rows, dim_t columns, int64_t* pivots,
-                  bool search = true);
+                  double* spare, bool search = true);
 
 // x = inverse(triangle) x, for right-hand sides side by side.
 void solve_triangle(const DenseLoops& loops, const Triangle& a, Rows x, dim_t columns);
@@ -33,7 +35,6 @@ void invert_factorised(const DenseLoops& loops, const double* lu, dim_t n, const
 
 // Factorises the lower triangle of `a` in place as L L^T; above it there will be zeros. `spare` has room for
 // as many rows of n as a block has columns. The number of the first minor that is not positive, or 0.
-constexpr dim_t kFactorBlock = 16;
 int64_t factorise_positive(const DenseLoops& loops, double* a, dim_t n, double* spare);
 
 }  // namespace penlight

@@ -112,23 +112,25 @@ inline bool same_batch(const Tensor& a, const Tensor& b, dim_t dims) {
   return true;
 }
 
-inline void swap_rows(double* a, dim_t columns, dim_t first, dim_t second) {
-  if (first == second) return;
-  double *x = a + first * columns, *y = a + second * columns;
+inline void exchange(double* x, double* y, dim_t count) {
   // So many at a time are moved by vectors.
   constexpr dim_t together = 8;
   double kept[together];
   dim_t c = 0;
-  for (; c + together <= columns; c += together) {
+  for (; c + together <= count; c += together) {
     memcpy(kept, x + c, sizeof kept);
     memcpy(x + c, y + c, sizeof kept);
     memcpy(y + c, kept, sizeof kept);
   }
-  for (; c < columns; ++c) {
+  for (; c < count; ++c) {
     kept[0] = x[c];
     x[c] = y[c];
     y[c] = kept[0];
   }
+}
+
+inline void swap_rows(double* a, dim_t columns, dim_t first, dim_t second) {
+  if (first != second) exchange(a + first * columns, a + second * columns, columns);
 }
 
 // Part of a matrix, whose rows begin `stride` apart, into one whose rows begin `to_stride` apart. In squares:

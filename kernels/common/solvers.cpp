@@ -18,8 +18,8 @@ struct Determinant {
   double product, sign = 1, log = 0;
 
   // Of the factors that replace the matrix.
-  Determinant(const DenseLoops& loops, double* a, dim_t n, int64_t* pivots) {
-    factorise(loops, a, n, n, pivots);
+  Determinant(const DenseLoops& loops, double* a, dim_t n, int64_t* pivots, double* spare) {
+    factorise(loops, a, n, n, pivots, spare);
     for (dim_t k = 0; k < n; ++k) sign = pivots[k] == k + 1 ? sign : -sign;
     product = sign;
     for (dim_t k = 0; k < n; ++k) {
@@ -46,14 +46,15 @@ void check_singular(KernelContext& ctx, int64_t info, bool check_errors) {
 
 // Of each matrix the factors, and what put(determinant) makes of them.
 template <class Put>
-static void write_determinants(const DenseLoops& loops, Batch& batch, const Tensor& A, Tensor& LU,
-                               Tensor& pivots, Put&& put) {
+static void write_determinants(KernelContext& ctx, const DenseLoops& loops, Batch& batch, const Tensor& A,
+                               Tensor& LU, Tensor& pivots, Put&& put) {
   const dim_t n = A.size(-1);
   double *a = batch.read(A), *lu = batch.write(LU, {n, n});
   int64_t* order = batch.write<int64_t>(pivots, {n});
+  double* spare = scratch(ctx, kFactorBlock, n);
   batch.for_each([&] {
     copy_by_columns(A, a, n, lu);
-    put(Determinant(loops, lu, n, order));
+    put(Determinant(loops, lu, n, order, spare));
   });
 }
 
@@ -62,7 +63,7 @@ void det(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, Tensor& r
   if (!check_square(ctx, A)) return;
   Batch batch(ctx, A);
   double* product = batch.write(result);
-  write_determinants(loops, batch, A, LU, pivots, [&](const Determinant& of) { *product = of.product; });
+  write_determinants(ctx, loops, batch, A, LU, pivots, [&](const Determinant& of) { *product = of.product; });
 }
 
 void slogdet(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, Tensor& sign, Tensor& logabsdet,
@@ -70,7 +71,7 @@ void slogdet(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, Tenso
   if (!check_square(ctx, A)) return;
   Batch batch(ctx, A);
   double *sign_of = batch.write(sign), *log_of = batch.write(logabsdet);
-  write_determinants(loops, batch, A, LU, pivots, [&](const Determinant& of) {
+  write_determinants(ctx, loops, batch, A, LU, pivots, [&](const Determinant& of) {
     *sign_of = of.sign;
     *log_of = of.log;
   });
@@ -83,8 +84,9 @@ void inv(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, bool chec
   Batch batch(ctx, A);
   double *a = batch.read(A), *x = batch.write(inverse, {n, n});
   int64_t *singular = batch.write<int64_t>(info), *order = scratch<int64_t>(ctx, n);
+  double* panel = scratch(ctx, kFactorBlock, n);
   batch.for_each([&] {
-    *singular = factorise(loops, a, n, n, order);
+    *singular = factorise(loops, a, n, n, order, panel);
     check_singular(ctx, *singular, check_errors);
     invert_factorised(loops, a, n, order, x);
   });
@@ -107,15 +109,16 @@ void solve(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, const T
   double* spare = scratch(ctx, n, columns);
   int64_t *order = batch.write<int64_t>(pivots, {n}), *singular = batch.write<int64_t>(info);
   int64_t* turned_order = scratch<int64_t>(ctx, n);
+  double* panel = scratch(ctx, kFactorBlock, n);
   batch.for_each([&] {
     memcpy(lu, a, static_cast<size_t>(n * n) * sizeof(double));
     memcpy(x, b, static_cast<size_t>(n * columns) * sizeof(double));
-    *singular = factorise(loops, lu, n, n, order);
+    *singular = factorise(loops, lu, n, n, order, panel);
     check_singular(ctx, *singular, check_errors);
     if (left) return solve_factorised(loops, lu, n, order, x, columns);
     // X A = B is the transposed system, whose factors are the transposed ones.
     transpose(a, n, n, turned);
-    factorise(loops, turned, n, n, turned_order);
+    factorise(loops, turned, n, n, turned_order, panel);
     solve_from(left, n, columns, x, spare,
                [&](double* y) { solve_factorised(loops, turned, n, turned_order, y, columns); });
   });
@@ -172,9 +175,10 @@ void lu_factor(KernelContext& ctx, const DenseLoops& loops, const Tensor& A, boo
   Batch batch(ctx, A);
   double *a = batch.read(A), *lu = batch.write(LU, {m, n});
   int64_t *order = batch.write<int64_t>(pivots, {k}), *singular = batch.write<int64_t>(info);
+  double* panel = scratch(ctx, kFactorBlock, m);
   batch.for_each([&] {
     memcpy(lu, a, static_cast<size_t>(m * n) * sizeof(double));
-    *singular = factorise(loops, lu, m, n, order, pivot);
+    *singular = factorise(loops, lu, m, n, order, panel, pivot);
     check_singular(ctx, *singular, check_errors);
   });
 }
