@@ -28,6 +28,21 @@ constexpr int64_t kNanKey = INT64_MAX;
 // From so many on, counting their digits is quicker than comparing them.
 constexpr dim_t kManyRanked = 256;
 
+// Keys of floats: their bits, as integers that compare as they do. Fewer than 64 are the highest ones, so
+// that the lower digits of all keys are alike.
+template <class Float, class Bits>
+inline void order_floats(const Float* x, dim_t count, int64_t* keys) {
+  constexpr int kUnused = 64 - 8 * static_cast<int>(sizeof(Bits));
+  constexpr Bits kAllButSign = static_cast<Bits>(INT64_MAX >> kUnused);
+  for (dim_t i = 0; i < count; ++i) {
+    const Float canonical = x[i] + Float(0);  // -0 becomes 0
+    Bits bits;
+    memcpy(&bits, &canonical, sizeof bits);
+    const uint64_t mirrored = static_cast<uint64_t>(bits < 0 ? bits ^ kAllButSign : bits);
+    keys[i] = x[i] == x[i] ? static_cast<int64_t>(mirrored << kUnused) : kNanKey;
+  }
+}
+
 // Keys of `count` elements, places from `place` on. Strides in elements.
 inline void rank_elements(ScalarType type, const void* from, dim_t stride, dim_t place, dim_t count,
                           bool descending, Ranked* to) {
@@ -37,15 +52,14 @@ inline void rank_elements(ScalarType type, const void* from, dim_t stride, dim_t
     const dim_t n = count - first < kBlock ? count - first : kBlock;
     const char* block = static_cast<const char*>(from) + first * step;
     int64_t keys[kBlock];
-    if (is_floating(type)) {
+    if (type == ScalarType::Double) {
       double x[kBlock];
       load_block(x, type, block, stride, n);
-      for (dim_t i = 0; i < n; ++i) {
-        const double canonical = x[i] + 0.0;  // -0 becomes 0
-        memcpy(&keys[i], &canonical, sizeof keys[i]);
-        if (keys[i] < 0) keys[i] = INT64_MIN - keys[i] - 1;
-        if (x[i] != x[i]) keys[i] = kNanKey;
-      }
+      order_floats<double, int64_t>(x, n, keys);
+    } else if (is_floating(type)) {
+      float x[kBlock];
+      load_block(x, type, block, stride, n);
+      order_floats<float, int32_t>(x, n, keys);
     } else {
       load_block(keys, type, block, stride, n);
     }
@@ -79,34 +93,66 @@ inline void sort_by_digits(Ranked* items, Ranked* spare, dim_t count) {
   if (at == 1) memcpy(items, spare, static_cast<size_t>(count) * sizeof(Ranked));
 }
 
+constexpr dim_t kRankedRun = 16;
+
+// At most kRankedRun items to their places, which are found by comparing each with each: no branch depends on
+// what they are. `to` may be `from`.
+inline void sort_run(const Ranked* from, dim_t count, Ranked* to) {
+  Ranked items[kRankedRun];
+  dim_t places[kRankedRun];
+  for (dim_t i = 0; i < count; ++i) {
+    const int64_t key = from[i].key;
+    dim_t behind = 0;
+    for (dim_t j = 0; j < i; ++j) {
+      const dim_t is_behind = key < items[j].key ? 1 : 0;
+      places[j] += is_behind;
+      behind += is_behind;
+    }
+    items[i] = from[i];
+    places[i] = i - behind;
+  }
+  for (dim_t i = 0; i < count; ++i) to[places[i]] = items[i];
+}
+
+// Two sorted runs, [0, middle) and [middle, count), that differ by one item at most: from both ends at once,
+// as no step of one end waits for the other, and neither run ends before all but one item have their places.
+// The products are in place of branches, whose outcome nobody can foresee.
+inline void merge_runs(const Ranked* from, dim_t middle, dim_t count, Ranked* to) {
+  const dim_t half = middle < count - middle ? middle : count - middle;
+  dim_t a = 0, b = middle, last_a = middle - 1, last_b = count - 1;
+  for (dim_t i = 0; i < half; ++i) {
+    const dim_t is_b = from[b].key < from[a].key ? 1 : 0;
+    to[i] = from[a + (b - a) * is_b];
+    b += is_b;
+    a += 1 - is_b;
+    const dim_t is_a = from[last_b].key < from[last_a].key ? 1 : 0;
+    to[count - 1 - i] = from[last_b + (last_a - last_b) * is_a];
+    last_a -= is_a;
+    last_b -= 1 - is_a;
+  }
+  if (2 * half < count) to[half] = from[a <= last_a ? a : b];
+}
+
 // Sorts by ranks_before(). `spare` has room for as many.
 inline void sort_ranked(Ranked* items, Ranked* spare, dim_t count) {
-  constexpr dim_t kRun = 12;
   if (count >= kManyRanked) return sort_by_digits(items, spare, count);
-  for (dim_t first = 0; first < count; first += kRun) {
-    const dim_t last = first + kRun < count ? first + kRun : count;
-    for (dim_t i = first + 1; i < last; ++i) {
-      const Ranked item = items[i];
-      dim_t at = i;
-      for (; at > first && item.key < items[at - 1].key; --at) items[at] = items[at - 1];
-      items[at] = item;
-    }
-  }
+  // As many runs as some power of two, so that no two differ by more than one item, nor do those made of
+  // them.
+  int levels = 0;
+  while ((count - 1) >> levels >= kRankedRun) ++levels;
   Ranked* const lists[] = {items, spare};
-  int at = 0;
-  for (dim_t width = kRun; width < count; width *= 2, at = 1 - at) {
-    Ranked *const from = lists[at], *const to = lists[1 - at];
-    for (dim_t first = 0; first < count; first += 2 * width) {
-      const dim_t middle = first + width < count ? first + width : count;
-      const dim_t last = middle + width < count ? middle + width : count;
-      dim_t a = first, b = middle;
-      for (dim_t i = first; i < last; ++i) {
-        const bool second = a == middle || (b < last && from[b].key < from[a].key);
-        to[i] = second ? from[b++] : from[a++];
-      }
+  int at = levels & 1;
+  const auto begin = [count](dim_t run, int level) { return run * count >> level; };
+  for (dim_t run = 0; run < dim_t{1} << levels; ++run) {
+    const dim_t first = begin(run, levels);
+    sort_run(items + first, begin(run + 1, levels) - first, lists[at] + first);
+  }
+  for (; levels > 0; --levels, at = 1 - at) {
+    for (dim_t run = 0; run < dim_t{1} << levels; run += 2) {
+      const dim_t first = begin(run, levels), middle = begin(run + 1, levels), last = begin(run + 2, levels);
+      merge_runs(lists[at] + first, middle - first, last - first, lists[1 - at] + first);
     }
   }
-  if (at == 1) memcpy(items, spare, static_cast<size_t>(count) * sizeof(Ranked));
 }
 
 // Leaves those that come first among `count` in `items[0, wanted)`, by ranks_before() but in no order but

@@ -41,10 +41,13 @@ static void for_each_lane(KernelContext& ctx, const Tensor& self, int64_t dim, d
   }
   for_each_place({&views[0], &views[1], &views[2]}, views[0].dim, [&](char* const* at) {
     const Ranked* const chosen = choose(Lane{self.scalar_type(), at[0], length, steps[0]}, ranked);
-    for (dim_t i = 0; i < count; ++i) {
-      if (values) memmove(at[1] + i * steps[1], at[0] + chosen[i].place * steps[0], self.element_size());
-      detail::store_item<int64_t>(at[2] + i * steps[2], chosen[i].place);
-    }
+    for (dim_t i = 0; i < count; ++i) detail::store_item<int64_t>(at[2] + i * steps[2], chosen[i].place);
+    if (!values) return;
+    detail::with_item(self.element_size(), [&](auto tag) {
+      using Item = typename decltype(tag)::type;
+      for (dim_t i = 0; i < count; ++i)
+        detail::store_item(at[1] + i * steps[1], detail::load_item<Item>(at[0] + chosen[i].place * steps[0]));
+    });
   });
 }
 

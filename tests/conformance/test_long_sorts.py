@@ -1,4 +1,4 @@
-"""Sorting rows that are long enough to be sorted by digits: every dtype, stable, both ways."""
+"""Sorting rows by places, by merging and, long ones, by digits: every dtype, stable, both ways."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def row(dtype: torch.dtype, length: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("descending", [False, True])
-@pytest.mark.parametrize("length", [255, 256, 1500])
+@pytest.mark.parametrize("length", [10, 16, 17, 33, 63, 100, 129, 255, 256, 1500])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_long_sorts(dtype: torch.dtype, length: int, descending: bool) -> None:
     x = row(dtype, length)
