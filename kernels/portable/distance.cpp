@@ -8,22 +8,33 @@ namespace penlight::portable {
 // Of two rows.
 template <class T>
 static T distance(const T* a, const T* b, dim_t count, double p) {
-  // add(total, difference) for each column.
-  const auto total_of = [&](auto add) {
-    T total = 0;
-    for (dim_t i = 0; i < count; ++i) total = add(total, math::fabs(a[i] - b[i]));
-    return total;
+  // add(total, difference) for each column, in as many totals as compilers make vectors of, which join()
+  // makes one of.
+  const auto fold = [&](auto add, auto join) {
+    constexpr int kLanes = 16;
+    dim_t i = 0;
+    if (count < kLanes) {
+      T total = 0;
+      for (; i < count; ++i) total = add(total, math::fabs(a[i] - b[i]));
+      return total;
+    }
+    T lanes[kLanes] = {};
+    for (; i + kLanes <= count; i += kLanes) {
+      for (int k = 0; k < kLanes; ++k) lanes[k] = add(lanes[k], math::fabs(a[i + k] - b[i + k]));
+    }
+    for (int k = 0; i < count; ++i, ++k) lanes[k] = add(lanes[k], math::fabs(a[i] - b[i]));
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+      for (int k = 0; k < width; ++k) lanes[k] = join(lanes[k], lanes[k + width]);
+    }
+    return lanes[0];
   };
+  const auto total_of = [&](auto add) { return fold(add, [](T x, T y) { return x + y; }); };
   if (p == 0) return total_of([](T total, T d) { return total + (d != 0 ? T(1) : T(0)); });
   if (p == 1) return total_of([](T total, T d) { return total + d; });
   if (p == 2) return math::sqrt(total_of([](T total, T d) { return total + d * d; }));
   if (isinf(p)) {
-    bool is_number = true;  // beside the comparison, which then is no branch
-    const T most = total_of([&](T total, T d) {
-      is_number &= d == d;
-      return d > total ? d : total;
-    });
-    return is_number ? most : static_cast<T>(NAN);
+    const auto larger = [](T total, T d) { return int{d > total} | int{d != d} ? d : total; };
+    return fold(larger, larger);
   }
   const auto add_power = [p](T total, T d) { return total + static_cast<T>(pow(d, p)); };
   return static_cast<T>(pow(total_of(add_power), 1 / p));

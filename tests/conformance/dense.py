@@ -526,7 +526,7 @@ TABLES = [
     *[
         Op(
             "aten::_cdist_forward",
-            [((4, 5), (3, 5)), ((2, 4, 5), (2, 3, 5))],
+            [((4, 5), (3, 5)), ((2, 4, 5), (2, 3, 5)), ((3, 16), (2, 16)), ((2, 43), (3, 43))],
             args=(p, 2),
             tol=1e-5,
             special=False,
@@ -534,7 +534,7 @@ TABLES = [
         for p in (0.0, 0.5, 1.0, 2.0, 3.0, float("inf"))
     ],
     *[
-        Op("aten::_pdist_forward", [((4, 5),), ((1, 5),)], args=(p,), tol=1e-5, special=False)
+        Op("aten::_pdist_forward", [((4, 5),), ((1, 5),), ((4, 37),)], args=(p,), tol=1e-5, special=False)
         for p in (1.0, 2.0, 3.0)
     ],
 ]
