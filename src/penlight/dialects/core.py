@@ -201,6 +201,20 @@ def _empty_permuted(size, physical_layout, **options):  # type: ignore[no-untype
     return torch.empty(size, dtype=options.get("dtype"))
 
 
+def _affine_grid(theta, size, align_corners):  # type: ignore[no-untyped-def]
+    """What each axis adds to the positions, and then their sum; torch's own multiplies every position."""
+    batch, _, *space = size
+    if not all(isinstance(n, int) for n in space):
+        return decomposition_table[aten.affine_grid_generator.default](theta, size, align_corners)
+    dims, transform = len(space), exchanged.wide(theta)
+    grid = transform[:, :, dims].reshape(batch, dims, *[1] * dims)
+    for axis, n in enumerate(space):  # the last one, which is the longest loop, at last
+        steps = torch.linspace(-1, 1, n, dtype=grid.dtype) if n > 1 else torch.zeros(n, dtype=grid.dtype)
+        steps = (steps if align_corners else steps * ((n - 1) / n)).reshape(n, *[1] * (dims - 1 - axis))
+        grid = grid + transform[:, :, dims - 1 - axis].reshape(batch, dims, *[1] * dims) * steps
+    return grid.permute(0, *range(2, dims + 2), 1).contiguous().to(theta.dtype)
+
+
 def _alpha_dropout(x, p, train):  # type: ignore[no-untyped-def]
     """torch's own shifts the result the other way."""
     if not train or p in (0, 1):
@@ -228,6 +242,7 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.__rshift__.Tensor: _shift(aten.bitwise_right_shift.Tensor),
     aten._embedding_bag_forward_only.default: aten._embedding_bag.default,
     aten.addbmm.default: _addbmm,
+    aten.affine_grid_generator.default: _affine_grid,
     aten.alpha_dropout.default: _alpha_dropout,
     aten.batch_norm.default: _batch_norm,
     aten._unsafe_view.default: aten.view.default,
