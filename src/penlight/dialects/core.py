@@ -64,7 +64,8 @@ PORTABLE_WHOLE = frozenset(
 )
 
 # Better split for every target, though there are kernels: the parts are views or numbers, or what passes
-# look for. With baddbmm attention is written; the halves that glu takes need no copy of their own.
+# look for. With baddbmm attention is written; the halves that glu takes need no copy of their own. Of polar's
+# parts, sines and cosines have vector code.
 # What solves and inverts splits complex matrices alone.
 _SPLIT_ANYWAY = frozenset(
     {
@@ -72,6 +73,7 @@ _SPLIT_ANYWAY = frozenset(
         aten.baddbmm.default,
         aten.glu.default,
         aten.linalg_inv_ex.default,
+        aten.polar.default,
         aten.squeeze.default,
     }
 )
@@ -215,6 +217,10 @@ def _affine_grid(theta, size, align_corners):  # type: ignore[no-untyped-def]
     return grid.permute(0, *range(2, dims + 2), 1).contiguous().to(theta.dtype)
 
 
+def _polar(size, angle):  # type: ignore[no-untyped-def]
+    return torch.complex(size * angle.cos(), size * angle.sin())
+
+
 def _alpha_dropout(x, p, train):  # type: ignore[no-untyped-def]
     """torch's own shifts the result the other way."""
     if not train or p in (0, 1):
@@ -258,6 +264,7 @@ _OWN_DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.lstm_cell.default: split_lstm_cell,
     aten.max_pool1d.default: max_pool1d,
     aten.pad.default: _pad,
+    aten.polar.default: _polar,
     aten.rnn_relu.input: split_rnn(torch.relu),
     aten.rnn_tanh.input: split_rnn(torch.tanh),
     aten.rrelu_with_noise.default: _rrelu,
