@@ -1,10 +1,11 @@
-// Sums, means, Euclidean norms and extremes of dense float32, and sums and means of dense complex64; the
-// portable kernels take what these decline.
-#include "kernels/common/reduce.h"
+// Sums, means, Euclidean norms and extremes of dense float32, and sums and means of dense
+// complex64; the portable kernels take what these decline.
+#include "reduce.h"
 
 #include "complex_pairs.h"
 #include "fold.h"
 #include "isa.h"
+#include "kernels/common/reduce.h"
 #include "kernels/common/view.h"
 #include "parallel.h"
 #include "parameters.h"
@@ -174,17 +175,6 @@ Tensor& reduce(KernelContext& ctx, Reduction reduction, NumberFold fold, const T
   return reduce(ctx, reduction, self, dims, keepdim, out);
 }
 
-// Of images of so many dimensions; only where a single average is wanted.
-Tensor& average(KernelContext& ctx, int dims, const Tensor& self, ArrayRef<int64_t> output_size,
-                Tensor& out) {
-  constexpr int64_t kLast[] = {-1, -2, -3};
-  bool is_one =
-      (self.dim() == dims + 1 || self.dim() == dims + 2) && output_size.size() == static_cast<size_t>(dims);
-  for (int64_t size : output_size) is_one &= size == 1;
-  if (!is_one || !is_float(self) || !is_float(out)) return decline(ctx, out);
-  return reduce(ctx, Reduction::Mean, self, ArrayRef<int64_t>(kLast, static_cast<size_t>(dims)), true, out);
-}
-
 }  // namespace
 
 Tensor& sum_int_list_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
@@ -203,21 +193,6 @@ Tensor& mean_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64
 
 Tensor& mean_dtype_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
   return reduce(ctx, Reduction::Mean, self, nullopt, false, out);
-}
-
-Tensor& adaptive_avg_pool1d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                Tensor& out) {
-  return average(ctx, 1, self, output_size, out);
-}
-
-Tensor& adaptive_avg_pool2d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                Tensor& out) {
-  return average(ctx, 2, self, output_size, out);
-}
-
-Tensor& adaptive_avg_pool3d_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> output_size,
-                                Tensor& out) {
-  return average(ctx, 3, self, output_size, out);
 }
 
 Tensor& linalg_vector_norm_out(KernelContext& ctx, const Tensor& self, Scalar ord,

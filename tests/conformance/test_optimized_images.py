@@ -1,4 +1,4 @@
-"""Resampling, group norms and average pooling of the optimized library, with every instruction set."""
+"""Resampling, group norms and pooling of the optimized library, with every instruction set."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_batch_statistics_over_several_images_are_portable() -> None:
         close(got, want, rtol=1e-5, atol=1e-5)
 
 
-# --- average pooling ------------------------------------------------------------------------------
+# --- pooling --------------------------------------------------------------------------------------
 
 WINDOWS = (
     ([3, 3], [1, 1], [1, 1], False, True, None),
@@ -246,6 +246,59 @@ def test_average_pool_of_signals(sizes: tuple[int, ...], window: tuple[Any, ...]
         except RuntimeError:
             pytest.skip("ATen refuses: no output")
         close(run("aten::avg_pool1d", args, "planar", "optimized" if want.numel() else None)[0], want)
+
+
+VOLUMES = ((1, 3, 5, 6, 7), (2, 1, 4, 9, 33), (3, 7, 1, 20), (1, 2, 3, 3, 70), (0, 2, 4, 4, 4))
+VOLUME_WINDOWS = (
+    ([2], [], [0], False, True, None),
+    ([3], [1], [1], False, True, None),
+    ([3], [2], [1], True, False, None),
+    ([1, 2, 5], [2, 1, 3], [0, 1, 2], True, True, None),
+    ([2, 1, 1], [1, 2, 1], [1, 0, 0], False, True, -3),
+)
+
+
+def volume(sizes: tuple[int, ...], wild: bool) -> torch.Tensor:
+    x = torch.randn(sizes)
+    if wild and x.numel():
+        flat = x.view(-1)
+        flat[::17], flat[5::29], flat[7::31] = math.nan, math.inf, -math.inf
+    return x
+
+
+@pytest.mark.parametrize("window", VOLUME_WINDOWS, ids=str)
+@pytest.mark.parametrize("sizes", VOLUMES, ids=str)
+def test_average_pool_of_volumes(sizes: tuple[int, ...], window: tuple[Any, ...]) -> None:
+    for wild in (False, True):
+        args = [volume(sizes, wild), *window]
+        try:
+            want = exact("aten::avg_pool3d", args)
+        except RuntimeError:
+            pytest.skip("ATen refuses: no output")
+        close(run("aten::avg_pool3d", args, "planar", "optimized" if want.numel() else None)[0], want)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("sizes", [*SIZES, (1, 2, 40, 50)], ids=str)
+def test_average_to_a_size(sizes: tuple[int, ...], order: str) -> None:
+    for size in ((1, 1), (2, 3), (5, 7), (4, 40), (1, 35), (13, 2)):
+        for wild in (False, True):
+            args = [image(sizes, order, wild), list(size)]
+            close(
+                run("aten::_adaptive_avg_pool2d", args, order)[0], exact("aten::_adaptive_avg_pool2d", args)
+            )
+
+
+def test_average_to_a_size_of_signals_and_volumes() -> None:
+    for wild in (False, True):
+        for name, sizes, size in (
+            ("aten::adaptive_avg_pool1d", (2, 3, 41), [7]),
+            ("aten::adaptive_avg_pool1d", (3, 5), [33]),
+            ("aten::_adaptive_avg_pool3d", (2, 3, 5, 6, 7), [2, 9, 3]),
+            ("aten::_adaptive_avg_pool3d", (3, 4, 4, 50), [4, 1, 20]),
+        ):
+            args = [volume(sizes, wild), size]
+            close(run(name, args, "planar")[0], exact(name, args))
 
 
 # --- grid sampling --------------------------------------------------------------------------------

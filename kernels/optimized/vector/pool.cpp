@@ -1,6 +1,7 @@
 // Largest value and mean of each window, over channels-last images and over planes.
-#include "routines.h"
-#include "simd.h"
+#include "pool.h"
+
+#include "windows.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -8,19 +9,6 @@ namespace PENLIGHT_ISA {
 namespace {
 
 constexpr ptrdiff_t kNear = 1 << 16;  // elements, a quarter of a megabyte
-
-// The taps of one axis that lie inside the input.
-struct Taps {
-  ptrdiff_t first, last;
-};
-
-Taps taps_inside(ptrdiff_t begin, ptrdiff_t taps, ptrdiff_t dilation, ptrdiff_t size) {
-  Taps inside;
-  inside.first = begin >= 0 ? 0 : (-begin + dilation - 1) / dilation;
-  inside.last = begin >= size ? 0 : (size - begin + dilation - 1) / dilation;
-  if (inside.last > taps) inside.last = taps;
-  return inside;
-}
 
 // A NaN is larger than everything, as in PyTorch.
 struct Larger {
@@ -118,57 +106,36 @@ void max_pixels(const MaxPool& p) {
   }
 }
 
-// `rows` rows, `pitch` elements apart, added up or whatever else is done to them.
-template <class Operation>
-void fold_rows(const float* from, ptrdiff_t rows, ptrdiff_t pitch, ptrdiff_t count, float* to) {
-  const Floats start = splat(Operation::kStart);
-  ptrdiff_t i = 0;
-  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
-    Floats found[4] = {start, start, start, start};
-    for (ptrdiff_t y = 0; y < rows; ++y) {
-      repeat<4>([&](auto u) __attribute__((always_inline)) {
-        found[u] = Operation::of(found[u], load(from + y * pitch + i + u * kLanes));
+// Rows that windows reach: `rows`, `pitch` elements apart, of each of `planes`.
+struct Reach {
+  const float* from;
+  ptrdiff_t planes, plane_pitch, rows, pitch;
+};
+
+template <class Operation, int vectors>
+PENLIGHT_INLINE void fold_some(const Reach& x, ptrdiff_t at, ptrdiff_t left, float* to) {
+  Floats found[vectors];
+  repeat<vectors>([&](auto u) __attribute__((always_inline)) { found[u] = splat(Operation::kStart); });
+  for (ptrdiff_t z = 0; z < x.planes; ++z) {
+    const float* from = x.from + z * x.plane_pitch + at;
+    for (ptrdiff_t y = 0; y < x.rows; ++y, from += x.pitch) {
+      repeat<vectors>([&](auto u) __attribute__((always_inline)) {
+        found[u] = Operation::of(found[u], load_part(from + u * kLanes, left - u * kLanes));
       });
     }
-    repeat<4>([&](auto u) __attribute__((always_inline)) { store(to + i + u * kLanes, found[u]); });
   }
-  for (; i < count; i += kLanes) {
-    Floats found = start;
-    for (ptrdiff_t y = 0; y < rows; ++y) {
-      found = Operation::of(found, load_part(from + y * pitch + i, count - i));
-    }
-    store_part(to + i, found, count - i);
-  }
+  repeat<vectors>([&](auto u) __attribute__((always_inline)) {
+    store_part(to + at + u * kLanes, found[u], left - u * kLanes);
+  });
 }
 
-// What is around the rows that fold_rows() puts into a line.
-void pad_line(float* line, ptrdiff_t size, ptrdiff_t before, ptrdiff_t count, float value) {
-  for (ptrdiff_t i = 0; i < before; ++i) line[i] = value;
-  for (ptrdiff_t i = before + count; i < size; ++i) line[i] = value;
+// They are added up, or whatever else is done to them.
+template <class Operation>
+void fold_rows(const Reach& x, ptrdiff_t count, float* to) {
+  ptrdiff_t i = 0;
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) fold_some<Operation, 4>(x, i, 4 * kLanes, to);
+  for (; i < count; i += kLanes) fold_some<Operation, 1>(x, i, count - i, to);
 }
-
-struct Even {
-  static constexpr int of(int lane) { return 2 * lane; }
-};
-
-// Every `stride`th element.
-class Strided {
- public:
-  explicit Strided(ptrdiff_t stride) : stride_(stride) {
-    int32_t steps[kLanes];
-    for (int32_t i = 0; i < kLanes; ++i) steps[i] = i * static_cast<int32_t>(stride);
-    places_ = load_ints(steps);
-  }
-  __attribute__((always_inline)) Floats load_from(const float* line) const {
-    if (stride_ == 1) return load(line);
-    if (stride_ == 2) return shuffle<Even>(load(line), load(line + kLanes));
-    return gather(line, places_);
-  }
-
- private:
-  ptrdiff_t stride_;
-  Ints places_;
-};
 
 template <class Operation>
 void max_planes(const MaxPool& p) {
@@ -179,8 +146,9 @@ void max_planes(const MaxPool& p) {
     const float* plane = p.input + r / g.out_height * g.height * g.width;
     const ptrdiff_t top = r % g.out_height * g.stride_h - g.pad_h;
     const Taps rows = taps_inside(top, g.taps_h, g.dilation_h, g.height);
-    fold_rows<Operation>(plane + (top + rows.first * g.dilation_h) * g.width, rows.last - rows.first,
-                         g.dilation_h * g.width, g.width, p.line + g.pad_w);
+    const float* const first = plane + (top + rows.first * g.dilation_h) * g.width;
+    fold_rows<Operation>({first, 1, 0, rows.last - rows.first, g.dilation_h * g.width}, g.width,
+                         p.line + g.pad_w);
     float* out = p.output + r * g.out_width;
     for (ptrdiff_t w = 0; w < g.out_width; w += kLanes) {
       const float* line = p.line + w * g.stride_w;
@@ -205,17 +173,48 @@ void average_plane(const AveragePool& p, float size, float* out) {
   }
 }
 
+// Of windows that part it.
+void average_parts(const AveragePool& p, float size, float* out) {
+  for (ptrdiff_t w = 0; w < p.geometry.out_width; w += kLanes) {
+    const Ints first = load_ints(p.columns + w);
+    const Floats sizes = load(p.sizes + w);
+    Floats sum = gather(p.line, first);
+    for (ptrdiff_t t = 1; t < p.most_columns; ++t) {
+      const Ints has_more = splat(static_cast<float>(t)) < sizes;
+      sum += select(has_more, gather(p.line + t, first), Floats{});
+    }
+    store_part(out + w, sum / (splat(size) * sizes), p.geometry.out_width - w);
+  }
+}
+
 void average_pixels(const AveragePool& p, float size, float* out) {
   const Geometry& g = p.geometry;
   for (ptrdiff_t w = 0; w < g.out_width; ++w, out += p.pixel) {
     const Floats divisor = splat(size * p.sizes[w]);
-    const float* line = p.line + w * g.stride_w * p.pixel;
+    const float* line = p.line + (p.columns ? p.columns[w] : w * g.stride_w) * p.pixel;
+    const ptrdiff_t taps = p.columns ? static_cast<ptrdiff_t>(p.sizes[w]) : g.taps_w;
     for (ptrdiff_t c = 0; c < p.pixel; c += kLanes) {
       Floats sum = {};
-      for (ptrdiff_t t = 0; t < g.taps_w; ++t) sum += load(line + t * p.pixel + c);
+      for (ptrdiff_t t = 0; t < taps; ++t) sum += load(line + t * p.pixel + c);
       store_part(out + c, sum / divisor, p.pixel - c);
     }
   }
+}
+
+// What a window has of one axis, and as how much it counts.
+struct Stretch {
+  ptrdiff_t first, last, size;
+};
+
+Stretch stretch_of(const AveragePool& p, const Depth& axis, ptrdiff_t at) {
+  if (p.columns) {
+    const ptrdiff_t first = at * axis.size / axis.out,
+                    last = ((at + 1) * axis.size + axis.out - 1) / axis.out;
+    return {first, last, last - first};
+  }
+  const ptrdiff_t begin = at * axis.stride - axis.pad, end = begin + axis.taps;
+  const ptrdiff_t first = max_of(begin, 0), last = min_of(end, axis.size);
+  return {first, last, p.count_padding ? min_of(end, axis.size + axis.pad) - begin : last - first};
 }
 
 }  // namespace
@@ -239,20 +238,25 @@ void max_pool(const MaxPool& p) {
 
 void average_pool(const AveragePool& p) {
   const Geometry& g = p.geometry;
-  const ptrdiff_t row = g.width * p.pixel, before = g.pad_w * p.pixel;
+  const Depth height = {g.height, g.out_height, g.taps_h, g.stride_h, g.pad_h, 1};
+  const ptrdiff_t row = g.width * p.pixel, before = g.pad_w * p.pixel, plane = g.height * row;
   pad_line(p.line, p.line_size, before, row, Sum::kStart);
   for (ptrdiff_t r = p.first_row; r < p.last_row; ++r) {
-    const float* image = p.input + r / g.out_height * g.height * row;
-    const ptrdiff_t top = r % g.out_height * g.stride_h - g.pad_h;
-    const ptrdiff_t first = max_of(top, 0), last = min_of(top + g.taps_h, g.height);
-    fold_rows<Sum>(image + first * row, last - first, row, row, p.line + before);
-    const ptrdiff_t rows = p.count_padding ? min_of(top + g.taps_h, g.height + g.pad_h) - top : last - first;
-    const float size = p.divisor != 0.0f ? p.divisor : static_cast<float>(rows);
+    const ptrdiff_t image = r / g.out_height;
+    const Stretch rows = stretch_of(p, height, r % g.out_height);
+    const Stretch planes = stretch_of(p, p.depth, image % p.depth.out);
+    const float* volume = p.input + image / p.depth.out * p.depth.size * plane;
+    fold_rows<Sum>({volume + planes.first * plane + rows.first * row, planes.last - planes.first, plane,
+                    rows.last - rows.first, row},
+                   row, p.line + before);
+    const float size = p.divisor != 0.0f ? p.divisor : static_cast<float>(planes.size * rows.size);
     float* out = p.output + r * g.out_width * p.pixel;
-    if (p.pixel == 1) {
-      average_plane(p, size, out);
-    } else {
+    if (p.pixel > 1) {
       average_pixels(p, size, out);
+    } else if (p.columns) {
+      average_parts(p, size, out);
+    } else {
+      average_plane(p, size, out);
     }
   }
 }

@@ -249,31 +249,6 @@ struct WinogradRoutines {
   bool (*compute)(const Winograd&);  // false: an output is not finite, or may not be right
 };
 
-// The largest of each window.
-struct MaxPool {
-  const float* input;
-  float* output;
-  ptrdiff_t pixel;                // elements side by side: all channels, or 1 of a plane
-  ptrdiff_t first_row, last_row;  // of images or planes * out_height
-  Geometry geometry;
-  float* line;          // of planes: one row of maxima, with the least of all numbers around it
-  ptrdiff_t line_size;  // as of AveragePool
-};
-
-// The mean of each window.
-struct AveragePool {
-  const float* input;
-  float* output;
-  ptrdiff_t pixel;                // elements side by side: all channels, or 1 of a plane
-  ptrdiff_t first_row, last_row;  // of images or planes * out_height
-  Geometry geometry;              // without dilation
-  bool count_padding;
-  const float* sizes;   // of the windows along a row; as many as a multiple of kPanel can be read
-  float divisor;        // instead of a window's size, if it is not 0
-  float* line;          // one row of sums, with zeros around it
-  ptrdiff_t line_size;  // elements, rounded up so that windows of kPanel columns past the last fit
-};
-
 // For each output along one axis: input `first` times 1 - rest, and input `second`, the same or the
 // next, times rest; or `first` alone. As many as a multiple of kPanel can be read.
 struct AxisBlend {
@@ -511,6 +486,8 @@ struct Draw {
   double start, scale;
 };
 
+struct MaxPool;  // pool.h
+struct AveragePool;
 struct Elementwise;  // elements.h
 struct NumberStep;   // numbers.h
 struct NumberConversion;

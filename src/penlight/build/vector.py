@@ -41,7 +41,7 @@ _CALLERS = {
     "rotary": {"rotary"},
     "recurrent": {"recurrent"},
     "matrix": {"matmul", "recurrent"},
-    "pool": {"pool"},
+    "pool": {"pool", "average_pool", "adaptive_pool"},
     "upsample": {"upsample"},
     "rows": {"rows"},
     "softmax": {"softmax"},
