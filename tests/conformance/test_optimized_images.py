@@ -301,6 +301,57 @@ def test_average_to_a_size_of_signals_and_volumes() -> None:
             close(run(name, args, "planar")[0], exact(name, args))
 
 
+def maxima(name: str, x: torch.Tensor, window: tuple[Any, ...], order: str) -> None:
+    """As ATen has them: of equal ones the first, of several NaN the last."""
+    op = overload_of(name)
+    values, places = op(x, *window)
+    if order != "planar":
+        values, places = (t.contiguous(memory_format=ORDERS[order]) for t in (values, places))
+    got = run_op(op, [x, *window], {}, (values, places), "optimized")
+    assert torch.equal(got[0].nan_to_num(nan=123.0), values.nan_to_num(nan=123.0))
+    assert torch.equal(got[1], places)
+
+
+MAX_WINDOWS = (
+    ([2], [], [0], [1], False),
+    ([3], [2], [1], [1], False),
+    ([3], [1], [1], [2], True),
+    ([2], [3], [0], [1], True),
+    ([4], [2], [2], [1], True),
+)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("window", MAX_WINDOWS, ids=str)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_places_of_maxima(sizes: tuple[int, ...], window: tuple[Any, ...], order: str) -> None:
+    for x in (
+        image(sizes, order),
+        image(sizes, order, wild=True),
+        image(sizes, order).round(),  # many equal ones
+        torch.full_like(image(sizes, order), -math.inf),
+    ):
+        try:
+            overload_of("aten::max_pool2d_with_indices")(x, *window)
+        except RuntimeError:
+            pytest.skip("ATen refuses: no output")
+        maxima("aten::max_pool2d_with_indices", x, window, order)
+
+
+@pytest.mark.parametrize(
+    "window", [*MAX_WINDOWS, ([1, 2, 3], [2, 1, 2], [0, 1, 1], [1, 2, 1], True)], ids=str
+)
+@pytest.mark.parametrize("sizes", VOLUMES[:-1], ids=str)
+def test_places_of_maxima_of_volumes(sizes: tuple[int, ...], window: tuple[Any, ...]) -> None:
+    for wild in (False, True):
+        x = volume(sizes, wild).round()
+        try:
+            overload_of("aten::max_pool3d_with_indices")(x, *window)
+        except RuntimeError:
+            pytest.skip("ATen refuses: no output")
+        maxima("aten::max_pool3d_with_indices", x, window, "planar")
+
+
 # --- grid sampling --------------------------------------------------------------------------------
 
 

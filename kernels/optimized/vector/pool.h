@@ -1,4 +1,4 @@
-// Jobs of vector/pool.cpp.
+// Jobs of vector/pool.cpp and vector/pool_places.cpp.
 #pragma once
 
 #include "routines.h"
@@ -22,11 +22,27 @@ struct MaxPool {
   ptrdiff_t line_size;  // as of AveragePool
 };
 
+// The largest of each window and its place, counted in the image or volume.
+struct MaxPlaces {
+  const float* input;
+  float* output;
+  int64_t* places;
+  ptrdiff_t pixel;                // as of MaxPool; volumes are planes
+  ptrdiff_t first_row, last_row;  // of images or planes * out depth * out_height
+  Geometry geometry;              // depth * height * width fits 32 bits
+  Depth depth;
+  const int32_t* columns;  // of planes: the first column inside of each window along a row,
+  float* line;             // one row of the input, with the least of all numbers around it, and
+  ptrdiff_t line_size;     //
+  float* most;             // the maxima of one row of the output and their places, as many as a multiple of
+  int32_t* at;             // kPanel
+};
+
 // The mean of each window.
 struct AveragePool {
   const float* input;
   float* output;
-  ptrdiff_t pixel;                // as of MaxPool
+  ptrdiff_t pixel;                // as of MaxPlaces
   ptrdiff_t first_row, last_row;  // of images or planes * out depth * out_height
   Geometry geometry;              // without dilation
   Depth depth;

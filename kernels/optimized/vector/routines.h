@@ -487,6 +487,7 @@ struct Draw {
 };
 
 struct MaxPool;  // pool.h
+struct MaxPlaces;
 struct AveragePool;
 struct Elementwise;  // elements.h
 struct NumberStep;   // numbers.h
@@ -520,6 +521,7 @@ struct Routines {
   size_t (*attention_scratch)(const Attention&);
   void (*attention)(const Attention&);
   void (*max_pool)(const MaxPool&);
+  void (*max_places)(const MaxPlaces&);
   void (*average_pool)(const AveragePool&);
   void (*resample)(const Resample&);
   void (*pack_matrix)(const PackMatrix&);

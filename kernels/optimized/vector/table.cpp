@@ -26,6 +26,7 @@ ptrdiff_t attention_block(const Attention& attention);
 size_t attention_scratch(const Attention& attention);
 void attention(const Attention& attention);
 void max_pool(const MaxPool& pool);
+void max_places(const MaxPlaces& pool);
 void resample(const Resample& images);
 void average_pool(const AveragePool& pool);
 void pack_matrix(const PackMatrix& matrix);
@@ -99,6 +100,9 @@ extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, stride
 #if defined(PENLIGHT_WITHOUT_POOL)
 #define max_pool nullptr
 #define average_pool nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_POOL_PLACES)
+#define max_places nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_UPSAMPLE)
 #define resample nullptr
@@ -189,6 +193,7 @@ const Routines routines = {
     attention_scratch,
     attention,
     max_pool,
+    max_places,
     average_pool,
     resample,
     pack_matrix,

@@ -42,6 +42,7 @@ _CALLERS = {
     "recurrent": {"recurrent"},
     "matrix": {"matmul", "recurrent"},
     "pool": {"pool", "average_pool", "adaptive_pool"},
+    "pool_places": {"pool_places"},
     "upsample": {"upsample"},
     "rows": {"rows"},
     "softmax": {"softmax"},
