@@ -1,4 +1,4 @@
-// Sums, means, Euclidean norms and extremes of dense float32, and sums and means of dense
+// Sums, means, products, Euclidean norms and extremes of dense float32, and sums and means of dense
 // complex64; the portable kernels take what these decline.
 #include "reduce.h"
 
@@ -138,6 +138,7 @@ void reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, uint32_
     if (!between) return;
     reduce(ctx, reduction, run, input, between);
     input = between;
+    if (reduction == Reduction::Present) reduction = Reduction::Sum;  // what is no number now, stays
   }
   reduce(ctx, reduction, run, input, reinterpret_cast<float*>(from.data));
   move_view(sizeof(float), from, to);
@@ -184,6 +185,20 @@ Tensor& sum_int_list_out(KernelContext& ctx, const Tensor& self, Optional<ArrayR
 
 Tensor& sum_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
   return reduce(ctx, Reduction::Sum, NumberFold::Sum, self, nullopt, false, out);
+}
+
+Tensor& nansum_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,
+                   Optional<ScalarType>, Tensor& out) {
+  return reduce(ctx, Reduction::Present, NumberFold::Sum, self, dim, keepdim, out);
+}
+
+Tensor& prod_int_out(KernelContext& ctx, const Tensor& self, int64_t dim, bool keepdim, Optional<ScalarType>,
+                     Tensor& out) {
+  return reduce(ctx, Reduction::Product, self, ArrayRef<int64_t>(&dim, 1), keepdim, out);
+}
+
+Tensor& prod_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
+  return reduce(ctx, Reduction::Product, self, nullopt, false, out);
 }
 
 Tensor& mean_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64_t>> dim, bool keepdim,

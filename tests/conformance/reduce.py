@@ -76,7 +76,7 @@ SUMS = [
     ),
     Op("aten::sum.dim_IntList", [(CUBE, Raw([1]))], REAL, kwargs={"dtype": torch.int64}, special=False),
     Op("aten::sum", [*WHOLE, (EMPTY,)], (*WIDE, *INTS), tol=1e-5),
-    Op("aten::nansum", [*LISTED, *NO_DIMS], (*WIDE, torch.int32), tol=1e-5),
+    Op("aten::nansum", [*LISTED, *NO_DIMS], (*WIDE, *INTS, torch.bool), tol=1e-5),
     Op("aten::mean.dim", DIMS + EMPTY_DIMS + NO_DIMS, WIDE, tol=1e-5),
     Op("aten::mean.dim", DIMS, HALVES, tol=LOOSE),
     Op("aten::mean.dim", [(CUBE, Raw([1]))], INTS, kwargs={"dtype": torch.float32}),

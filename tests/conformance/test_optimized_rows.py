@@ -276,6 +276,40 @@ def test_reductions_of_what_is_large_or_not_a_number(dim: int) -> None:
         close(got, want, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("sizes", [(3, 5), (4, 64), (5, 33), (2, 130), (3, 1030), (70, 200)], ids=str)
+def test_sums_of_those_that_are_numbers(isa: str, sizes: tuple[int, ...]) -> None:
+    """Of infinities of both signs the sum is none, and stays in a sum over several dimensions."""
+    x = torch.randn(*sizes, 2, 3)
+    flat = x.view(-1)
+    flat[::3] = torch.nan
+    op = torch.ops.aten.nansum.default
+    for wild in (False, True):
+        if wild:
+            flat[1::97], flat[4::101], x[1, :2, 0, 0] = torch.inf, -torch.inf, torch.tensor([3e38, 3e38])
+        for dims in ([0], [1], [-1], [0, 2], [1, 3], [0, 1, 2, 3]):
+            want = op(x.double(), dims).float()
+            (got,) = run_op(op, [x, dims], {}, want, "optimized")
+            close(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [*range(1, 19), 31, 64, 65, 130, 1000])
+def test_products(isa: str, count: int) -> None:
+    for sizes, dim in (((5, count), 1), ((count, 3), 0), ((2, count, 70), 1)):
+        x = torch.randn(sizes).exp2()
+        op = torch.ops.aten.prod.dim_int
+        want = op(x.double(), dim).float()
+        (got,) = run_op(op, [x, dim], {}, want, "optimized")
+        close(got, want, rtol=1e-4, atol=0.0)
+        x.view(-1)[0], x.view(-1)[-1] = 0.0, torch.nan
+        want = op(x.double(), dim).float()
+        (got,) = run_op(op, [x, dim], {}, want, "optimized")
+        close(got, want, rtol=1e-4, atol=0.0)
+    x = torch.rand(count) + 0.5
+    want = x.double().prod().float()
+    (got,) = run_op(torch.ops.aten.prod.default, [x], {}, want, "optimized")
+    close(got, want, rtol=1e-4, atol=0.0)
+
+
 @pytest.mark.parametrize("count", [*range(1, 19), 31, 32, 33, 63, 64, 65])
 @pytest.mark.parametrize("rows", [1, 5, 16, 37])
 def test_sums_of_short_rows(isa: str, rows: int, count: int) -> None:

@@ -144,6 +144,22 @@ void reduce_by(const Reduce& p, Term&& term) {
   });
 }
 
+// What is no NaN, of lanes or of one number in double.
+struct Present {
+  __attribute__((always_inline)) Floats operator()(Floats x) const { return select(x == x, x, Floats{}); }
+  __attribute__((always_inline)) double operator()(double x) const { return x == x ? x : 0.0; }
+};
+
+template <int width = kLanes / 2>
+PENLIGHT_INLINE float product_of_lanes(Floats value) {
+  value *= swap_lanes<width>(value);
+  if constexpr (width == 1) {
+    return value[0];
+  } else {
+    return product_of_lanes<width / 2>(value);
+  }
+}
+
 // NaN wins, and stays.
 template <bool greatest, class T>
 PENLIGHT_INLINE auto beats(T x, T best) {
@@ -215,9 +231,49 @@ void extremes(const Reduce& p) {
   });
 }
 
+// Factors are taken in turns, as many as kVectors vectors hold.
+float product_of(const float* x, ptrdiff_t count) {
+  float rest = 1.0f;
+  if (count < kLanes) {
+    for (ptrdiff_t i = 0; i < count; ++i) rest *= x[i];
+    return rest;
+  }
+  Floats products[kVectors];
+  repeat<kVectors>([&](auto v) __attribute__((always_inline)) { products[v] = splat(1.0f); });
+  ptrdiff_t i = 0;
+  for (; i + kVectors * kLanes <= count; i += kVectors * kLanes) {
+    repeat<kVectors>([&](auto v) __attribute__((always_inline)) { products[v] *= load(x + i + v * kLanes); });
+  }
+  for (; i + kLanes <= count; i += kLanes) products[0] *= load(x + i);
+  for (; i < count; ++i) rest *= x[i];
+  return product_of_lanes((products[0] * products[1]) * (products[2] * products[3])) * rest;
+}
+
+void products(const Reduce& p) {
+  if (p.inner == 1) {
+    for (ptrdiff_t o = p.first; o < p.last; ++o) p.output[o] = product_of(p.input + o * p.count, p.count);
+    return;
+  }
+  each_columns(p, [&](auto count, const float* x, float* out, ptrdiff_t left) __attribute__((always_inline)) {
+    constexpr int vectors = decltype(count)();
+    Floats product[vectors];
+    repeat<vectors>([&](auto v) __attribute__((always_inline)) { product[v] = splat(1.0f); });
+    for (ptrdiff_t i = 0; i < p.count; ++i) {
+      repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+        product[v] *= load_part(x + i * p.inner + v * kLanes, left - v * kLanes);
+      });
+    }
+    repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+      store_part(out + v * kLanes, product[v], left - v * kLanes);
+    });
+  });
+}
+
 }  // namespace
 
 void reduce(const Reduce& p) {
+  if (p.reduction == Reduction::Product) return products(p);
+  if (p.reduction == Reduction::Present) return reduce_by(p, Present{});
   if (p.reduction == Reduction::Greatest) return extremes<true>(p);
   if (p.reduction == Reduction::Least) return extremes<false>(p);
   if (p.reduction == Reduction::Norm) {

@@ -424,7 +424,8 @@ struct Fold {
   const double* turn_im;
 };
 
-enum class Reduction : uint8_t { Sum, Mean, Norm, Greatest, Least };  // Norm: the root of the sum of squares
+// Norm: the root of the sum of squares. Present: the sum of what is no NaN.
+enum class Reduction : uint8_t { Sum, Mean, Norm, Present, Product, Greatest, Least };
 
 // Elements [outer][count][inner], each of the outer and inner ones reduced over `count`.
 struct Reduce {
