@@ -496,6 +496,7 @@ struct NumberConversion;
 struct NumberRows;
 struct GridSample;  // grid_sample.h
 struct BagsOfRows;  // bags.h
+struct Running;     // running.h
 
 struct Routines {
   ptrdiff_t tile_rows;  // of a product; parts of a multiple of these leave no tile unfilled
@@ -534,6 +535,7 @@ struct Routines {
   void (*recurrent)(const Recurrent&);
   void (*softmax)(const Softmax&);
   void (*reduce)(const Reduce&);
+  void (*running)(const Running&);
   void (*fourier)(const Fourier&);
   void (*fold)(const Fold&);
   void (*widen)(const Widen&);

@@ -35,6 +35,7 @@ void norm_rows(const NormRows& rows);
 void norm_groups(const GroupNorm& groups);
 void softmax(const Softmax& run);
 void reduce(const Reduce& run);
+void running(const Running& run);
 void fourier(const Fourier& lines);
 void fold(const Fold& lines);
 void widen(const Widen& run);
@@ -119,6 +120,9 @@ extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, stride
 #endif
 #if defined(PENLIGHT_WITHOUT_REDUCE)
 #define reduce nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_RUNNING)
+#define running nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_FFT)
 #define fourier nullptr
@@ -205,6 +209,7 @@ const Routines routines = {
     recurrent,
     softmax,
     reduce,
+    running,
     fourier,
     fold,
     widen,

@@ -47,6 +47,7 @@ _CALLERS = {
     "rows": {"rows"},
     "softmax": {"softmax"},
     "reduce": {"reduce"},
+    "running": {"running"},
     "fft": {"fft"},
     "convert": {"numbers"},
     "numbers": {"numbers", "fold"},
