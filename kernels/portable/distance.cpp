@@ -23,17 +23,19 @@ static T distance(const T* a, const T* b, dim_t count, double p) {
       for (int k = 0; k < kLanes; ++k) lanes[k] = add(lanes[k], math::fabs(a[i + k] - b[i + k]));
     }
     for (int k = 0; i < count; ++i, ++k) lanes[k] = add(lanes[k], math::fabs(a[i] - b[i]));
-    for (int width = kLanes / 2; width > 0; width /= 2) {
-      for (int k = 0; k < width; ++k) lanes[k] = join(lanes[k], lanes[k + width]);
-    }
-    return lanes[0];
+    for (int k = 0; k < kLanes / 2; ++k) lanes[k] = join(lanes[k], lanes[k + kLanes / 2]);
+    for (int k = 0; k < kLanes / 4; ++k) lanes[k] = join(lanes[k], lanes[k + kLanes / 4]);
+    return join(join(lanes[0], lanes[1]), join(lanes[2], lanes[3]));
   };
   const auto total_of = [&](auto add) { return fold(add, [](T x, T y) { return x + y; }); };
   if (p == 0) return total_of([](T total, T d) { return total + (d != 0 ? T(1) : T(0)); });
   if (p == 1) return total_of([](T total, T d) { return total + d; });
   if (p == 2) return math::sqrt(total_of([](T total, T d) { return total + d * d; }));
   if (isinf(p)) {
-    const auto larger = [](T total, T d) { return int{d > total} | int{d != d} ? d : total; };
+    const auto larger = [](T total, T d) {
+      const T most = d > total ? d : total;
+      return d != d ? d : most;  // a branch for these alone, which can be foreseen
+    };
     return fold(larger, larger);
   }
   const auto add_power = [p](T total, T d) { return total + static_cast<T>(pow(d, p)); };
