@@ -55,9 +55,30 @@ void constant_pad_nd_out(KernelContext& ctx, const Tensor& self, IntArrayRef pad
   move_padded(out.element_size(), from, before, item, view_of(out));
 }
 
+// Dense rows of `source`, with what is before and after them in rows of `to`.
+static void pad_rows(size_t item, const PaddedDim& row, bool reflects, int64_t ahead, View source, View to) {
+  const int last = source.dim - 1;
+  const dim_t size = source.sizes[last], begin = row.before, end = begin + row.length, all = end + row.after;
+  source.sizes[last] = to.sizes[last] = 1;
+  detail::with_item(item, [&](auto tag) {
+    using Item = typename decltype(tag)::type;
+    constexpr dim_t kItem = static_cast<dim_t>(sizeof(Item));
+    for_each_place({&source, &to}, last, [&](char* const* at) {
+      const auto put = [&](dim_t i, int64_t from) {
+        const char* const x = at[0] + static_cast<dim_t>(from) * kItem;
+        detail::store_item(at[1] + i * kItem, detail::load_item<Item>(x));
+      };
+      for (dim_t i = 0; i < begin; ++i) put(i, reflects ? ahead - i : 0);
+      memcpy(at[1] + begin * kItem, at[0] + row.start * kItem,
+             static_cast<size_t>(row.length) * sizeof(Item));
+      for (dim_t i = end; i < all; ++i) put(i, reflects ? 2 * (size - 1) - (i - ahead) : size - 1);
+    });
+  });
+}
+
 // A padded dimension has three parts: what is before the input, the input, and what is after it. Each is
 // a view of the input, of a dimension walked backwards (`reflects`) or not at all, so pads need
-// no intermediate.
+// no intermediate. Of dense rows the parts are written together.
 void pad_border_out(KernelContext& ctx, int spatial, bool reflects, const Tensor& self, IntArrayRef pad,
                     Tensor& out) {
   View from = view_of(self), sizes;
@@ -79,11 +100,16 @@ void pad_border_out(KernelContext& ctx, int spatial, bool reflects, const Tensor
   if (vanished) return ctx.fail("the pads leave nothing of the input");
   if (!resize_to(ctx, out, sizes)) return;
   if (out.numel() == 0) return;
+  const int last_dim = from.dim - 1;
+  const dim_t item = static_cast<dim_t>(out.element_size());
+  const bool by_rows = from.strides[last_dim] == item && view_of(out).strides[last_dim] == item;
+  const int parted = by_rows ? last_dim : from.dim;
   int parts = 1;
-  for (int d = 0; d < spatial; ++d) parts *= 3;
+  for (int d = from.dim - spatial; d < parted; ++d) parts *= 3;
   for (int part = 0; part < parts; ++part) {
     View source = from, to = view_of(out);
-    for (int d = from.dim - spatial, rest = part; d < from.dim; ++d, rest /= 3) {
+    bool empty = false;
+    for (int d = from.dim - spatial, rest = part; d < parted; ++d, rest /= 3) {
       const int64_t ahead = pad[2 * static_cast<size_t>(from.dim - 1 - d)], last = from.sizes[d] - 1;
       const PaddedDim& padded = dims[d];
       int64_t first = padded.start, step = 1;
@@ -97,12 +123,18 @@ void pad_border_out(KernelContext& ctx, int spatial, bool reflects, const Tensor
         step = reflects ? -1 : 0;
       }
       to.sizes[d] = source.sizes[d] = size;
-      if (size == 0) break;
+      empty = size == 0;
+      if (empty) break;
       to.data += at * to.strides[d];
       source.data += static_cast<dim_t>(first) * source.strides[d];
       source.strides[d] *= static_cast<dim_t>(step);
     }
-    move_view(out.element_size(), source, to);
+    if (empty) continue;
+    if (by_rows) {
+      pad_rows(out.element_size(), dims[last_dim], reflects, pad[0], source, to);
+    } else {
+      move_view(out.element_size(), source, to);
+    }
   }
 }
 
