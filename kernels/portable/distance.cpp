@@ -62,8 +62,10 @@ void cdist_forward_out(KernelContext& ctx, const Tensor& x1, const Tensor& x2, d
     const T *a = batch.read<T>(x1, 2), *b = batch.read<T>(x2, 2);
     T* to = batch.write<T>(out, {rows, columns});
     batch.for_each([&] {
-      for (dim_t i = 0; i < rows * columns; ++i)
-        to[i] = distance(a + i / columns * length, b + i % columns * length, length, p);
+      T* one = to;
+      for (dim_t i = 0; i < rows; ++i) {
+        for (dim_t j = 0; j < columns; ++j) *one++ = distance(a + i * length, b + j * length, length, p);
+      }
     });
   });
 }
