@@ -547,7 +547,7 @@ struct Routines {
   void (*grid_sample)(const GridSample&);
   void (*top_k)(const TopK&);
   void (*random)(const Draw&);
-  const DenseLoops* dense;                                           // of linear algebra
+  const DenseLoops* dense;  // of linear algebra
   void (*reduce_bags)(const BagsOfRows&);
   const WinogradRoutines *winograd_4x4, *winograd_2x2, *winograd_4;  // tiles of so many outputs
   const WinogradRoutines *strided_winograd_4x4, *strided_winograd_2x2, *strided_winograd_4;
