@@ -30,12 +30,8 @@ bool average_parts(KernelContext& ctx, size_t dims, const Tensor& self, ArrayRef
     wanted[3 - dims + d] = sizes[rank - dims + d] = static_cast<dim_t>(output_size[d]);
   }
   if (!ctx.resize(out, SizesRef(sizes, rank))) return true;
-  const bool planar = are_planes(self, out);
-  if (!planar && !(rank == 4 && dims == 2 && is_channels_last(self) && is_channels_last(out))) return false;
   AveragePool pool{};
-  pool.input = self.const_data_ptr<float>();
-  pool.output = out.mutable_data_ptr<float>();
-  pool.pixel = planar ? 1 : self.size(1);
+  if (!place(self, dims, out, pool)) return false;
   pool.geometry.height = in[1];
   pool.geometry.width = in[2];
   pool.geometry.out_height = wanted[1];

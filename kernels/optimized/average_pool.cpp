@@ -8,6 +8,16 @@
 
 namespace penlight::optimized {
 
+bool place(const Tensor& self, size_t dims, Tensor& out, AveragePool& pool) {
+  const bool planar = are_planes(self, out);
+  if (!planar && !(self.dim() == 4 && dims == 2 && is_channels_last(self) && is_channels_last(out)))
+    return false;
+  pool.input = self.const_data_ptr<float>();
+  pool.output = out.mutable_data_ptr<float>();
+  pool.pixel = planar ? 1 : self.size(1);
+  return true;
+}
+
 bool average_rows(KernelContext& ctx, const AveragePool& pool, dim_t rows, double operations) {
   const double elements =
       static_cast<double>(rows) * static_cast<double>(pool.geometry.out_width * pool.pixel);
@@ -65,12 +75,8 @@ bool average(KernelContext& ctx, size_t dims, const Tensor& self, ArrayRef<int64
       divisor_override.value_or(1) == 0 || !w.read(self, dims, kernel_size, stride, padding, kOne, ceil_mode))
     return false;
   if (!w.resize(ctx, self, dims, out)) return true;
-  const bool planar = are_planes(self, out);
-  if (!planar && !(rank == 4 && dims == 2 && is_channels_last(self) && is_channels_last(out))) return false;
   AveragePool pool{};
-  pool.input = self.const_data_ptr<float>();
-  pool.output = out.mutable_data_ptr<float>();
-  pool.pixel = planar ? 1 : self.size(1);
+  if (!place(self, dims, out, pool)) return false;
   pool.geometry = w.geometry(self);
   pool.depth = w.depth;
   pool.count_padding = count_include_pad;
