@@ -1,7 +1,7 @@
 // The loops of linear algebra with this library's vectors.
 #pragma once
 
-#include "kernels/common/dense_loops.h"
+#include "kernels/common/dense_loops_of.h"
 #include "vector.h"
 
 namespace penlight::portable {

@@ -11,13 +11,6 @@ namespace {
 
 constexpr ptrdiff_t kAhead = 8;  // indices
 
-struct Singles {
-  using Element = float;
-
-  PENLIGHT_INLINE Floats load(const float* from) { return PENLIGHT_ISA::load(from); }
-  PENLIGHT_INLINE void store(float* to, Floats value) { PENLIGHT_ISA::store(to, value); }
-};
-
 // As many of the `left` elements as a vector holds.
 template <class Source>
 PENLIGHT_INLINE Floats load_columns(const typename Source::Element* from, ptrdiff_t left) {
@@ -89,10 +82,7 @@ void greatest_columns(const BagsOfRows& b, ptrdiff_t bag, ptrdiff_t column) {
   int64_t* const places = b.maxima + bag * b.width + column;
   repeat<vectors>([&](auto v) {
     store_columns<Source>(to + v * kLanes, most[v], left - v * kLanes);
-    int32_t lanes[kLanes];
-    memcpy(lanes, &rows[v], sizeof lanes);
-    const ptrdiff_t some = min_of(left - v * kLanes, kLanes);
-    for (ptrdiff_t lane = 0; lane < some; ++lane) places[v * kLanes + lane] = lanes[lane];
+    store_as_longs(places + v * kLanes, rows[v], left - v * kLanes);
   });
 }
 

@@ -1,5 +1,5 @@
 // The loops of linear algebra, in vectors of doubles.
-#include "kernels/common/dense_loops.h"
+#include "kernels/common/dense_loops_of.h"
 #include "simd.h"
 
 namespace penlight::optimized {
@@ -8,7 +8,7 @@ namespace PENLIGHT_ISA {
 namespace {
 
 struct DenseVector {
-  typedef double type __attribute__((vector_size(kLanes * 4)));
+  using type = HalfDoubles;
   static constexpr int lanes = kLanes / 2, rows = kLanes == 16 ? 8 : kTileRows, vectors = kTileVectors;
   PENLIGHT_INLINE type load(const double* from) {
     type value;

@@ -13,11 +13,6 @@
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
-// Half of a vector's lanes, which fill one in double precision.
-typedef float HalfFloats __attribute__((vector_size(kLanes * 2)));
-typedef double HalfDoubles __attribute__((vector_size(kLanes * 4)));
-typedef int64_t HalfLongs __attribute__((vector_size(kLanes * 4)));
-
 // By Horner's rule, in double precision.
 template <class... Lower>
 PENLIGHT_INLINE HalfDoubles polynomial_in_double(HalfDoubles x, double highest, Lower... lower) {

@@ -16,16 +16,6 @@ PENLIGHT_INLINE void take_larger(Floats x, Ints place, Floats& most, Ints& at) {
   at = is_larger ? place : at;
 }
 
-PENLIGHT_INLINE void store_places(int64_t* to, Ints at, ptrdiff_t left) {
-  int32_t places[kLanes];
-  memcpy(places, &at, sizeof places);
-  if (left >= kLanes) {
-    for (int i = 0; i < kLanes; ++i) to[i] = places[i];
-  } else {
-    for (ptrdiff_t i = 0; i < left; ++i) to[i] = places[i];
-  }
-}
-
 // The taps along one axis of the windows at `place`, in elements of the input.
 struct Inside {
   ptrdiff_t first, count;
@@ -82,7 +72,7 @@ void places_in_planes(const MaxPlaces& p) {
     }
     for (ptrdiff_t w = 0; w < g.out_width; w += kLanes) {
       store_part(p.output + r * g.out_width + w, load(p.most + w), g.out_width - w);
-      store_places(p.places + r * g.out_width + w, load_ints(p.at + w), g.out_width - w);
+      store_as_longs(p.places + r * g.out_width + w, load_ints(p.at + w), g.out_width - w);
     }
   }
 }
@@ -106,7 +96,7 @@ void places_in_pixels(const MaxPlaces& p) {
           }
         }
         store_part(p.output + to + c, most, p.pixel - c);
-        store_places(p.places + to + c, at, p.pixel - c);
+        store_as_longs(p.places + to + c, at, p.pixel - c);
       }
     }
   }

@@ -15,8 +15,6 @@ namespace {
 
 constexpr int kWide = kLanes / 2;  // numbers of 64 bits in a vector
 
-typedef double Sums __attribute__((vector_size(kWide * 8)));
-typedef float HalfFloats __attribute__((vector_size(kWide * 4)));
 template <class V>
 struct PlacesOf {
   typedef int64_t Type __attribute__((vector_size(sizeof(V))));
@@ -68,14 +66,14 @@ PENLIGHT_INLINE V scanned(V x) {
 struct OfFloats {
   using Element = float;
   using Number = double;
-  using Vector = Sums;
+  using Vector = HalfDoubles;
   static constexpr bool kHasVectorSums = false;
-  PENLIGHT_INLINE Sums load_wide(const float* from) {
+  PENLIGHT_INLINE HalfDoubles load_wide(const float* from) {
     HalfFloats x;
     memcpy(&x, from, sizeof x);
-    return __builtin_convertvector(x, Sums);
+    return __builtin_convertvector(x, HalfDoubles);
   }
-  PENLIGHT_INLINE void store_wide(float* to, Sums sums) {
+  PENLIGHT_INLINE void store_wide(float* to, HalfDoubles sums) {
     const HalfFloats x = __builtin_convertvector(sums, HalfFloats);
     memcpy(to, &x, sizeof x);
   }

@@ -46,6 +46,10 @@ constexpr bool kHasWideTiles = !kFewTiles && kLanes == 16;
 typedef float Floats __attribute__((vector_size(kLanes * 4)));
 typedef int32_t Ints __attribute__((vector_size(kLanes * 4)));
 typedef double Doubles __attribute__((vector_size(kLanes * 8)));
+// Half of a vector's lanes, which fill one in double precision.
+typedef float HalfFloats __attribute__((vector_size(kLanes * 2)));
+typedef double HalfDoubles __attribute__((vector_size(kLanes * 4)));
+typedef int64_t HalfLongs __attribute__((vector_size(kLanes * 4)));
 
 // Lanes of `a`, and after them of `b`, in the order of the numbers. GCC before 12 has only the other name.
 #if defined(__clang__)
@@ -71,6 +75,14 @@ PENLIGHT_INLINE Floats load(const float* from) {
 }
 
 PENLIGHT_INLINE void store(float* to, Floats value) { memcpy(to, &value, sizeof value); }
+
+// How numbers lie in memory, and how a vector of them is read and written; others are in halves.h.
+struct Singles {
+  using Element = float;
+
+  PENLIGHT_INLINE Floats load(const float* from) { return PENLIGHT_ISA::load(from); }
+  PENLIGHT_INLINE void store(float* to, Floats value) { PENLIGHT_ISA::store(to, value); }
+};
 
 PENLIGHT_INLINE Ints load_ints(const int32_t* from) {
   Ints value;
@@ -108,6 +120,17 @@ PENLIGHT_INLINE void store_bytes(uint8_t* to, Ints mask) {
 #else
   for (int lane = 0; lane < kLanes; ++lane) to[lane] = static_cast<uint8_t>(ones[lane]);
 #endif
+}
+
+// The first `left` lanes, or all.
+PENLIGHT_INLINE void store_as_longs(int64_t* to, Ints value, ptrdiff_t left) {
+  int32_t lanes[kLanes];
+  memcpy(lanes, &value, sizeof lanes);
+  if (left >= kLanes) {
+    for (int i = 0; i < kLanes; ++i) to[i] = lanes[i];
+  } else {
+    for (ptrdiff_t i = 0; i < left; ++i) to[i] = lanes[i];
+  }
 }
 
 // Is it set for any lane?

@@ -14,12 +14,6 @@ PENLIGHT_INLINE bool has_wide_tiles(const Product& p) {
   return kHasWideTiles && p.wide_tiles && p.rows > kTileRows;
 }
 
-// How weights lie in memory, and how a vector of them is read.
-struct Singles {
-  using Element = float;
-  PENLIGHT_INLINE Floats load(const float* from) { return PENLIGHT_ISA::load(from); }
-};
-
 // A block of rows, by the columns of one tile, for one block of k.
 template <class Weights>
 struct StripOf {
