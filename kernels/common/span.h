@@ -117,6 +117,13 @@ T* dense_copy(KernelContext& ctx, const Tensor& tensor) {
   return row;
 }
 
+// Indices as a row of int64: where they lie, if they are such a row, else copied.
+inline const int64_t* dense_indices(KernelContext& ctx, const Tensor& tensor) {
+  if (tensor.scalar_type() == ScalarType::Long && tensor.is_contiguous())
+    return tensor.const_data_ptr<int64_t>();
+  return dense_copy<int64_t>(ctx, tensor);
+}
+
 inline double* dense_zeros(KernelContext& ctx, dim_t count) {
   double* row = scratch(ctx, count);
   if (row) memset(row, 0, static_cast<size_t>(count) * sizeof(double));

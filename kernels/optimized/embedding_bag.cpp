@@ -3,21 +3,13 @@
 #include "format.h"
 #include "isa.h"
 #include "kernels/common/bags.h"
+#include "kernels/common/span.h"
 #include "parallel.h"
 #include "vector/bags.h"
 
 namespace penlight::optimized {
 
 namespace {
-
-// Indices, or offsets, as a row of int64: of fewer bytes, or apart from each other, they are copied.
-const int64_t* row_of(KernelContext& ctx, const Tensor& tensor) {
-  if (tensor.scalar_type() == ScalarType::Long && tensor.is_contiguous())
-    return tensor.const_data_ptr<int64_t>();
-  int64_t* row = ctx.allocate_scratch_array<int64_t>(static_cast<size_t>(tensor.numel()) + 1);
-  if (row) load_block(row, tensor, 0, tensor.stride(0), tensor.numel());
-  return row;
-}
 
 bool is_dense_row(const Tensor& tensor) {
   return tensor.scalar_type() == ScalarType::Long && tensor.is_contiguous();
@@ -74,16 +66,13 @@ void embedding_bag_out(KernelContext& ctx, const Tensor& weight, const Tensor& i
   if (!bags.prepare(ctx, out0, out1, out2, out3)) return;
   if (!out0.is_contiguous() || !is_dense_row(out1) || !is_dense_row(out2) || !is_dense_row(out3))
     return ctx.decline();
-  const int64_t* const named = row_of(ctx, indices);
+  const int64_t* const named = dense_indices(ctx, indices);
   const int64_t* const starts = named ? starts_of(ctx, bags, named) : nullptr;
   if (!starts) return;
   const float* factors = nullptr;
   if (per_sample_weights.has_value()) {
-    const Tensor& given = per_sample_weights.value();
-    float* const copied = ctx.allocate_scratch_array<float>(static_cast<size_t>(given.numel()) + 1);
-    if (!copied) return;
-    load_block(copied, given, 0, given.stride(0), given.numel());
-    factors = copied;
+    factors = dense_copy<float>(ctx, per_sample_weights.value());
+    if (!factors) return;
   }
   write_sizes(bags, named, starts, out1, out2, out3);
   BagsOfRows job = {weight.const_data_ptr(),

@@ -139,16 +139,6 @@ struct Folding {
   }
 };
 
-// Indices one behind the other; null, with the failure recorded, where they cannot be.
-const int64_t* row_of(KernelContext& ctx, const Tensor& index) {
-  const dim_t stride = index.dim() > 0 ? index.stride(0) : 1;
-  if (index.scalar_type() == ScalarType::Long && (stride == 1 || index.numel() < 2))
-    return index.const_data_ptr<int64_t>();
-  int64_t* indices = scratch<int64_t>(ctx, index.numel());
-  if (indices) load_block(indices, index.scalar_type(), index.const_data_ptr(), stride, index.numel());
-  return indices;
-}
-
 // With `rounds_once` 16-bit floats are combined in float, and rounded at the end.
 void reduce_slices(KernelContext& ctx, const Tensor& self, int64_t dim, const Tensor& index,
                    const Tensor& source, Combine op, bool mean, bool include_self, bool rounds_once,
@@ -167,7 +157,7 @@ void reduce_slices(KernelContext& ctx, const Tensor& self, int64_t dim, const Te
   for (int k = 0; span > 0 && k < out.dim(); ++k) span += (out.size(k) - 1) * out.stride(k);
   Likeness sums(out);
   float* const wide_sums = wide ? scratch<float>(ctx, span) : nullptr;
-  const int64_t* const indices = row_of(ctx, index);
+  const int64_t* const indices = dense_indices(ctx, index);
   if (!ctx.ok()) return;
   if (wide) {
     load_block(wide_sums, type, memory, 1, span);
