@@ -21,8 +21,11 @@ struct Target {
   bool is_padded;
 };
 
+// Vectors at once of an operation of few instructions, so that counting is not most of them.
+constexpr int kAtOnce = kFewTiles ? 1 : 4;
+
 // to[i] = f(a[i], ...). `to` may be one of the sources.
-template <int arity, class F>
+template <int arity, int at_once, class F>
 PENLIGHT_INLINE void each(const Source* from, const Target& to, ptrdiff_t count, F&& f) {
   const float* at[3] = {from[0].data, arity > 1 ? from[1].data : nullptr, arity > 2 ? from[2].data : nullptr};
   const ptrdiff_t steps[3] = {from[0].step, arity > 1 ? from[1].step : 0, arity > 2 ? from[2].step : 0};
@@ -37,6 +40,17 @@ PENLIGHT_INLINE void each(const Source* from, const Target& to, ptrdiff_t count,
     if (i >= arity) return Floats{};
     return from[i].is_padded ? load(at[i]) : load_some(at[i], count);
   };
+  if constexpr (at_once > 1) {
+    for (; count >= at_once * kLanes; count -= at_once * kLanes, out += at_once * kLanes) {
+      repeat<at_once>([&](auto k) __attribute__((always_inline)) {
+        const auto of = [&](int i) __attribute__((always_inline)) {
+          return i < arity ? load(at[i] + k * steps[i]) : Floats{};
+        };
+        store(out + k * kLanes, apply(of(0), of(1), of(2)));
+      });
+      for (int i = 0; i < arity; ++i) at[i] += at_once * steps[i];
+    }
+  }
   for (; count >= kLanes; count -= kLanes, out += kLanes) {
     store(out, apply(get(0), get(1), get(2)));
     for (int i = 0; i < arity; ++i) at[i] += steps[i];
@@ -63,39 +77,43 @@ PENLIGHT_INLINE Floats product_of_pairs(Floats x, Floats y) {
 void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t count) {
   const Bounds none = {};
   switch (op) {
-#define PENLIGHT_ELEMENT(name, arity, parameters, ...)                                                     \
-  case ElementOp::name:                                                                                    \
-    if constexpr (is_compiled(ElementOp::name)) {                                                          \
-      each<arity>(from, to, count, [&] parameters __attribute__((always_inline)) { return __VA_ARGS__; }); \
-    }                                                                                                      \
+#define PENLIGHT_ELEMENT(name, arity, at_once, parameters, ...)                                    \
+  case ElementOp::name:                                                                            \
+    if constexpr (is_compiled(ElementOp::name)) {                                                  \
+      each<arity, at_once>(from, to, count,                                                        \
+                           [&] parameters __attribute__((always_inline)) { return __VA_ARGS__; }); \
+    }                                                                                              \
     return;
-#define PENLIGHT_ONE(name, ...) PENLIGHT_ELEMENT(name, 1, (Floats x), __VA_ARGS__)
-#define PENLIGHT_TWO(name, ...) PENLIGHT_ELEMENT(name, 2, (Floats x, Floats y), __VA_ARGS__)
-#define PENLIGHT_THREE(name, ...) PENLIGHT_ELEMENT(name, 3, (Floats x, Floats y, Floats z), __VA_ARGS__)
-    PENLIGHT_TWO(Add, x + y)
-    PENLIGHT_TWO(Sub, x - y)
-    PENLIGHT_TWO(Mul, x * y)
-    PENLIGHT_TWO(Div, x / y)
+#define PENLIGHT_ONE(name, ...) PENLIGHT_ELEMENT(name, 1, 1, (Floats x), __VA_ARGS__)
+#define PENLIGHT_TWO(name, ...) PENLIGHT_ELEMENT(name, 2, 1, (Floats x, Floats y), __VA_ARGS__)
+#define PENLIGHT_QUICK_ONE(name, ...) PENLIGHT_ELEMENT(name, 1, kAtOnce, (Floats x), __VA_ARGS__)
+#define PENLIGHT_QUICK_TWO(name, ...) PENLIGHT_ELEMENT(name, 2, kAtOnce, (Floats x, Floats y), __VA_ARGS__)
+#define PENLIGHT_QUICK_THREE(name, ...) \
+  PENLIGHT_ELEMENT(name, 3, kAtOnce, (Floats x, Floats y, Floats z), __VA_ARGS__)
+    PENLIGHT_QUICK_TWO(Add, x + y)
+    PENLIGHT_QUICK_TWO(Sub, x - y)
+    PENLIGHT_QUICK_TWO(Mul, x * y)
+    PENLIGHT_QUICK_TWO(Div, x / y)
     // A comparison with NaN is false, and what is not equal to itself is one.
-    PENLIGHT_TWO(Minimum, select((x < y) | (x != x), x, y))
-    PENLIGHT_TWO(Maximum, select((x > y) | (x != x), x, y))
-    PENLIGHT_THREE(Clamp, at_most(at_least(x, y), z))
-    PENLIGHT_TWO(LeakyRelu, select(x > splat(0.0f), x, x * y))
-    PENLIGHT_THREE(Where, select((Ints)x, y, z))
-    PENLIGHT_TWO(Less, masked(x < y))
-    PENLIGHT_TWO(LessEqual, masked(x <= y))
-    PENLIGHT_TWO(Equal, masked(x == y))
-    PENLIGHT_TWO(NotEqual, masked(x != y))
-    PENLIGHT_TWO(And, masked((Ints)x & (Ints)y))
-    PENLIGHT_TWO(Or, masked((Ints)x | (Ints)y))
-    PENLIGHT_ONE(Not, masked(~(Ints)x))
-    PENLIGHT_ONE(Neg, masked((Ints)x ^ splat_int(INT32_MIN)))
-    PENLIGHT_ONE(Abs, masked((Ints)x & splat_int(INT32_MAX)))
-    PENLIGHT_ONE(Relu, at_least(x, splat(0.0f)))
-    PENLIGHT_ONE(Square, x * x)
-    PENLIGHT_ONE(Sqrt, sqrt_of(x))
-    PENLIGHT_ONE(Rsqrt, splat(1.0f) / sqrt_of(x))
-    PENLIGHT_ONE(Reciprocal, splat(1.0f) / x)
+    PENLIGHT_QUICK_TWO(Minimum, select((x < y) | (x != x), x, y))
+    PENLIGHT_QUICK_TWO(Maximum, select((x > y) | (x != x), x, y))
+    PENLIGHT_QUICK_THREE(Clamp, at_most(at_least(x, y), z))
+    PENLIGHT_QUICK_TWO(LeakyRelu, select(x > splat(0.0f), x, x * y))
+    PENLIGHT_QUICK_THREE(Where, select((Ints)x, y, z))
+    PENLIGHT_QUICK_TWO(Less, masked(x < y))
+    PENLIGHT_QUICK_TWO(LessEqual, masked(x <= y))
+    PENLIGHT_QUICK_TWO(Equal, masked(x == y))
+    PENLIGHT_QUICK_TWO(NotEqual, masked(x != y))
+    PENLIGHT_QUICK_TWO(And, masked((Ints)x & (Ints)y))
+    PENLIGHT_QUICK_TWO(Or, masked((Ints)x | (Ints)y))
+    PENLIGHT_QUICK_ONE(Not, masked(~(Ints)x))
+    PENLIGHT_QUICK_ONE(Neg, masked((Ints)x ^ splat_int(INT32_MIN)))
+    PENLIGHT_QUICK_ONE(Abs, masked((Ints)x & splat_int(INT32_MAX)))
+    PENLIGHT_QUICK_ONE(Relu, at_least(x, splat(0.0f)))
+    PENLIGHT_QUICK_ONE(Square, x * x)
+    PENLIGHT_QUICK_ONE(Sqrt, sqrt_of(x))
+    PENLIGHT_QUICK_ONE(Rsqrt, splat(1.0f) / sqrt_of(x))
+    PENLIGHT_QUICK_ONE(Reciprocal, splat(1.0f) / x)
     PENLIGHT_ONE(Exp, exp_of(x))
     PENLIGHT_ONE(Log, log_of(x))
     PENLIGHT_ONE(Sin, sin_or_cos<true>(x))
@@ -133,7 +151,9 @@ void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t coun
     PENLIGHT_ONE(Erfc, erfc_of(x))
     PENLIGHT_ONE(Lgamma, lgamma_of(x))
     PENLIGHT_TWO(MulComplex, product_of_pairs(x, y))
-#undef PENLIGHT_THREE
+#undef PENLIGHT_QUICK_TWO
+#undef PENLIGHT_QUICK_ONE
+#undef PENLIGHT_QUICK_THREE
 #undef PENLIGHT_TWO
 #undef PENLIGHT_ONE
 #undef PENLIGHT_ELEMENT
