@@ -30,8 +30,12 @@ bool is_read_as_it_lies(const Matrices& x) {
          is_within(kNearest);
 }
 
+// Sums of so few rows may wait in the output while B is read, which from some size on comes from far away.
+constexpr dim_t kRowsByLines = 2, kRowsOfFar = 4, kFar = 1 << 21;
+
 PlainProduct as_it_lies(const Matrices& x) {
-  return {x.a, x.b, x.bias, x.c, x.m, x.k, x.row_pitch, x.column_pitch, x.n, 0, x.n};
+  const bool by_lines = x.m <= kRowsByLines || (x.m <= kRowsOfFar && x.k > kFar / (x.n > 0 ? x.n : 1));
+  return {x.a, x.b, x.bias, x.c, x.m, x.k, x.row_pitch, x.column_pitch, x.n, 0, x.n, by_lines};
 }
 
 void multiply_as_it_lies(KernelContext& ctx, const Matrices& x) {

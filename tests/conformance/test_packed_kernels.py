@@ -648,6 +648,22 @@ def test_products_with_matrices_that_are_not_packed(
         )
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("depth, outputs", [(1037, 2061), (6, 4500), (70000, 33)])
+def test_few_rows_by_a_large_matrix(isa: str, rows: int, depth: int, outputs: int) -> None:
+    """Read line after line or by columns: every element is the same with any number of threads."""
+    x, matrix = torch.randn(rows, depth), torch.randn(depth, outputs)
+    x[-1, depth // 2], matrix[0, -1] = math.inf, math.nan
+    want = x.double() @ matrix.double()
+    file = one_op_program(overload_of("aten::mm"), [x, matrix], {}, want.float())
+    alone, *others = (
+        penlight.load(file, threads=threads, libraries="optimized")(x, matrix)[0] for threads in (1, 2, 3)
+    )
+    close(alone, want, depth)
+    for other in others:
+        assert torch.equal(alone.view(torch.int32), other.view(torch.int32))
+
+
 @pytest.mark.parametrize("padding", [1, 2])
 @pytest.mark.parametrize("sizes", [(1, 66, 8, 7, 80), (1, 72, 10, 7, 64), (2, 30, 9, 11, 41)], ids=str)
 def test_padded_rows_and_threads(isa: str, sizes: tuple[int, ...], padding: int) -> None:

@@ -95,10 +95,52 @@ void add_up_columns(const PlainProduct& p, ptrdiff_t n) {
   }
 }
 
+// A few rows by many columns: some rows of the matrix at a time are read on, line after line, which
+// processors foresee, and sums wait in the output. Both stay in a near cache from row to row.
+constexpr bool kHasLines = !kFewTiles && kLanes < 16;
+constexpr int kRowsAtOnce = 8;
+constexpr ptrdiff_t kColumnsAtOnce = 2048;
+
+// The next `rows` steps of the sums of one row; the first ones begin them.
+template <int rows>
+void add_rows(const PlainProduct& p, ptrdiff_t row, ptrdiff_t k, ptrdiff_t first, ptrdiff_t last) {
+  const float* const from = p.matrix + k * p.row_pitch;
+  float* const to = p.output + row * p.output_pitch;
+  const float* const before = k > 0 ? to : p.bias;
+  Floats values[rows];
+  repeat<rows>([&](auto i)
+                   __attribute__((always_inline)) { values[i] = splat(p.input[row * p.depth + k + i]); });
+  const auto add = [&](ptrdiff_t n, auto get) __attribute__((always_inline)) {
+    Floats sum = values[0] * get(from + n);
+    repeat<rows - 1>([&](auto i) __attribute__((always_inline)) {
+      sum += values[i + 1] * get(from + (i + 1) * p.row_pitch + n);
+    });
+    return before ? sum + get(before + n) : sum;
+  };
+  ptrdiff_t n = first;
+  for (; n + kLanes <= last; n += kLanes) store(to + n, add(n, [](const float* x) { return load(x); }));
+  const ptrdiff_t left = last - n;
+  if (left) store_some(to + n, add(n, [&](const float* x) { return load_some(x, left); }), left);
+}
+
+void add_up_by_lines(const PlainProduct& p) {
+  for (ptrdiff_t first = p.first; first < p.last; first += kColumnsAtOnce) {
+    const ptrdiff_t last = min_of(first + kColumnsAtOnce, p.last);
+    ptrdiff_t k = 0;
+    for (; k + kRowsAtOnce <= p.depth; k += kRowsAtOnce) {
+      for (ptrdiff_t row = 0; row < p.rows; ++row) add_rows<kRowsAtOnce>(p, row, k, first, last);
+    }
+    for (; k < p.depth; ++k) {
+      for (ptrdiff_t row = 0; row < p.rows; ++row) add_rows<1>(p, row, k, first, last);
+    }
+  }
+}
+
 // Rows that lie side by side, times columns that do.
 void add_up(const PlainProduct& p) {
   ptrdiff_t n = p.first;
   if constexpr (!kFewTiles) {
+    if (kHasLines && p.by_lines && p.depth > 0) return add_up_by_lines(p);
     const ptrdiff_t width = (p.rows <= kLowRows ? kTile : kHighTile) * kLanes;
     for (; n + width <= p.last; n += width) {
       if (p.rows <= kLowRows) {

@@ -210,6 +210,7 @@ struct PlainProduct {
   ptrdiff_t row_pitch, column_pitch;  // of the matrix: one of them is 1
   ptrdiff_t output_pitch;
   ptrdiff_t first, last;
+  bool by_lines;  // few rows by a matrix that is to be read line after line, of whatever part this is
 };
 
 // A 3x3 convolution with stride 1, through transformed weights and tiles: the outputs of
