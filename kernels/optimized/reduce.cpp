@@ -1,5 +1,5 @@
-// Sums, means, products, Euclidean norms and extremes of dense float32, and sums and means of dense
-// complex64; the portable kernels take what these decline.
+// Sums, means, products, Euclidean norms, variances and extremes of dense float32, and sums and means of
+// dense complex64; the portable kernels take what these decline.
 #include "reduce.h"
 
 #include "complex_pairs.h"
@@ -91,8 +91,17 @@ struct Lying {
   }
 };
 
-void reduce(KernelContext& ctx, Reduction reduction, const Run& lies, const float* input, float* output) {
+// What a variance is divided by, and where means are wanted beside it.
+struct About {
+  double divisor = 0;
+  float* means = nullptr;
+};
+
+void reduce(KernelContext& ctx, Reduction reduction, const Run& lies, const float* input, float* output,
+            const About& about = {}) {
   Reduce run{};
+  run.divisor = about.divisor;
+  run.means = about.means;
   run.outer = lies.outer;
   run.count = lies.count;
   run.inner = lies.inner;
@@ -166,6 +175,40 @@ Tensor& reduce(KernelContext& ctx, Reduction reduction, const Tensor& self, Opti
   return out;
 }
 
+bool is_finite(const Tensor& x) {
+  for (const float *at = x.const_data_ptr<float>(), *end = at + x.numel(); at < end; ++at) {
+    if (*at - *at != 0) return false;
+  }
+  return true;
+}
+
+// Over dimensions that lie beside each other. What is not finite is left to the portable kernels, which have
+// NaN and infinity where ATen has them.
+void variance(KernelContext& ctx, Reduction reduction, const Tensor& self, Optional<ArrayRef<int64_t>> dims,
+              const Optional<Scalar>& correction, bool keepdim, Tensor& out, Tensor* mean) {
+  uint32_t mask = 0;
+  Lying lies;
+  if (!reduced_dims(ctx, self, dims, mask)) return;
+  if (!is_float(self) || !is_float(out) || (mean && !is_float(*mean)) || self.numel() == 0 ||
+      !lies.read(self, mask)) {
+    return ctx.decline();
+  }
+  const Run run = lies.take();
+  const double divisor = static_cast<double>(run.count) - (correction ? correction->to<double>() : 1);
+  if (lies.is_left() || !(divisor > 0)) return ctx.decline();
+  if (!resize(ctx, self, mask, keepdim, out) || (mean && !resize(ctx, self, mask, keepdim, *mean))) return;
+  const auto lies_so = [&](const Tensor& x) {
+    const View to = view_of(x);
+    return same_strides(results_at(to.data, self, mask, keepdim, x), to);
+  };
+  if (!lies_so(out) || (mean && !lies_so(*mean))) return ctx.decline();
+  reduce(ctx, reduction, run, self.const_data_ptr<float>(), out.mutable_data_ptr<float>(),
+         {divisor, mean ? mean->mutable_data_ptr<float>() : nullptr});
+  if (!is_finite(out)) ctx.decline();
+}
+
+Reduction variance_of(bool root) { return root ? Reduction::Deviation : Reduction::Variance; }
+
 // Of floats, or of integers and bool.
 Tensor& reduce(KernelContext& ctx, Reduction reduction, NumberFold fold, const Tensor& self,
                Optional<ArrayRef<int64_t>> dims, bool keepdim, Tensor& out) {
@@ -218,6 +261,17 @@ Tensor& linalg_vector_norm_out(KernelContext& ctx, const Tensor& self, Scalar or
     return out;
   }
   return reduce(ctx, Reduction::Norm, self, dim, keepdim, out);
+}
+
+void variance_correction_out(KernelContext& ctx, bool root, const Tensor& self,
+                             Optional<ArrayRef<int64_t>> dim, Optional<Scalar> correction, bool keepdim,
+                             Tensor& out) {
+  variance(ctx, variance_of(root), self, dim, correction, keepdim, out, nullptr);
+}
+
+void variance_mean_out(KernelContext& ctx, bool root, const Tensor& self, Optional<ArrayRef<int64_t>> dim,
+                       Optional<Scalar> correction, bool keepdim, Tensor& out0, Tensor& out1) {
+  variance(ctx, variance_of(root), self, dim, correction, keepdim, out0, &out1);
 }
 
 Tensor& amax_out(KernelContext& ctx, const Tensor& self, ArrayRef<int64_t> dim, bool keepdim, Tensor& out) {

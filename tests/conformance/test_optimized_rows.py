@@ -8,6 +8,7 @@ import pytest
 import torch
 from run_op import overload_of, run_op
 from torch.nn import functional
+from torch.utils import _pytree as pytree
 
 from penlight.dialects.penlight_ops import twins
 from penlight.errors import NoKernel
@@ -351,3 +352,41 @@ def test_reductions_left_to_the_portable_kernels() -> None:
         run_op(op, [x, dims], {}, op(x, dims), "optimized")
     (got,) = run_op(op, [x, dims], {}, op(x, dims))
     close(got, x.sum(dims))
+
+
+@pytest.mark.parametrize(
+    "sizes, dims",
+    [
+        *(((3, count), [1]) for count in (1, 2, 7, 16, 33, 64, 130, 1025)),
+        *(((count, 3), [0]) for count in (2, 64, 65, 1000)),
+        *(((2, 5, 9, 13), dims) for dims in ([3], [2, 3], [0], [1, 2], [0, 1, 2, 3], [1])),
+        *(((2, 70, 300), [1]), ((5000,), [0])),
+    ],
+    ids=str,
+)
+def test_variances(sizes: tuple[int, ...], dims: list[int]) -> None:
+    """Of numbers far from zero, all equal, and so small or large that squares leave the range of float32."""
+    packets = [getattr(torch.ops.aten, name) for name in ("var", "std", "var_mean", "std_mean")]
+    for scale, offset in ((1.0, 0.0), (1.0, 1000.0), (0.0, 5.0), (1e-20, 0.0), (1e15, 0.0)):
+        x = torch.randn(sizes) * scale + offset
+        for op in [packet.correction for packet in packets]:
+            for keyword in ({"correction": 0}, {"correction": 0.5, "keepdim": True}):
+                want = pytree.tree_leaves(op(x.double(), dims, **keyword))
+                result = [one.float() for one in want]
+                got = run_op(op, [x, dims], keyword, result if len(want) > 1 else result[0], "optimized")
+                for one, wanted in zip(got, want, strict=True):
+                    close(one, wanted.float(), rtol=2e-6, atol=3e-7 * scale + 1e-45)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_variances_of_what_is_not_finite(dim: int) -> None:
+    """They are as ATen's, by the portable kernel; so are those of fewer numbers than the correction."""
+    x = torch.randn(6, 70)
+    x[0, 3], x[1, 39], x[2, 0], x[3, 4], x[3, 5] = torch.nan, torch.inf, torch.inf, 3e38, -2e38
+    x = x if dim == 1 else x.T.contiguous()
+    op = torch.ops.aten.std_mean.correction
+    for correction in (1, 70, 100):
+        want = op(x, [dim], correction=correction)
+        got = run_op(op, [x, [dim]], {"correction": correction}, want)
+        for one, wanted in zip(got, want, strict=True):
+            close(one, wanted, rtol=1e-5, atol=1e-6)

@@ -425,8 +425,9 @@ struct Fold {
   const double* turn_im;
 };
 
-// Norm: the root of the sum of squares. Present: the sum of what is no NaN.
-enum class Reduction : uint8_t { Sum, Mean, Norm, Present, Product, Greatest, Least };
+// Norm: the root of the sum of squares. Present: the sum of what is no NaN. Variance: the sum of squares
+// about the mean, divided. Deviation: the root of that.
+enum class Reduction : uint8_t { Sum, Mean, Norm, Present, Product, Greatest, Least, Variance, Deviation };
 
 // Elements [outer][count][inner], each of the outer and inner ones reduced over `count`.
 struct Reduce {
@@ -436,6 +437,8 @@ struct Reduce {
   ptrdiff_t first, last;                // of the outer ones
   ptrdiff_t first_column, last_column;  // of the inner ones
   Reduction reduction;
+  double divisor;  // of squares about the mean
+  float* means;    // of what has a variance; may be null
 };
 
 // Elements of 16 bits as float32, and the other way round, rounded to the nearest.
