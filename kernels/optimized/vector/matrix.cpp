@@ -97,7 +97,8 @@ void add_up_columns(const PlainProduct& p, ptrdiff_t n) {
 
 // A few rows by many columns: some rows of the matrix at a time are read on, line after line, which
 // processors foresee, and sums wait in the output. Both stay in a near cache from row to row.
-constexpr bool kHasLines = !kFewTiles && kLanes < 16;
+// Tiles of vectors of 16 floats read whole lines of a row, and are as they were measured.
+constexpr bool kHasLines = kLanes < 16;
 constexpr int kRowsAtOnce = 8;
 constexpr ptrdiff_t kColumnsAtOnce = 2048;
 
