@@ -150,11 +150,13 @@ void soften(const Attention& a, ptrdiff_t query, ptrdiff_t count, float* rows, p
       const ptrdiff_t end = end_of(a, query + i, pitch);
       const Floats shift = splat(factors[i]);
       Floats total{};
-      for (ptrdiff_t j = 0; j < end; j += kLanes) {
-        const Floats value = exp_of_score(load(row + j) - shift);
-        total += value;
-        store(row + j, value);
-      }
+      const auto weight = [&](auto score) __attribute__((always_inline)) {
+        const auto value = exp_of_score(score - shift);
+        total += added_up(value);
+        return value;
+      };
+      ptrdiff_t seen = apply_together(row, kLanes, row, end, weight);
+      for (; seen < end; seen += kLanes) store(row + seen, weight(load(row + seen)));
       for (ptrdiff_t j = end; j < used; ++j) row[j] = 0.0f;
       const float sum = sum_lanes(total);
       factors[i] = sum == 0.0f ? a.hidden : 1.0f / sum;

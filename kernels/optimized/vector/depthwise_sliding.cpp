@@ -86,10 +86,13 @@ __attribute__((noinline)) void activate_rows(const Depthwise& p, const Channels&
   float* const output = p.output + row * p.geometry.out_width * p.channels;
   with_activation(p.epilogue.activation, [&](auto which) __attribute__((always_inline)) {
     constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
+    const auto of = [&](auto x) __attribute__((always_inline)) { return activated<chosen>(x, bounds); };
     for (ptrdiff_t i = 0; i < pixels; ++i) {
-      for (ptrdiff_t c = part.first; c < part.last; c += kLanes) {
-        float* const at = output + i * p.channels + c;
-        store_part(at, activated<chosen>(load_part(at, part.last - c), bounds), part.last - c);
+      float* const pixel = output + i * p.channels;
+      const ptrdiff_t count = part.last - part.first;
+      ptrdiff_t c = part.first + apply_together(pixel + part.first, kLanes, pixel + part.first, count, of);
+      for (; c < part.last; c += kLanes) {
+        store_part(pixel + c, of(load_part(pixel + c, part.last - c)), part.last - c);
       }
     }
   });

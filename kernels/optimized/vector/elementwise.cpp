@@ -64,6 +64,15 @@ PENLIGHT_INLINE void each(const Source* from, const Target& to, ptrdiff_t count,
   }
 }
 
+// The same for a function of one operand that takes several vectors together.
+template <class F>
+PENLIGHT_INLINE void each_together(Source from, Target to, ptrdiff_t count, F&& f) {
+  const ptrdiff_t done = apply_together(from.data, from.step, to.data, count, f);
+  from.data += done / kLanes * from.step;
+  to.data += done;
+  each<1, 1>(&from, to, count - done, f);
+}
+
 PENLIGHT_INLINE Floats masked(Ints mask) { return (Floats)mask; }
 
 // Real parts in the lanes of even numbers, imaginary ones in the others.
@@ -83,6 +92,12 @@ void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t coun
       each<arity, at_once>(from, to, count,                                                        \
                            [&] parameters __attribute__((always_inline)) { return __VA_ARGS__; }); \
     }                                                                                              \
+    return;
+#define PENLIGHT_LONG_ONE(name, ...)                                                                       \
+  case ElementOp::name:                                                                                    \
+    if constexpr (is_compiled(ElementOp::name)) {                                                          \
+      each_together(*from, to, count, [&](auto x) __attribute__((always_inline)) { return __VA_ARGS__; }); \
+    }                                                                                                      \
     return;
 #define PENLIGHT_ONE(name, ...) PENLIGHT_ELEMENT(name, 1, 1, (Floats x), __VA_ARGS__)
 #define PENLIGHT_TWO(name, ...) PENLIGHT_ELEMENT(name, 2, 1, (Floats x, Floats y), __VA_ARGS__)
@@ -114,16 +129,16 @@ void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t coun
     PENLIGHT_QUICK_ONE(Sqrt, sqrt_of(x))
     PENLIGHT_QUICK_ONE(Rsqrt, splat(1.0f) / sqrt_of(x))
     PENLIGHT_QUICK_ONE(Reciprocal, splat(1.0f) / x)
-    PENLIGHT_ONE(Exp, exp_of(x))
+    PENLIGHT_LONG_ONE(Exp, exp_of(x))
     PENLIGHT_ONE(Log, log_of(x))
     PENLIGHT_ONE(Sin, sin_or_cos<true>(x))
     PENLIGHT_ONE(Cos, sin_or_cos<false>(x))
-    PENLIGHT_ONE(Erf, erf_of(x))
-    PENLIGHT_ONE(Sigmoid, sigmoid_of(x))
-    PENLIGHT_ONE(Tanh, tanh_of(x))
-    PENLIGHT_ONE(Silu, activated<Activation::Silu>(x, none))
-    PENLIGHT_ONE(Gelu, activated<Activation::Gelu>(x, none))
-    PENLIGHT_ONE(GeluTanh, activated<Activation::GeluTanh>(x, none))
+    PENLIGHT_LONG_ONE(Erf, erf_of(x))
+    PENLIGHT_LONG_ONE(Sigmoid, sigmoid_of(x))
+    PENLIGHT_LONG_ONE(Tanh, tanh_of(x))
+    PENLIGHT_LONG_ONE(Silu, activated<Activation::Silu>(x, none))
+    PENLIGHT_LONG_ONE(Gelu, activated<Activation::Gelu>(x, none))
+    PENLIGHT_LONG_ONE(GeluTanh, activated<Activation::GeluTanh>(x, none))
     PENLIGHT_ONE(HardSigmoid, activated<Activation::HardSigmoid>(x, none))
     PENLIGHT_ONE(HardSwish, activated<Activation::HardSwish>(x, none))
     PENLIGHT_ONE(Expm1, expm1_of(x))
@@ -156,6 +171,7 @@ void run_step(ElementOp op, const Source* from, const Target& to, ptrdiff_t coun
 #undef PENLIGHT_QUICK_THREE
 #undef PENLIGHT_TWO
 #undef PENLIGHT_ONE
+#undef PENLIGHT_LONG_ONE
 #undef PENLIGHT_ELEMENT
   }
 }

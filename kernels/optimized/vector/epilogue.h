@@ -11,21 +11,21 @@ struct Bounds {
   Floats low, high;
 };
 
-template <Activation activation>
-PENLIGHT_INLINE Floats activated(Floats x, const Bounds& bounds) {
-  const Floats zero = splat(0.0f), one = splat(1.0f);
+template <Activation activation, class F>
+PENLIGHT_INLINE F activated(F x, const Bounds& bounds) {
+  const F zero = splat(0.0f);
   if constexpr (activation == Activation::Relu) return at_least(x, zero);
-  if constexpr (activation == Activation::Clamp) return at_most(at_least(x, bounds.low), bounds.high);
+  if constexpr (activation == Activation::Clamp) return at_most(at_least(x, F(bounds.low)), F(bounds.high));
   if constexpr (activation == Activation::Sigmoid) return sigmoid_of(x);
   if constexpr (activation == Activation::Tanh) return tanh_of(x);
   if constexpr (activation == Activation::Silu) return x * sigmoid_of(x);
   if constexpr (activation == Activation::Gelu) return gelu_of(x);
   if constexpr (activation == Activation::GeluTanh) {
-    const Floats inner = splat(0.797884561f) * (x + splat(0.044715f) * x * x * x);
-    return splat(0.5f) * x * (one + tanh_of(inner));
+    // (1 + tanh(y)) / 2 is the sigmoid function of 2 y.
+    return x * sigmoid_of(x * (splat(1.59576912f) + splat(0.0713548163f) * (x * x)));
   }
   if constexpr (activation == Activation::HardSigmoid || activation == Activation::HardSwish) {
-    const Floats gate = at_most(at_least(x + splat(3.0f), zero), splat(6.0f));
+    const F gate = at_most(at_least(x + splat(3.0f), zero), F(splat(6.0f)));
     // In this order a hardswish overflows where PyTorch's does.
     return (activation == Activation::HardSwish ? x * gate : gate) * splat(1.0f / 6.0f);
   }
@@ -76,7 +76,11 @@ __attribute__((noinline)) void activate_in_memory(const Epilogue& epilogue, Floa
   const Bounds bounds = {splat(epilogue.low), splat(epilogue.high)};
   with_activation(epilogue.activation, [&](auto which) __attribute__((always_inline)) {
     constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
-    for (int i = 0; i < count; ++i) values[i] = activated<chosen>(values[i], bounds);
+    const auto of = [&](auto x) __attribute__((always_inline)) { return activated<chosen>(x, bounds); };
+    float* const first = reinterpret_cast<float*>(values);
+    for (ptrdiff_t i = apply_together(first, kLanes, first, count * kLanes, of) / kLanes; i < count; ++i) {
+      values[i] = of(values[i]);
+    }
   });
 }
 

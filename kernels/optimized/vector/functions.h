@@ -4,80 +4,88 @@
 // relative error; at most 1 ulp, 2 where a multiply and an add round separately.
 // sigmoid: by that; at most 3 ulp. tanh: Cephes' tanhf; at most 2 ulp. erf: x times a quotient of
 // polynomials in x^2, fitted for the least relative error up to where the result is 1;
-// at most 6 ulp, 7 where a multiply and an add round separately. GELU: by that, and with
-// AVX-512 by sixteen polynomials.
+// at most 6 ulp, 7 where a multiply and an add round separately. GELU: by a quotient of its own, with
+// AVX-512 by sixteen polynomials; that of tanh by the sigmoid function.
 // expm1: as exp; at most 3 ulp. log: Cephes' logf, with AVX-512 by sixteen parts of the range and a
 // polynomial within them; at most 2 ulp. log1p: by that; at most 4 ulp. sin, cos: the angle
 // is reduced by pi/2 in three parts, or in double precision, and Cephes' polynomials take the rest; at most
 // 2 ulp. Angles beyond 2^20 are the C library's. tan: sin by cos; at most 5 ulp. atan, atan2: a polynomial of
 // degree 9 in t^2 for t = tan in [0, 1], fitted for the least relative error; at most 3 ulp. asin, acos: one
 // of degree 5 up to 1/2, fitted so, and halves of the angle beyond; at most 3 ulp.
-// NaN stays NaN, results reach 0 and infinity where the C library's do.
+// NaN stays NaN, results reach 0 and infinity where the C library's do. Functions of an `F` take a vector, or
+// several (see twice.h).
 #pragma once
 
-#include "simd.h"
+#include "twice.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
 // By Horner's rule, coefficients from the highest power on.
-template <class... Lower>
-PENLIGHT_INLINE Floats polynomial(Floats x, float highest, Lower... lower) {
-  Floats sum = splat(highest);
+template <class F, class... Lower>
+PENLIGHT_INLINE F polynomial(F x, float highest, Lower... lower) {
+  F sum = splat(highest);
   ((sum = sum * x + splat(lower)), ...);
   return sum;
 }
 
 // e^x is p * 2^n, and p is 1 + rest.
+template <class F>
 struct Parts {
-  Floats p, rest;
-  Ints n;
-  Floats whole;  // n
+  F p, rest;
+  BitsOf<F> n;
+  F whole;  // n
 };
 
-PENLIGHT_INLINE Parts parts_of_exp(Floats x) {
+template <class F>
+PENLIGHT_INLINE Parts<F> parts_of_exp(F x) {
   // n = round(x / ln2), by adding and taking away 1.5 * 2^23.
   const Floats magic = splat(12582912.0f);
-  const Floats shifted = x * splat(1.44269504f) + magic;
-  const Floats n = shifted - magic;
-  Floats r = x - n * splat(0.693145752f);
+  const F shifted = x * splat(1.44269504f) + magic;
+  const F n = shifted - magic;
+  F r = x - n * splat(0.693145752f);
   r = r - n * splat(1.42860677e-6f);
-  Floats p =
-      polynomial(r, 1.38145403e-3f, 8.36874545e-3f, 4.16683890e-2f, 1.66665211e-1f, 4.99999940e-1f, 1.0f);
-  return {p * r + splat(1.0f), p * r, (Ints)shifted - splat_int(0x4b400000), n};
+  F p = polynomial(r, 1.38145403e-3f, 8.36874545e-3f, 4.16683890e-2f, 1.66665211e-1f, 4.99999940e-1f, 1.0f);
+  return {p * r + splat(1.0f), p * r, bits_of(shifted) - splat_int(0x4b400000), n};
 }
 
 // 2^n from its exponent: zero for n = -127, infinite for 128.
-PENLIGHT_INLINE Floats power_of_two(Ints n) { return (Floats)((n + splat_int(127)) << 23); }
+template <class I>
+PENLIGHT_INLINE auto power_of_two(I n) {
+  return number_of((n + splat_int(127)) << 23);
+}
 
 // p * 2^n, for n from -252 to 256, which is there as both kinds of number.
-PENLIGHT_INLINE Floats times_power_of_two(Floats p, Floats n, Ints whole) {
+template <class F>
+PENLIGHT_INLINE F times_power_of_two(F p, F n, BitsOf<F> whole) {
 #if defined(__AVX512F__)
   (void)whole;
   return (Floats)_mm512_maskz_scalef_ps(0xffff, (__m512)p, (__m512)n);
 #else
   (void)n;
-  const Ints half = whole >> 1;
+  const BitsOf<F> half = whole >> 1;
   return p * power_of_two(half) * power_of_two(whole - half);
 #endif
 }
 
-PENLIGHT_INLINE Floats exp_of(Floats x) {
+template <class F>
+PENLIGHT_INLINE F exp_of(F x) {
   // Beyond these the result is 0 or infinity by its exponent. A NaN is neither. n reaches 130 at the top and
   // -151 among subnormals.
-  const Parts parts = parts_of_exp(at_least(at_most(x, splat(90.0f)), splat(-105.0f)));
+  const Parts<F> parts = parts_of_exp(at_least(at_most(x, F(splat(90.0f))), F(splat(-105.0f))));
   return times_power_of_two(parts.p, parts.whole, parts.n);
 }
 
 // For what is at most zero, as a score less the largest: what would be subnormal is zero.
-PENLIGHT_INLINE Floats exp_of_score(Floats x) {
-  const Parts parts = parts_of_exp(at_least(x, splat(-88.0f)));
+template <class F>
+PENLIGHT_INLINE F exp_of_score(F x) {
+  const Parts<F> parts = parts_of_exp(at_least(x, F(splat(-88.0f))));
   return parts.p * power_of_two(parts.n);
 }
 
 // e^x - 1: below -30 it is -1, from 88.8 on infinite.
 PENLIGHT_INLINE Floats expm1_of(Floats x) {
-  const Parts parts = parts_of_exp(at_least(at_most(x, splat(88.8f)), splat(-30.0f)));
+  const Parts<Floats> parts = parts_of_exp(at_least(at_most(x, splat(88.8f)), splat(-30.0f)));
   // Half of it, as 2^128 is infinite.
   const Floats half = power_of_two(parts.n - splat_int(1));
   const Floats result = splat(2.0f) * (parts.rest * half + (half - splat(0.5f)));
@@ -97,34 +105,36 @@ PENLIGHT_INLINE Floats sqrt_of(Floats x) {
 }
 
 // 1 / (1 + e^-x), numerator and denominator halved: half of e^89.5 is infinite, the result 0 as in ATen.
-PENLIGHT_INLINE Floats sigmoid_of(Floats x) {
-  const Parts parts = parts_of_exp(at_least(at_most(-x, splat(89.5f)), splat(-87.0f)));
+template <class F>
+PENLIGHT_INLINE F sigmoid_of(F x) {
+  const Parts<F> parts = parts_of_exp(at_least(at_most(-x, F(splat(89.5f))), F(splat(-87.0f))));
   return splat(0.5f) / (splat(0.5f) + parts.p * power_of_two(parts.n - splat_int(1)));
 }
 
-PENLIGHT_INLINE Floats tanh_of(Floats x) {
+template <class F>
+PENLIGHT_INLINE F tanh_of(F x) {
   // Near zero the quotient would lose digits: a polynomial there (Cephes' tanhf).
-  const Floats magnitude = (Floats)((Ints)x & splat_int(0x7fffffff));
-  const Floats z = x * x;
-  Floats p = polynomial(z, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
-                        -3.33332819422e-1f);
-  const Floats small = p * z * x + x;
+  const F magnitude = number_of(bits_of(x) & splat_int(INT32_MAX));
+  const F z = x * x;
+  F p = polynomial(z, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
+                   -3.33332819422e-1f);
+  const F small = p * z * x + x;
   // From 10 on the result is 1.
-  const Parts parts = parts_of_exp(at_most(magnitude + magnitude, splat(20.0f)));
-  const Floats large = splat(1.0f) - splat(2.0f) / (parts.p * power_of_two(parts.n) + splat(1.0f));
-  const Ints sign = (Ints)x & splat_int(INT32_MIN);
-  return (Floats)((Ints)select(magnitude < splat(0.625f), small, large) | sign);  // -0 of -0
+  const Parts<F> parts = parts_of_exp(at_most(magnitude + magnitude, F(splat(20.0f))));
+  const F large = splat(1.0f) - splat(2.0f) / (parts.p * power_of_two(parts.n) + splat(1.0f));
+  const BitsOf<F> sign = bits_of(x) & splat_int(INT32_MIN);
+  return number_of(bits_of(select(magnitude < F(splat(0.625f)), small, large)) | sign);  // -0 of -0
 }
 
-PENLIGHT_INLINE Floats erf_of(Floats x) {
-  const Floats kept = at_least(at_most(x, splat(3.92f)), splat(-3.92f));
-  const Floats z = kept * kept;
-  Floats p = polynomial(z, -1.28007303e-8f, 4.60941556e-6f, 3.76765674e-4f, 3.83863831e-3f, 5.42441271e-2f,
-                        1.85135186e-1f, 1.12837923f);
-  Floats q =
-      polynomial(z, 6.24008971e-5f, 1.30153716e-3f, 1.54301031e-2f, 1.13873854e-1f, 4.97405201e-1f, 1.0f);
+template <class F>
+PENLIGHT_INLINE F erf_of(F x) {
+  const F kept = at_least(at_most(x, F(splat(3.92f))), F(splat(-3.92f)));
+  const F z = kept * kept;
+  F p = polynomial(z, -1.28007303e-8f, 4.60941556e-6f, 3.76765674e-4f, 3.83863831e-3f, 5.42441271e-2f,
+                   1.85135186e-1f, 1.12837923f);
+  F q = polynomial(z, 6.24008971e-5f, 1.30153716e-3f, 1.54301031e-2f, 1.13873854e-1f, 4.97405201e-1f, 1.0f);
   // The quotient may round to more than 1, which it never is.
-  return at_least(at_most(kept * p / q, splat(1.0f)), splat(-1.0f));
+  return at_least(at_most(kept * p / q, F(splat(1.0f))), F(splat(-1.0f)));
 }
 
 #if defined(__AVX512F__)
@@ -166,8 +176,19 @@ PENLIGHT_INLINE Floats gelu_of(Floats x) {
   return magnitude * p + splat(0.5f) * x;
 }
 #else
-PENLIGHT_INLINE Floats gelu_of(Floats x) {
-  return splat(0.5f) * x * (splat(1.0f) + erf_of(x * splat(0.707106781f)));
+// Phi(a) - 1/2 is a times a quotient of polynomials in a^2, fitted for the least error. At most 3 ulp for
+// x > 0, 1.7e-7 times -x for x < 0; 4 and 2.1e-7 where a multiply and an add round separately.
+template <class F>
+PENLIGHT_INLINE F gelu_of(F x) {
+  const F magnitude = number_of(bits_of(x) & splat_int(INT32_MAX));
+  // Where the quotient is 1/2, also if a multiply and an add round separately.
+  const F kept = at_most(magnitude, F(splat(5.50000429f)));
+  const F z = kept * kept;
+  const F p = polynomial(z, 2.27493418e-8f, 6.35207407e-6f, 1.68823725e-4f, 4.67724843e-3f, 3.38524897e-2f,
+                         3.98942235e-1f);
+  const F q =
+      polynomial(z, 1.19749998e-6f, 7.36467165e-5f, 1.88443394e-3f, 2.86457751e-2f, 2.51521526e-1f, 1.0f);
+  return magnitude * (kept * p / q) + splat(0.5f) * x;
 }
 #endif
 

@@ -72,9 +72,10 @@ void softmax_rows(const Softmax& p) {
       }
       continue;
     }
-    for (i = 0; i < p.count; i += kLanes) {
+    const auto weight = [&](auto v) __attribute__((always_inline)) { return exp_of_score(v - shift); };
+    for (i = apply_together(x, kLanes, out, p.count, weight); i < p.count; i += kLanes) {
       const ptrdiff_t left = p.count - i;
-      store_part(out + i, exp_of_score(load_part(x + i, left) - shift), left);
+      store_part(out + i, weight(load_part(x + i, left)), left);
     }
     const auto same = [](Floats v) __attribute__((always_inline)) { return v; };
     const Floats factor = splat(static_cast<float>(1.0 / sum_of(out, p.count, same)));
