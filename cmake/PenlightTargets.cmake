@@ -7,6 +7,7 @@ get_filename_component(PENLIGHT_ROOT "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
 
 option(PENLIGHT_MESSAGES "Say in words what went wrong; status codes alone when off" ON)
 option(PENLIGHT_TRACE "Event hooks for profiling" ON)
+option(PENLIGHT_AVX512 "Kernels for AVX-512; when off, processors that have it run those for AVX2" ON)
 set(PENLIGHT_BUILT "" CACHE PATH "Folder of another build of Penlight, whose libraries are taken")
 option(PENLIGHT_SANITIZE "Build with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 option(PENLIGHT_WERROR "Treat warnings as errors; for us, not for users with other compilers" OFF)
