@@ -1,7 +1,7 @@
 // 2-D convolution over channels-last images and weights packed when the program was made.
 //
 // Two layouts of packed weights: panels (vector/product.cpp, vector/winograd.cpp,
-// vector/few_channels.cpp, vector/few_channels_tiles.cpp), one group after the other; and,
+// vector/few_channels.cpp, vector/few_channels_tiles.cpp, patches.cpp), one group after the other; and,
 // where every channel is a group of its own, taps of all outputs (vector/depthwise.cpp).
 #include "convolution.h"
 
@@ -9,6 +9,7 @@
 #include "isa.h"
 #include "packed.h"
 #include "parallel.h"
+#include "patches.h"
 #include "product.h"
 #include "winograd.h"
 
@@ -250,7 +251,9 @@ bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
   if (depthwise) {
     run_depthwise(ctx, input, weight, c, epilogue, out);
   } else if (few) {
-    run_few_channels(ctx, call, c, epilogue, out);
+    if (!run_patches(ctx, input, weight, c.window, epilogue, out)) {
+      run_few_channels(ctx, call, c, epilogue, out);
+    }
   } else {
     run_groups(ctx, call, c, epilogue, out);
   }

@@ -1,4 +1,4 @@
-"""First convolutions by tiles of transformed products, with every instruction set of this machine."""
+"""Convolutions of images with few channels, with every instruction set of this machine."""
 
 from __future__ import annotations
 
@@ -35,31 +35,71 @@ FIRST = [
     *(((40, 3, 7, 5 + 2 * width), 80, (3, 0, 3, 0)) for width in (1, 2, 3, 4, 36, 37, 69, 70, 72, 73)),
 ]
 
+# Sizes of the input, outputs, the window and its strides; padding above, left, below and right if any.
+PATCHES = [
+    ((1, 3, 224, 224), 192, (16, 16), (16, 16)),
+    ((2, 3, 100, 75), 17, (14, 14), (14, 14)),  # pixels below and right that no window reads
+    ((1, 3, 64, 70), 33, (11, 13), (12, 15)),  # and between them
+    ((1, 1, 128, 100), 40, (32, 20), (32, 20)),
+    ((3, 4, 32, 64), 16, (8, 16), (8, 16)),
+    ((1, 31, 12, 10), 70, (4, 5), (4, 5)),
+    ((1, 3, 512, 640), 20, (16, 16), (16, 16)),  # several blocks of patches
+    ((1, 5, 99, 12), 24, (9, 12), (9, 12)),
+    # Not side by side, a part of them beyond the image, too few terms, or one window.
+    ((1, 3, 60, 60), 24, (16, 16), (15, 16)),
+    ((1, 3, 32, 32), 24, (16, 16), (16, 16), (16, 0, 0, 0)),
+    ((1, 3, 32, 32), 24, (16, 16), (16, 16), (0, 0, 5, 16)),
+    ((1, 3, 32, 32), 24, (11, 11), (11, 11)),
+    ((1, 3, 20, 20), 24, (16, 16), (16, 16)),
+]
+
 
 class Layer:
-    def __init__(self, sizes: tuple[int, ...], outputs: int, padding: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        sizes: tuple[int, ...],
+        outputs: int,
+        padding: tuple[int, ...] = (0, 0, 0, 0),
+        taps: tuple[int, int] = (7, 7),
+        stride: tuple[int, int] = (2, 2),
+    ) -> None:
         self.op = overload_of("penlight::conv2d_packed")
         self.x = torch.randn(*sizes)
-        self.weight, self.bias = torch.randn(outputs, sizes[1], 7, 7), torch.randn(outputs)
+        self.weight, self.bias = torch.randn(outputs, sizes[1], *taps), torch.randn(outputs)
         self.packed = pack_panels(Derived.of(self.weight), self.bias).tensor()
-        self.padding = padding
+        self.padding, self.stride = padding, stride
+
+    @classmethod
+    def of_patches(cls, case: Any) -> Layer:
+        sizes, outputs, taps, stride, *padding = case
+        return cls(sizes, outputs, *padding, taps=taps, stride=stride)
 
     def exact(self, x: Tensor) -> Tensor:
         above, left, below, right = self.padding
         padded = functional.pad(x.double(), [left, right, above, below])
-        exact = functional.conv2d(padded, self.weight.double(), self.bias.double(), 2)
+        exact = functional.conv2d(padded, self.weight.double(), self.bias.double(), self.stride)
         return exact.contiguous(memory_format=torch.channels_last)
 
     def args(self, x: Tensor, residual: Tensor | None, activation: int) -> list[Any]:
-        window = [self.weight.shape[0], 7, 7]
-        numbers = [window, [2, 2], list(self.padding), [1, 1], 1, activation, -5.0, 7.5]
+        window = [self.weight.shape[0], *self.weight.shape[2:]]
+        numbers = [window, list(self.stride), list(self.padding), [1, 1], 1, activation, -5.0, 7.5]
         return [x, self.packed, residual, *numbers]
 
 
 @pytest.mark.parametrize("planar", [True, False], ids=["planar", "channels last"])
 @pytest.mark.parametrize("case", FIRST, ids=str)
 def test_first_convolution(isa: str, case: Any, planar: bool) -> None:
-    layer = Layer(*case)
+    check(Layer(*case), planar)
+
+
+@pytest.mark.parametrize("planar", [True, False], ids=["planar", "channels last"])
+@pytest.mark.parametrize("case", PATCHES, ids=str)
+def test_patches(isa: str, case: Any, planar: bool) -> None:
+    check(Layer.of_patches(case), planar)
+
+
+def check(layer: Layer, planar: bool) -> None:
+    """With each kind of activation, with something added and without."""
     x = layer.x if planar else layer.x.contiguous(memory_format=torch.channels_last)
     exact = layer.exact(x)
     residual = torch.randn(exact.shape).contiguous(memory_format=torch.channels_last)
@@ -88,9 +128,9 @@ def test_what_is_not_finite(isa: str, value: float, place: tuple[int, int]) -> N
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, equal_nan=True)
 
 
-@pytest.mark.parametrize("case", FIRST[:5], ids=str)
+@pytest.mark.parametrize("case", FIRST[:5] + PATCHES[:7], ids=str)
 def test_threads_change_nothing(isa: str, case: Any) -> None:
-    layer = Layer(*case)
+    layer = Layer(*case) if case in FIRST else Layer.of_patches(case)
     want = layer.exact(layer.x).float()
     file = one_op_program(layer.op, layer.args(layer.x, None, 0), {}, want)
     alone, *others = (
@@ -107,3 +147,12 @@ def test_directly_where_the_program_says_so(isa: str) -> None:
     op = overload_of("penlight::conv2d_direct_packed")
     (got,) = run_op(op, layer.args(layer.x, None, 0), {}, want.float(), "optimized")
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=2e-7 * 147)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_in_a_patch(isa: str, value: float) -> None:
+    layer = Layer.of_patches(PATCHES[1])
+    layer.x[1, 2, 30, 20] = value
+    want = layer.exact(layer.x)
+    (got,) = run_op(layer.op, layer.args(layer.x, None, 0), {}, want.float(), "optimized")
+    torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=1e-3, equal_nan=True)

@@ -77,10 +77,10 @@ __attribute__((noinline)) void activate_in_memory(const Epilogue& epilogue, Floa
   with_activation(epilogue.activation, [&](auto which) __attribute__((always_inline)) {
     constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
     const auto of = [&](auto x) __attribute__((always_inline)) { return activated<chosen>(x, bounds); };
+    constexpr int kWhole = kByFours ? count / 4 * 4 : 0;
     float* const first = reinterpret_cast<float*>(values);
-    for (ptrdiff_t i = apply_together(first, kLanes, first, count * kLanes, of) / kLanes; i < count; ++i) {
-      values[i] = of(values[i]);
-    }
+    apply_together(first, kLanes, first, kWhole * kLanes, of);
+    for (int i = kWhole; i < count; ++i) values[i] = of(values[i]);
   });
 }
 
