@@ -13,11 +13,11 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-// As many outputs as inputs of each group, 2, 4 or 8 of them, and more than one group to a vector; also in a
-// part that has one group alone, which is added up alike then.
+// As many outputs as inputs of each group, 2, 4 or 8 of them, and more than one group to a vector, or one
+// that slides; also in a part that has one group alone, which is added up alike then.
 inline bool has_narrow_groups(const Product& p) {
-  const ptrdiff_t width = p.channels;
-  return p.outputs == width && width > 1 && width < kLanes && width <= 8 && (width & (width - 1)) == 0 &&
+  const ptrdiff_t width = p.channels, most = slides(p.geometry) ? kLanes : kLanes - 1;
+  return p.outputs == width && width > 1 && width <= most && width <= 8 && (width & (width - 1)) == 0 &&
          p.pixel > p.channels && !p.parts;
 }
 
@@ -108,7 +108,7 @@ void multiply_narrow_groups(const Product& p) {
   if constexpr (kLanes > 4) {
     if (p.outputs == 4) return multiply_groups_of<Weights, 4>(p);
   }
-  if constexpr (kLanes > 8) multiply_groups_of<Weights, 8>(p);
+  if constexpr (kLanes >= 8) multiply_groups_of<Weights, 8>(p);
 }
 
 }  // namespace

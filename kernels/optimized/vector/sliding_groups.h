@@ -12,13 +12,14 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-// Taps along a line, and windows of it at once: as many as registers hold with their pixels. Sixteen hold too
-// few.
+// Taps along a line, and windows of it at once: as many as 32 registers hold with their pixels, or 16
+// without.
 constexpr int kSlidingTaps = 3, kSliding = 7;
+constexpr bool kHoldsPixels = kLanes == 16;
 // Elements of the lines that all groups read before the lines below.
 constexpr ptrdiff_t kSlidingLines = 1 << 16;
 
-constexpr bool kSlides = kLanes == 16;
+constexpr bool kSlides = !kFewTiles && kLanes >= 8;
 
 inline bool slides(const Geometry& g) {
   return kSlides && g.taps_w == kSlidingTaps && g.dilation_w == 1 && (g.stride_w == 1 || g.stride_w == 2);
@@ -35,6 +36,13 @@ struct OfGroup {
   static constexpr int of(int lane) { return lane / width * width + channel; }
 };
 
+// That channel of some pixels, in the lanes of its group.
+template <int width, int channel>
+PENLIGHT_INLINE Floats channel_of(const Floats& pixel) {
+  if constexpr (width == kLanes) return splat(reinterpret_cast<const float*>(&pixel)[channel]);
+  return shuffle<OfGroup<width, channel>>(pixel, pixel);
+}
+
 // What the windows of a line of outputs read, of one block of groups.
 struct SlidingLine {
   const float* image;  // the first channel of the block
@@ -48,8 +56,11 @@ PENLIGHT_INLINE void multiply_sliding(const Product& p, const SlidingLine& from,
                                       ptrdiff_t stored, const float* weights, const Finish& finish) {
   constexpr int pixels = (kSliding - 1) * stride + kSlidingTaps;
   const Geometry& g = p.geometry;
-  const ptrdiff_t left = column * stride - g.pad_w, pixel = p.pixel;
-  const bool whole = left >= 0 && left + pixels <= g.width;
+  const ptrdiff_t left = column * stride - g.pad_w;
+  ptrdiff_t places[pixels];  // in a line; -1 beside it
+  repeat<pixels>([&](auto u) __attribute__((always_inline)) {
+    places[u] = is_inside(left + u, g.width) ? (left + u) * p.pixel : -1;
+  });
   Floats sums[kSliding][1];
   const Floats bias = load(weights);
   repeat<kSliding>([&](auto j) __attribute__((always_inline)) { sums[j][0] = bias; });
@@ -57,19 +68,31 @@ PENLIGHT_INLINE void multiply_sliding(const Product& p, const SlidingLine& from,
   for (ptrdiff_t th = 0; th < g.taps_h; ++th, w += kSlidingTaps * width * kLanes) {
     const ptrdiff_t ih = from.top + th * g.dilation_h;
     if (!is_inside(ih, g.height)) continue;
-    const float* const line = from.image + ih * g.width * pixel;
+    const float* const line = from.image + ih * g.width * p.pixel;
+    const auto pixel = [&](auto u) __attribute__((always_inline)) {
+      return places[u] < 0 ? p.zeros : line + places[u];
+    };
     Floats inputs[pixels];
+    if (finish.columns >= kLanes) {
+      repeat<pixels>([&](auto u) __attribute__((always_inline)) { inputs[u] = load(pixel(u)); });
+    } else {
+      repeat<pixels>([&](auto u)
+                         __attribute__((always_inline)) { inputs[u] = load_some(pixel(u), finish.columns); });
+    }
     repeat<pixels>([&](auto u) __attribute__((always_inline)) {
-      const ptrdiff_t iw = left + u;
-      inputs[u] = whole || is_inside(iw, g.width) ? load_part(line + iw * pixel, finish.columns) : Floats{};
-      keep_in_register(inputs[u]);  // or compilers shuffle before they multiply, more than registers hold
+      // Or compilers shuffle before they multiply, more than registers hold.
+      if constexpr (kHoldsPixels) {
+        keep_in_register(inputs[u]);
+      } else {
+        keep_in_memory(inputs[u]);
+      }
     });
     repeat<width>([&](auto c) __attribute__((always_inline)) {
       Floats weight[kSlidingTaps];
       repeat<kSlidingTaps>(
           [&](auto t) __attribute__((always_inline)) { weight[t] = load(w + (t * width + c) * kLanes); });
       repeat<pixels>([&](auto u) __attribute__((always_inline)) {
-        Floats x = shuffle<OfGroup<width, c>>(inputs[u], inputs[u]);
+        Floats x = channel_of<width, c>(inputs[u]);
         keep_in_register(x);
         repeat<kSliding>([&](auto j) __attribute__((always_inline)) {
           constexpr int t = decltype(u)() - decltype(j)() * stride;
