@@ -43,7 +43,7 @@ def _classifier(make: Callable[[], nn.Module], sizes: tuple[int, ...] = (1, 3, 2
 def _running_statistics(network: nn.Module) -> nn.Module:
     """Batch norm as training leaves it: no two channels alike, so that folding is really tested."""
     for part in network.modules():
-        if isinstance(part, nn.BatchNorm2d | nn.BatchNorm3d):
+        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
             nn.init.uniform_(part.running_mean, -0.1, 0.1)
             nn.init.uniform_(part.running_var, 0.8, 1.2)
             nn.init.uniform_(part.weight, 0.8, 1.2)
