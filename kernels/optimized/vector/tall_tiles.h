@@ -58,10 +58,14 @@ PENLIGHT_INLINE void add_tall(const float* input, const ptrdiff_t* offsets, cons
     weights += by * kPanel;
     if constexpr (!next) input += by * pitch;
   };
-  for (; k + kTallSteps <= steps; advance(kTallSteps)) {
+  while (k + kTallSteps <= steps) {
     repeat<kTallSteps>([&](auto at) __attribute__((always_inline)) { some(k, at); });
+    advance(kTallSteps);
   }
-  for (; k < steps; advance(1)) some(k, Index<0>());
+  while (k < steps) {
+    some(k, Index<0>());
+    advance(1);
+  }
 }
 
 // The first row of a tile: the last one has rows of the one before once more.
