@@ -108,6 +108,26 @@ def test_functions_are_as_exact_as_they_say(isa: str, op: ElementOp) -> None:
     same(got[~finite].float(), want[~finite].float())
 
 
+@pytest.mark.parametrize("op", [ElementOp.GELU, ElementOp.GELU_TANH], ids=lambda op: op.name)
+def test_gelu_is_as_exact_as_it_says(isa: str, op: ElementOp) -> None:
+    small = torch.logspace(-30, 0, 3001)
+    x = torch.cat([torch.linspace(-12, 12, 200_001), small, -small, 30 * torch.randn(1000)])
+    got, want = one(op, x), MEANING[op](x.double())
+    assert units_off(got, want)[x > 0].max() <= 4
+    assert ((got.double() - want).abs() <= 2.1e-7 * x.abs())[x < 0].all()
+
+
+@pytest.mark.parametrize(
+    "op", [*FUNCTIONS, ElementOp.SILU, ElementOp.GELU, ElementOp.GELU_TANH], ids=lambda op: op.name
+)
+def test_results_do_not_depend_on_where_a_number_lies(isa: str, op: ElementOp) -> None:
+    """Vectors are computed alone and together, and threads cut runs anywhere."""
+    x = torch.cat([3 * torch.randn(250), 40 * torch.randn(50)])
+    whole = one(op, x)
+    for first, last in ((0, 1), (3, 8), (5, 40), (1, 34), (7, 150), (2, 300)):
+        same(one(op, x[first:last].clone()), whole[first:last])
+
+
 def test_erf_stays_within_one(isa: str) -> None:
     x = torch.linspace(-6, 6, 200_001)
     assert one(ElementOp.ERF, x).abs().max() == 1
