@@ -109,12 +109,36 @@ void move_row(dim_t count, const char* __restrict src, dim_t src_stride, char* _
   }
 }
 
+// Columns of three rows of 4 bytes, one after the other, by four of them; how many that were.
+#if defined(PENLIGHT_MOVES_VECTORS) && !defined(__OPTIMIZE_SIZE__)
+inline dim_t interleave_fours(dim_t columns, const char* __restrict src, dim_t src_row,
+                              char* __restrict dst) {
+  typedef uint32_t Vector __attribute__((vector_size(16)));
+  dim_t done = 0;
+  for (; done + 4 <= columns; done += 4, src += 16, dst += 48) {
+    const Vector a = load_item<Vector>(src), b = load_item<Vector>(src + src_row),
+                 c = load_item<Vector>(src + 2 * src_row);
+    const Vector ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    const Vector ab2 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const Vector bc1 = __builtin_shufflevector(b, c, 1, 5, 1, 5);
+    store_item(dst, __builtin_shufflevector(ab0, c, 0, 1, 4, 2));
+    store_item(dst + 16, __builtin_shufflevector(bc1, ab2, 0, 1, 4, 5));
+    store_item(dst + 32, __builtin_shufflevector(ab2, c, 6, 2, 3, 7));
+  }
+  return done;
+}
+#else
+inline dim_t interleave_fours(dim_t, const char*, dim_t, char*) { return 0; }
+#endif
+
 // Of a few rows: the groups of channels that are shuffled, the colours of an image.
 template <class Item, int rows>
 void interleave(dim_t columns, const char* __restrict src, dim_t src_row, char* __restrict dst,
                 dim_t dst_column) {
   constexpr dim_t kSize = sizeof(Item);
-  for (dim_t c = 0; c < columns; ++c) {
+  dim_t c = 0;
+  if (rows == 3 && kSize == 4 && dst_column == rows * kSize) c = interleave_fours(columns, src, src_row, dst);
+  for (; c < columns; ++c) {
     for (int i = 0; i < rows; ++i)
       store_item(dst + c * dst_column + i * kSize, load_item<Item>(src + i * src_row + c * kSize));
   }

@@ -1,7 +1,6 @@
 #include "patches.h"
 
-#include <string.h>
-
+#include "kernels/common/move.h"
 #include "parallel.h"
 #include "product.h"
 
@@ -9,18 +8,12 @@
 
 namespace penlight::optimized {
 
-#if defined(__clang__)
-#define PENLIGHT_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define PENLIGHT_PICK(a, b, ...) __builtin_shuffle(a, b, Places{__VA_ARGS__})
-#endif
-
 namespace {
 
 // Terms of a sum from which on the weights of a tile are more than the first cache holds, and a product of
 // matrices, which reads them in blocks, gains more than copying the patches takes.
 constexpr dim_t kFewest = 384;
-// Elements of the patches that are multiplied at once, which are to stay in a near cache.
+// Elements of the patches that are copied and multiplied at once: no batch needs memory for all of its own.
 constexpr dim_t kBlock = 1 << 18;
 
 // Is no pixel in two windows, and is all of each within the image?
@@ -30,54 +23,22 @@ bool are_patches(const Geometry& g) {
          (g.out_width - 1) * g.stride_w + g.taps_w <= g.width;
 }
 
-typedef float Four __attribute__((vector_size(16)));
-typedef int32_t Places __attribute__((vector_size(16)));
-
-Four load_four(const float* from) {
-  Four value;
-  memcpy(&value, from, sizeof value);
-  return value;
-}
-
-// `count` pixels of three channels that lie one after the other.
-void interleave(const float* from, dim_t plane, dim_t count, float* to) {
-  for (; count >= 4; count -= 4, from += 4, to += 12) {
-    const Four r = load_four(from), g = load_four(from + plane), b = load_four(from + 2 * plane);
-    const Four low = PENLIGHT_PICK(r, g, 0, 4, 1, 5), high = PENLIGHT_PICK(r, g, 2, 6, 3, 7);
-    const Four pixels[] = {PENLIGHT_PICK(low, b, 0, 1, 4, 2),
-                           PENLIGHT_PICK(PENLIGHT_PICK(low, b, 3, 5, 3, 5), high, 0, 1, 4, 5),
-                           PENLIGHT_PICK(high, b, 6, 2, 3, 7)};
-    memcpy(to, pixels, sizeof pixels);
-  }
-  for (; count > 0; --count, ++from, to += 3) {
-    for (dim_t c = 0; c < 3; ++c) to[c] = from[c * plane];
-  }
-}
-
-// One row of a window, its pixels' channels side by side.
-void copy_row(const float* from, dim_t channels, dim_t plane, dim_t count, float* to) {
-  if (channels == 3) return interleave(from, plane, count, to);
-  for (dim_t i = 0; i < count; ++i) {
-    for (dim_t c = 0; c < channels; ++c) *to++ = from[i + c * plane];
-  }
-}
-
-// The windows of outputs [first, last), numbered over all images.
+// The windows of outputs [first, last), numbered over all images; their pixels' channels side by side.
 void copy_patches(const Tensor& input, const Geometry& g, dim_t first, dim_t last, float* to) {
-  const dim_t channels = input.size(1), plane = g.height * g.width, row = g.taps_w * channels;
+  constexpr dim_t kSize = sizeof(float);
+  const dim_t channels = input.size(1);
   const bool planar = !is_channels_last(input);
+  const dim_t column = planar ? 1 : channels, channel = planar ? g.height * g.width : 1;
+  const dim_t sizes[] = {g.taps_h, g.taps_w, channels};
+  const dim_t from[] = {g.width * column * kSize, column * kSize, channel * kSize};
+  const dim_t side_by_side[] = {g.taps_w * channels * kSize, channels * kSize, kSize};
+  const Mover window(sizeof(float), 3, sizes, from, side_by_side);
   const float* const images = input.const_data_ptr<float>();
-  for (dim_t i = first; i < last; ++i) {
+  for (dim_t i = first; i < last; ++i, to += g.taps_h * g.taps_w * channels) {
     const dim_t line = i / g.out_width, image = line / g.out_height;
     const dim_t pixel = line % g.out_height * g.stride_h * g.width + i % g.out_width * g.stride_w;
-    const float* from = images + image * plane * channels + pixel * (planar ? 1 : channels);
-    for (dim_t t = 0; t < g.taps_h; ++t, to += row) {
-      if (planar) {
-        copy_row(from + t * g.width, channels, plane, g.taps_w, to);
-      } else {
-        memcpy(to, from + t * g.width * channels, static_cast<size_t>(row) * sizeof(float));
-      }
-    }
+    const float* const corner = images + image * g.height * g.width * channels + pixel * column;
+    window.run(reinterpret_cast<const char*>(corner), reinterpret_cast<char*>(to));
   }
 }
 
