@@ -155,8 +155,7 @@ void soften(const Attention& a, ptrdiff_t query, ptrdiff_t count, float* rows, p
         total += added_up(value);
         return value;
       };
-      ptrdiff_t seen = apply_together(row, kLanes, row, end, weight);
-      for (; seen < end; seen += kLanes) store(row + seen, weight(load(row + seen)));
+      apply_to_run(row, row, end, weight);
       for (ptrdiff_t j = end; j < used; ++j) row[j] = 0.0f;
       const float sum = sum_lanes(total);
       factors[i] = sum == 0.0f ? a.hidden : 1.0f / sum;

@@ -88,12 +88,8 @@ __attribute__((noinline)) void activate_rows(const Depthwise& p, const Channels&
     constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
     const auto of = [&](auto x) __attribute__((always_inline)) { return activated<chosen>(x, bounds); };
     for (ptrdiff_t i = 0; i < pixels; ++i) {
-      float* const pixel = output + i * p.channels;
-      const ptrdiff_t count = part.last - part.first;
-      ptrdiff_t c = part.first + apply_together(pixel + part.first, kLanes, pixel + part.first, count, of);
-      for (; c < part.last; c += kLanes) {
-        store_part(pixel + c, of(load_part(pixel + c, part.last - c)), part.last - c);
-      }
+      float* const at = output + i * p.channels + part.first;
+      apply_to_run(at, at, part.last - part.first, of);
     }
   });
 }

@@ -66,8 +66,8 @@ PENLIGHT_INLINE void keep_in_register(Floats& x) {
   (void)x;
 #endif
 }
-PENLIGHT_INLINE void keep_in_memory(Floats& x) { __asm__("" : "+m"(x)); }
 PENLIGHT_INLINE void keep_in_register(const float*& x) { __asm__("" : "+r"(x)); }
+PENLIGHT_INLINE void keep_in_memory(Floats& x) { __asm__("" : "+m"(x)); }
 
 PENLIGHT_INLINE Floats load(const float* from) {
   Floats value;

@@ -63,20 +63,16 @@ void softmax_rows(const Softmax& p) {
     float largest = max_lanes(most);
     for (; i < p.count; ++i) largest = x[i] > largest ? x[i] : largest;
     const Floats shift = splat(largest);
+    const auto weight = [&](auto v) __attribute__((always_inline)) { return exp_of_score(v - shift); };
     if (p.logarithm) {
-      const auto term = [&](Floats v) __attribute__((always_inline)) { return exp_of_score(v - shift); };
-      const Floats sum = splat(static_cast<float>(__builtin_log(sum_of(x, p.count, term))));
+      const Floats sum = splat(static_cast<float>(__builtin_log(sum_of(x, p.count, weight))));
       for (i = 0; i < p.count; i += kLanes) {
         const ptrdiff_t left = p.count - i;
         store_part(out + i, load_part(x + i, left) - shift - sum, left);
       }
       continue;
     }
-    const auto weight = [&](auto v) __attribute__((always_inline)) { return exp_of_score(v - shift); };
-    for (i = apply_together(x, kLanes, out, p.count, weight); i < p.count; i += kLanes) {
-      const ptrdiff_t left = p.count - i;
-      store_part(out + i, weight(load_part(x + i, left)), left);
-    }
+    apply_to_run(x, out, p.count, weight);
     const auto same = [](Floats v) __attribute__((always_inline)) { return v; };
     const Floats factor = splat(static_cast<float>(1.0 / sum_of(out, p.count, same)));
     for (i = 0; i < p.count; i += kLanes) {

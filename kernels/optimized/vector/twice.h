@@ -94,5 +94,13 @@ PENLIGHT_INLINE ptrdiff_t apply_together(const float* from, ptrdiff_t step, floa
   return done;
 }
 
+// to[i] = f(from[i]); the rest of the last vector is computed, too, but not stored.
+template <class F>
+PENLIGHT_INLINE void apply_to_run(const float* from, float* to, ptrdiff_t count, F&& f) {
+  for (ptrdiff_t i = apply_together(from, kLanes, to, count, f); i < count; i += kLanes) {
+    store_part(to + i, f(load_part(from + i, count - i)), count - i);
+  }
+}
+
 }  // namespace PENLIGHT_ISA
 }  // namespace penlight::optimized
