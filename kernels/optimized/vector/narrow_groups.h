@@ -1,4 +1,4 @@
-// Convolutions of groups with so few channels that a vector holds several.
+// Convolutions of groups with so few channels that a vector holds several, or one where windows slide.
 //
 // A vector is of the outputs of neighbouring groups here. For each channel of a group its lanes need the
 // input of their own group: one shuffle of the vector that has the inputs of these groups. Weights, of which
@@ -85,18 +85,21 @@ void multiply_groups_of(const Product& p) {
                                       : slide_groups<width, 2>(p, weights);
     }
   }
-  Rows rows(p, pointers);
-  for (ptrdiff_t row = p.first_row; row < p.last_row; row += most) {
-    const ptrdiff_t count = min_of(most, p.last_row - row);
-    rows.locate(row, count);
-    for (ptrdiff_t group = p.first_group; group < p.last_group; group += together) {
-      const ptrdiff_t groups = min_of(together, p.last_group - group), first = group * width;
-      lay_out(group, groups, weights);
-      const ptrdiff_t offset = row * p.output_pitch + first;
-      Finish finish = {p.output + offset, p.output_pitch, groups * width, p.epilogue};
-      if (p.epilogue.residual) finish.epilogue.residual = p.epilogue.residual + offset;
-      for (ptrdiff_t r = 0; r < count; r += kRows) {
-        multiply_block<width>(pointers + r * taps, taps, first, min_of(kRows, count - r), weights, finish, r);
+  if constexpr (together > 1) {
+    Rows rows(p, pointers);
+    for (ptrdiff_t row = p.first_row; row < p.last_row; row += most) {
+      const ptrdiff_t count = min_of(most, p.last_row - row);
+      rows.locate(row, count);
+      for (ptrdiff_t group = p.first_group; group < p.last_group; group += together) {
+        const ptrdiff_t groups = min_of(together, p.last_group - group), first = group * width;
+        lay_out(group, groups, weights);
+        const ptrdiff_t offset = row * p.output_pitch + first;
+        Finish finish = {p.output + offset, p.output_pitch, groups * width, p.epilogue};
+        if (p.epilogue.residual) finish.epilogue.residual = p.epilogue.residual + offset;
+        for (ptrdiff_t r = 0; r < count; r += kRows) {
+          multiply_block<width>(pointers + r * taps, taps, first, min_of(kRows, count - r), weights, finish,
+                                r);
+        }
       }
     }
   }
