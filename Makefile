@@ -137,7 +137,7 @@ conformance: build ## every operator case against PyTorch, counted by dtype; wri
 examples: build models ## run every example
 	@for file in examples/[0-9]*.py; do echo "== $$file"; $(PY) $$file || exit 1; done
 
-# Kernels that this processor cannot run would be built for nothing, half of all the time.
+# Kernels that this processor cannot run would be built for nothing.
 AVX512 = $(shell [ ! -r /proc/cpuinfo ] || grep -qw avx512dq /proc/cpuinfo && echo ON || echo OFF)
 
 sanitize: $(READY) ## the C++ tests under AddressSanitizer and UBSan
