@@ -11,6 +11,8 @@ namespace {
 
 constexpr int kOperands = kElementOperands;
 constexpr dim_t kTile = 1024;  // elements; several of these fit the nearest cache
+constexpr dim_t kLongTile = 8192, kItems = 8;
+constexpr dim_t kWideRow = 384;  // of which each is begun sooner than a number of its own is spread over it
 
 // The loops over `out`, outermost first, without those of size 1. False if it has gaps.
 bool order_loops(const Tensor& out, int* dims, int& count) {
@@ -84,12 +86,28 @@ ElementRead reading_of(const Elementwise& work, const ElementOperand& operand) {
                  : ElementRead::Other;
 }
 
+dim_t within(dim_t number, dim_t least, dim_t most) {
+  return number < least ? least : number > most ? most : number;
+}
+
+// Is there an operand of one number for each row?
+bool has_columns(const Elementwise& work) {
+  for (int k = 0; k < work.operand_count; ++k) {
+    const ElementOperand& operand = work.operands[k];
+    if (operand.read == ElementRead::Other && operand.strides[work.loops - 1] == 0) return true;
+  }
+  return false;
+}
+
 // Cuts the work into items that fit a tile.
 dim_t cut(Elementwise& work) {
   const dim_t width = work.sizes[work.loops - 1], rows = work.count / width;
   work.tile = work.tiles <= 16 ? kTile : kTile / 2;
+  // Nothing comes back to a step that is alone: what it takes to begin is better shared by more elements.
+  if (work.tiles == 0) work.tile = within(width / kItems, work.tile, kLongTile);
   if (work.count < work.tile) work.tile = round_to_panel(work.count);
-  if (2 * width <= work.tile && rows > 1) {
+  const bool is_wide = width > work.tile / 2 || (width >= kWideRow && has_columns(work));
+  if (!is_wide && rows > 1) {
     const dim_t some = work.tile / width;
     work.item = some * width;
     work.row_items = 0;
