@@ -125,6 +125,7 @@ ONE: dict[str, Callable[[Tensor], Tensor]] = {
     "isinf": lambda x: torch.isinf(x / (x > 0)),
     "isposinf": lambda x: torch.isposinf(x / (x > 0)),
     "isneginf": lambda x: torch.isneginf(x / (x > 0)),
+    "sign": lambda x: torch.sign(torch.where(x > 2, 0, x / (x > 0) * (x > -1))),
     "nan_to_num": lambda x: torch.nan_to_num(x / (x > 0)),
     "nan_to_num of numbers": lambda x: torch.nan_to_num(x / (x > 0), 1.5, 2.5, -3.5),
 }

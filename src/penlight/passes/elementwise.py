@@ -332,9 +332,14 @@ def _soft_shrink(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
     if numbers is None:
         return None
     limit = numbers[0]
-    above, below = Step(Op.LESS, (limit, x)), Step(Op.LESS, (x, -limit))
-    rest = Step(Op.WHERE, (below, Step(Op.ADD, (x, limit)), Step(Op.MUL, (x, 0.0))))
-    return Step(Op.WHERE, (above, Step(Op.SUB, (x, limit)), rest))
+    return Step(Op.SUB, (x, Step(Op.CLAMP, (x, -limit, limit))))
+
+
+def _sign(args: list[Any], kwargs: dict[str, Any]) -> Step:
+    """0 of what is neither above nor below, NaN too."""
+    (x,) = args
+    not_above = Step(Op.WHERE, (Step(Op.LESS, (x, 0.0)), -1.0, 0.0))
+    return Step(Op.WHERE, (Step(Op.LESS, (0.0, x)), 1.0, not_above))
 
 
 def _hard_shrink(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
@@ -430,6 +435,7 @@ _ONLY_CHAINED: dict[Any, Any] = {
 }
 _SPECIAL: dict[Any, Any] = {
     **_ONLY_CHAINED,
+    aten.sign.default: _sign,
     aten.where.self: _where,
     aten.clamp.default: _clamp,
     aten.clamp_min.default: _clamp_min,
