@@ -10,8 +10,8 @@ namespace penlight::optimized {
 namespace {
 
 constexpr int kOperands = kElementOperands;
-constexpr dim_t kTile = 1024;  // elements; several of these fit the nearest cache
-constexpr dim_t kLongTile = 8192, kItems = 8;
+constexpr dim_t kTile = 1024;                  // elements; several of these fit the nearest cache
+constexpr dim_t kLongTile = 8192, kItems = 8;  // of a step alone, and how many it leaves threads to share
 constexpr dim_t kWideRow = 384;  // of which each is begun sooner than a number of its own is spread over it
 
 // The loops over `out`, outermost first, without those of size 1. False if it has gaps.
@@ -104,7 +104,7 @@ dim_t cut(Elementwise& work) {
   const dim_t width = work.sizes[work.loops - 1], rows = work.count / width;
   work.tile = work.tiles <= 16 ? kTile : kTile / 2;
   // Nothing comes back to a step that is alone: what it takes to begin is better shared by more elements.
-  if (work.tiles == 0) work.tile = within(width / kItems, work.tile, kLongTile);
+  if (work.tiles == 0) work.tile = round_to_panel(within(width / kItems, work.tile, kLongTile));
   if (work.count < work.tile) work.tile = round_to_panel(work.count);
   const bool is_wide = width > work.tile / 2 || (width >= kWideRow && has_columns(work));
   if (!is_wide && rows > 1) {

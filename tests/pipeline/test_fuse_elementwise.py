@@ -348,6 +348,16 @@ def test_many_values_at_a_time_are_cut() -> None:
     check(function, *args)
 
 
+@pytest.mark.parametrize("count", [8191, 8208, 65536, 70001, 200003])
+def test_a_step_alone_of_many_elements(count: int) -> None:
+    x, y = torch.randn(count), torch.randn(count)
+    x[::777] = torch.nan
+    data = penlight.compile(Calls(torch.maximum), (x, y)).to_bytes()
+    for threads in (1, 2, 3):
+        got = penlight.load(data, threads=threads)(x, y)
+        torch.testing.assert_close(got, torch.maximum(x, y), rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("batch, length", [(1, 1), (3, 7), (4, 64)])
 def test_dynamic_shapes(batch: int, length: int) -> None:
     def function(x: Tensor, row: Tensor) -> Tensor:
