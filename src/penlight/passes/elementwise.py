@@ -328,6 +328,7 @@ def _divide(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
 
 
 def _soft_shrink(args: list[Any], kwargs: dict[str, Any]) -> Step | None:
+    """What is beyond the limits; 0, and never -0, of what is within."""
     x, numbers = args[0], _numbers(args, kwargs, lambd=0.5)
     if numbers is None:
         return None
