@@ -60,6 +60,59 @@ def dilated() -> Built:
     return nn.Sequential(*(part for layer in layers for part in layer)), (torch.randn(1, 256, 28, 28),)
 
 
+class ResidualWindows(nn.Module):
+    """Dilated windows of one size, each pair added to what it reads."""
+
+    def __init__(self, width: int, taps: int) -> None:
+        super().__init__()
+        self.dilated = nn.ModuleList(
+            nn.Conv1d(width, width, taps, padding=taps // 2 * d, dilation=d) for d in (1, 3, 5)
+        )
+        self.dense = nn.ModuleList(nn.Conv1d(width, width, taps, padding=taps // 2) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for dilated, dense in zip(self.dilated, self.dense, strict=True):
+            x = x + dense(F.leaky_relu(dilated(F.leaky_relu(x, 0.1)), 0.1))
+        return x
+
+
+class Vocoder(nn.Module):
+    """A wave from a mel spectrogram, by windows of 3, 7 and 11 samples at once (Kong et al., 2020)."""
+
+    def __init__(self, width: int = 256) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(80, width, 7, padding=3)
+        widths = [width >> i for i in range(5)]
+        self.steps = nn.ModuleList(
+            nn.ConvTranspose1d(a, b, 2 * rate, rate, rate // 2)
+            for (a, b), rate in zip(pairwise(widths), (8, 8, 2, 2), strict=True)
+        )
+        self.windows = nn.ModuleList(
+            nn.ModuleList(ResidualWindows(b, taps) for taps in (3, 7, 11)) for b in widths[1:]
+        )
+        self.last = nn.Conv1d(widths[-1], 1, 7, padding=3)
+
+    def forward(self, mels: Tensor) -> Tensor:
+        x = self.first(mels)
+        for step, windows in zip(self.steps, self.windows, strict=True):
+            x = step(F.leaky_relu(x, 0.1))
+            x = torch.stack([one(x) for one in windows]).mean(0)
+        return torch.tanh(self.last(F.leaky_relu(x)))
+
+
+def vocoder() -> Built:
+    return Vocoder(), (torch.randn(1, 80, 32),)
+
+
+def postnet() -> Built:
+    """What Tacotron 2 refines its mel spectrogram by: windows of five frames."""
+    widths = [80, 512, 512, 512, 512, 80]
+    layers: list[nn.Module] = []
+    for a, b in pairwise(widths):
+        layers += [nn.Conv1d(a, b, 5, padding=2), nn.BatchNorm1d(b), nn.Tanh()]
+    return nn.Sequential(*layers[:-1]), (torch.randn(1, 80, 200),)
+
+
 class ConvTasNet(nn.Module):
     """Two voices in one signal of 16,000 samples (Luo and Mesgarani, 2019)."""
 

@@ -27,14 +27,15 @@ dim_t panels_at_once(const Winograd& w, const WinogradRoutines& does) {
   return some < panels ? some : panels;
 }
 
-// Windows of three taps, or three by three.
+// Windows of three by three taps, or of one row of three and more.
 bool has_tiles(const Product& p) {
   const Geometry& g = p.geometry;
-  const bool flat = g.taps_h == 1;
+  const bool flat = g.taps_h == 1, three = g.taps_w == 3;
   const bool dense = g.dilation_w == 1 && (flat || g.dilation_h == 1);
-  return (flat || (g.taps_h == 3 && g.stride_h == g.stride_w)) && g.taps_w == 3 &&
-         (g.stride_w == 1 || (g.stride_w == 2 && dense)) && (p.parts || p.pixel == p.channels) &&
-         p.output_pitch == p.outputs && p.channels * p.part_count >= 16 && p.outputs >= 16;
+  const bool shaped = flat ? g.taps_w >= 3 : three && g.taps_h == 3 && g.stride_h == g.stride_w;
+  return shaped && (g.stride_w == 1 || (g.stride_w == 2 && three && dense)) &&
+         (p.parts || p.pixel == p.channels) && p.output_pitch == p.outputs &&
+         p.channels * p.part_count >= 16 && p.outputs >= 16;
 }
 
 // How many taps of the windows along an axis lie within an image of `size`.
@@ -86,7 +87,8 @@ dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
   const Tuning of = tuning();
   const bool near = of.near_input < of.most_input && does.weights_size(w, w.last_panel) <= kNear;
   const size_t most = near ? of.near_input : of.most_input;
-  const dim_t few = near ? 12 : 24, fit = static_cast<dim_t>(most / does.tiles_size(w));
+  const size_t one = does.tiles_size(w) / static_cast<size_t>(does.filters(w));
+  const dim_t few = near ? 12 : 24, fit = static_cast<dim_t>(most / one);
   return fit < few ? few : fit < does.most_tiles ? fit : does.most_tiles;
 }
 
@@ -107,11 +109,11 @@ double far_bytes(Winograd w, const WinogradRoutines& does, dim_t tiles) {
 // matrices, 6 % slower, and each weight is transformed, written and read again.
 double cost_of(const Winograd& w, const WinogradRoutines& does) {
   const double inputs = static_cast<double>(w.channels), outputs = static_cast<double>(w.outputs);
-  const double pair = inputs * outputs;
-  const double products = 1.06 * static_cast<double>(does.points) * pair;
+  const double pairs = static_cast<double>(does.filters(w)) * inputs * outputs;
+  const double products = 1.06 * static_cast<double>(does.points) * pairs;
   const dim_t tiles = does.tiles(w), at_once = panels_at_once(w, does);
   const double times = tiles > kTiles ? static_cast<double>((w.last_panel + at_once - 1) / at_once) : 1;
-  const double transforms = does.pixel * (inputs * times + outputs), weights = does.weight * pair;
+  const double transforms = does.pixel * (inputs * times + outputs), weights = does.weight * pairs;
   const double count = static_cast<double>(tiles);
   const Tuning of = tuning();
   const double far = of.far_byte > 0.0 ? of.far_byte * far_bytes(w, does, tiles) : 0.0;
@@ -126,8 +128,11 @@ const WinogradRoutines* choose_tiles(const Winograd& w, bool by_unit) {
   const WinogradRoutines* const images[] = {strided ? all.strided_winograd_4x4 : all.winograd_4x4,
                                             strided ? all.strided_winograd_2x2 : all.winograd_2x2};
   const WinogradRoutines* const rows[] = {strided ? all.strided_winograd_4 : all.winograd_4};
+  const WinogradRoutines* const longer[] = {all.winograd_4_of_5, all.winograd_4_of_7};
   const ArrayRef<const WinogradRoutines*> candidates =
-      g.taps_h == 1 ? ArrayRef<const WinogradRoutines*>(rows) : ArrayRef<const WinogradRoutines*>(images);
+      g.taps_h > 1    ? ArrayRef<const WinogradRoutines*>(images)
+      : g.taps_w == 3 ? ArrayRef<const WinogradRoutines*>(rows)
+                      : ArrayRef<const WinogradRoutines*>(longer);
   if (!candidates[0]) return nullptr;
   // The direct way leaves out taps beyond the image.
   const double taps = taps_within(g.taps_h, g.height, g.out_height, g.stride_h, g.pad_h, g.dilation_h) *
@@ -269,7 +274,7 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   const WinogradRoutines* chosen = choose_tiles(w, is_split(product));
   if (!chosen) return false;
   const dim_t tiles = chosen->tiles(w);
-  const double operations = 2.0 * static_cast<double>(chosen->points * tiles) *
+  const double operations = 2.0 * static_cast<double>(chosen->points * chosen->filters(w) * tiles) *
                             static_cast<double>(w.channels) * static_cast<double>(w.outputs);
   if (!is_by_tiles(w, *chosen, tiles)) {
     w.wide_tiles = w.wide_tiles && tiles >= tuning().tiles_for_wide;

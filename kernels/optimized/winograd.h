@@ -1,4 +1,5 @@
-// Convolutions by three taps, or three by three, with fewer products: when that pays, and how it is split.
+// Convolutions by rows of three taps and more, or by three by three, with fewer products: when that pays, and
+// how it is split.
 #pragma once
 
 #include <penlight/kernel.h>

@@ -428,15 +428,41 @@ LARGE_ROWS = [
     ((1, 48, 21, 34), 32, (2, 0), 1, (3, 2)),
     ((1, 64, 13, 40), 64, (1, 1), 2, 1),
 ]
+# Windows of one row of other than three taps: how many come before what the others have.
+LARGE_LONG_ROWS = [
+    (4, (1, 80, 1, 300), 96, (0, 1, 0, 2), 1, 1),
+    (5, (1, 64, 1, 201), 64, (0, 2), 1, 1),
+    (5, (3, 33, 1, 77), 40, 0, 1, 1),
+    (5, (2, 48, 11, 40), 32, (0, 4), 1, (1, 2)),
+    (6, (1, 96, 1, 150), 85, (0, 3, 0, 2), 1, 1),
+    (7, (1, 64, 1, 350), 64, (0, 3), 1, 1),
+    (7, (2, 67, 1, 333), 70, (0, 27), 1, (1, 9)),
+    (7, (1, 96, 9, 45), 64, (2, 3), 1, 1),
+    (8, (1, 128, 1, 500), 90, (0, 3, 0, 4), 1, 1),
+    (9, (1, 96, 1, 120), 64, (0, 4), 1, 1),
+    (11, (1, 64, 1, 260), 64, (0, 25), 1, (1, 5)),
+    (11, (5, 48, 3, 30), 48, (0, 5), 1, 1),
+    (15, (1, 90, 1, 400), 72, (0, 14, 0, 0), 1, 1),
+    (31, (2, 32, 1, 190), 32, (0, 15), 1, 1),
+    # Lines of one tile, each of which has the input of several.
+    (11, (60, 96, 1, 14), 96, 0, 1, 1),
+    # More transformed weights than are made at once.
+    (7, (1, 640, 1, 400), 1100, (0, 3), 1, 1),
+    (11, (1, 512, 1, 300), 512, (0, 5), 1, 1),
+]
 
 
 @pytest.mark.parametrize(
-    "height, sizes, outputs, padding, stride, dilation",
-    [*((3, *case) for case in LARGE), *((1, *case) for case in LARGE_ROWS)],
+    "window, sizes, outputs, padding, stride, dilation",
+    [
+        *(((3, 3), *case) for case in LARGE),
+        *(((1, 3), *case) for case in LARGE_ROWS),
+        *(((1, taps), *case) for taps, *case in LARGE_LONG_ROWS),
+    ],
 )
 def test_large_convolution(
     isa: str,
-    height: int,
+    window: tuple[int, int],
     sizes: tuple[int, ...],
     outputs: int,
     padding: int | tuple[int, ...],
@@ -444,11 +470,11 @@ def test_large_convolution(
     dilation: int | tuple[int, int],
 ) -> None:
     op = overload_of("penlight::conv2d_packed")
-    x, weight, bias = image(*sizes), torch.randn(outputs, sizes[1], height, 3), torch.randn(outputs)
+    x, weight, bias = image(*sizes), torch.randn(outputs, sizes[1], *window), torch.randn(outputs)
     packed = pack_panels(Derived.of(weight), bias).tensor()
     around = (padding, padding) if isinstance(padding, int) else padding
     apart = (dilation, dilation) if isinstance(dilation, int) else dilation
-    numbers = [[outputs, height, 3], [stride, stride], list(around), list(apart)]
+    numbers = [[outputs, *window], [stride, stride], list(around), list(apart)]
     exact = padded_conv2d(x.double(), weight.double(), bias.double(), (stride, stride), around, apart, 1)
     residual = image(*exact.shape)
     for activation in (0, 1, 6):
@@ -461,7 +487,7 @@ def test_large_convolution(
             assert (got.double() - want).abs().max() < 3e-5 * (want.max() - want.min())
     for value in (math.nan, math.inf, 3e38):
         wild = x.clone(memory_format=torch.channels_last)
-        wild[0, 3, min(7, sizes[2] - 1), 9] = value
+        wild[0, 3, min(7, sizes[2] - 1), min(9, sizes[3] - 1)] = value
         want = op(wild, packed, None, *numbers, 1, 1, 0.0, 0.0)
         (got,) = run_op(op, [wild, packed, None, *numbers, 1, 1, 0.0, 0.0], {}, want, "optimized")
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, equal_nan=True)
@@ -490,13 +516,17 @@ def test_direct_convolution(isa: str, sizes: tuple[int, ...]) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("stride", [1, 2])
-def test_blocks_of_tiles_and_threads(isa: str, sizes: tuple[int, ...], stride: int) -> None:
+@pytest.mark.parametrize(
+    "window, stride", [((3, 3), 1), ((3, 3), 2), ((1, 5), 1), ((1, 7), 1), ((1, 11), 1)], ids=str
+)
+def test_blocks_of_tiles_and_threads(
+    isa: str, sizes: tuple[int, ...], window: tuple[int, int], stride: int
+) -> None:
     *of_image, outputs = sizes
-    x, weight = image(*of_image), torch.randn(outputs, of_image[1], 3, 3)
+    x, weight = image(*of_image), torch.randn(outputs, of_image[1], *window)
     want = functional.conv2d(x, weight, None, stride, 1).contiguous(memory_format=torch.channels_last)
     packed = pack_panels(Derived.of(weight), None).tensor()
-    args = [x, packed, None, [outputs, 3, 3], [stride] * 2, [1, 1], [1, 1], 1, 0, 0.0, 0.0]
+    args = [x, packed, None, [outputs, *window], [stride] * 2, [1, 1], [1, 1], 1, 0, 0.0, 0.0]
     file = one_op_program(overload_of("penlight::conv2d_packed"), args, {}, want)
     alone, *others = (
         penlight.load(file, libraries="optimized", threads=n)(x, packed)[0].clone() for n in (1, 2, 3, 4, 8)

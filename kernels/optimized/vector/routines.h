@@ -218,7 +218,7 @@ struct PlainProduct {
 struct Winograd {
   const InputPart* parts;  // of part_channels each
   ptrdiff_t part_channels, part_count;
-  const void* packed;  // panels of nine taps, or three, as of Product
+  const void* packed;  // panels of all taps, as of Product
   Format format;
   float* output;
   float* weights;  // of panels [first_made, last_made), transformed; null: made when they are needed
@@ -237,11 +237,12 @@ struct Winograd {
 // What is done with tiles of one size and stride, and what that takes, in products at the speed of a
 // direct convolution.
 struct WinogradRoutines {
-  ptrdiff_t points;      // products of a tile for each weight
+  ptrdiff_t points;      // products of a tile for each weight of a filter
   double pixel;          // the transforms of a tile, for each input and output channel
   double weight;         // the transform of a weight, and reading it
   ptrdiff_t most_tiles;  // of one block among several
   ptrdiff_t (*tiles)(const Winograd&);
+  ptrdiff_t (*filters)(const Winograd&);  // that a window is, side by side
   size_t (*weights_size)(const Winograd&, ptrdiff_t panels);
   size_t (*tiles_size)(const Winograd&);
   void (*transform_weights)(const Winograd&);
@@ -553,7 +554,8 @@ struct Routines {
   void (*random)(const Draw&);
   const DenseLoops* dense;  // of linear algebra
   void (*reduce_bags)(const BagsOfRows&);
-  const WinogradRoutines *winograd_4x4, *winograd_2x2, *winograd_4;  // tiles of so many outputs
+  // Tiles of so many outputs, of windows of three taps along an axis or of so many.
+  const WinogradRoutines *winograd_4x4, *winograd_2x2, *winograd_4, *winograd_4_of_5, *winograd_4_of_7;
   const WinogradRoutines *strided_winograd_4x4, *strided_winograd_2x2, *strided_winograd_4;
 };
 

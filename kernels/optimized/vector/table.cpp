@@ -52,7 +52,7 @@ void top_k(const TopK& rows);
 void random(const Draw& draw);
 extern const DenseLoops dense;
 void reduce_bags(const BagsOfRows& bags);
-extern const WinogradRoutines winograd_4x4, winograd_2x2, winograd_4;
+extern const WinogradRoutines winograd_4x4, winograd_2x2, winograd_4, winograd_4_of_5, winograd_4_of_7;
 extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, strided_winograd_4;
 
 // A selective build leaves out what no kernel of its programs calls, and where size counts strassen(),
@@ -226,6 +226,8 @@ const Routines routines = {
     PENLIGHT_WINOGRAD(winograd_4x4),
     PENLIGHT_WINOGRAD(winograd_2x2),
     PENLIGHT_WINOGRAD(winograd_4),
+    PENLIGHT_WINOGRAD(winograd_4_of_5),
+    PENLIGHT_WINOGRAD(winograd_4_of_7),
     PENLIGHT_WINOGRAD(strided_winograd_4x4),
     PENLIGHT_WINOGRAD(strided_winograd_2x2),
     PENLIGHT_WINOGRAD(strided_winograd_4),

@@ -1,10 +1,12 @@
-// Convolution by 3x3 windows, or 1x3, in the domain of Winograd's minimal filtering (Lavin &
-// Gray 2015, arXiv:1509.09308), for tiles of 4x4 and of 2x2 outputs, or 4 in a row.
+// Convolution by 3x3 windows, or by windows of one row, in the domain of Winograd's minimal filtering (Lavin
+// & Gray 2015, arXiv:1509.09308), for tiles of 4x4 and of 2x2 outputs, or 4 in a row.
 //
 // With stride 1, an input tile of 6x6 pixels (4x4), transformed, is 36 (16) numbers for each
 // channel, and so are the weights. Where a direct sum needs 144 (36) products for the 16 (4)
 // outputs of a tile, 36 (16) do; with stride 2, whose tiles have 9x9 pixels (5x5), 81 (25) do.
 // Where the window is dilated, so are the tiles: they are of every second output, say.
+// A row of many taps is several filters, four taps apart but for the last: so far apart are tiles, and one
+// filter's is the next one's before.
 // The products of many tiles are matrix products, one for each number of the weights, which
 // product.cpp computes. A block of tiles meets the weights a panel or two at a time, so
 // that what is between the transforms stays in the second cache. With one block each
@@ -21,6 +23,7 @@
 #include "strip.h"
 #include "winograd_filters.h"
 #include "winograd_outputs.h"
+#include "winograd_pairs.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -64,21 +67,31 @@ PENLIGHT_INLINE void with_format(Format format, Body&& body) {
 
 constexpr ptrdiff_t size_of(Format format) { return format == Format::Float32 ? 4 : 2; }
 
-// Tiles of kOut x kOut outputs; with `flat` of kOut in a row, for windows of one row.
-template <int kStride, int kOut, bool flat = false>
-struct Tiles {
+template <int kStride, int kOut, int taps>
+struct FilterOf {
+  using Filter = PairFilter<kOut, taps>;
+};
+template <int kStride, int kOut>
+struct FilterOf<kStride, kOut, 3> {
   using Filter = PENLIGHT_ISA::Filter<kStride, kOut>;
+};
+
+// Tiles of kOut x kOut outputs; with `flat` of kOut in a row, for windows of one row. Windows have
+// kTapsAcross taps along an axis.
+template <int kStride, int kOut, bool flat = false, int kTapsAcross = 3>
+struct Tiles {
+  using Filter = typename FilterOf<kStride, kOut, kTapsAcross>::Filter;
   // Along an axis: inputs, which are as many when transformed, and transformed weights. The last weight
   // is that of kShared points, the others are of one each.
-  static constexpr int kIn = kStride * (kOut - 1) + 3, kWeights = kOut + 2;
+  static constexpr int kIn = kStride * (kOut - 1) + kTapsAcross, kWeights = kOut + kTapsAcross - 1;
   static constexpr int kShared = kIn - kWeights + 1, kAlone = kWeights - 1;
   // The same along the other axis.
-  static constexpr int kInDown = flat ? 1 : kIn, kOutDown = flat ? 1 : kOut, kTapsDown = flat ? 1 : 3;
+  static constexpr int kInDown = flat ? 1 : kIn, kOutDown = flat ? 1 : kOut,
+                       kTapsDown = flat ? 1 : kTapsAcross;
   static constexpr int kWeightsDown = flat ? 1 : kWeights, kMostShared = flat ? kShared : kShared * kShared;
   static constexpr int kPoints = kInDown * kIn, kMatrices = kWeightsDown * kWeights;
-  static constexpr int kTaps = kTapsDown * 3;
-  // Channels whose weights are transformed at once: the planes of them are 288 or 256 KB.
-  static constexpr ptrdiff_t kChannels = (flat ? 768 : kOut == 4 ? 128 : 256) / kGroup;
+  // Channels whose weights are transformed at once: the planes of them are 256 to 288 KB.
+  static constexpr ptrdiff_t kChannels = 4608 / kMatrices / 64 * 64 / kGroup;
 
   // Points in the order of their planes, so that those of one weight lie together.
   static constexpr int plane_of(int i, int j) {
@@ -91,9 +104,21 @@ struct Tiles {
     return (i < kAlone ? i : kAlone) * kWeights + (j < kAlone ? j : kAlone);
   }
 
+  // Of windows of other than three taps, which are of one row.
+  static constexpr bool has_filters = kTapsAcross != 3;
+  static ptrdiff_t taps_of(const Winograd& w) { return has_filters ? w.geometry.taps_w : kTapsDown * 3; }
+  // Filters that a window is, kOut taps apart, and the taps of one.
+  static ptrdiff_t filters(const Winograd& w) {
+    const ptrdiff_t more = has_filters ? w.geometry.taps_w - kTapsAcross : 0;
+    return 1 + (more > 0 ? (more + kOut - 1) / kOut : 0);
+  }
+  static ptrdiff_t taps_of_filter(const Winograd& w, ptrdiff_t filter) {
+    return filter + 1 < filters(w) ? kOut : w.geometry.taps_w - filter * kOut;
+  }
+
   // Elements from tile to tile of one point.
   static ptrdiff_t input_pitch(const Winograd& w) { return w.channels + (crowds(w.channels) ? kLine : 0); }
-  static ptrdiff_t input_plane(const Winograd& w) { return (w.last - w.first) * input_pitch(w) + kGap; }
+  static ptrdiff_t input_plane(const Winograd& w) { return most_inputs(w) * input_pitch(w) + kGap; }
   // The rows of one weight's points follow each other.
   static ptrdiff_t output_plane(const Winograd& w) { return (w.last - w.first) * group_of(w) * kPanel; }
   static ptrdiff_t sums_of(const Winograd& w, int i, int j) {
@@ -104,6 +129,7 @@ struct Tiles {
   static ptrdiff_t weights_plane(ptrdiff_t panels, ptrdiff_t channels) {
     return panels * (1 + channels) * kPanel;
   }
+  static ptrdiff_t all_channels(const Winograd& w) { return filters(w) * w.channels; }
 
   // A row of a tile's pixels of some channels, `some` of them left; zeros beyond the image.
   PENLIGHT_INLINE void load_row(const Geometry& g, const float* image, ptrdiff_t pixel, ptrdiff_t row,
@@ -128,12 +154,23 @@ struct Tiles {
   static ptrdiff_t tiles_down(const Geometry& g) { return tiles_of(g.out_height, apart_down(g), kOutDown); }
   static ptrdiff_t apart_down(const Geometry& g) { return flat ? 1 : g.dilation_h; }
 
-  static Place place_of(const Winograd& w, ptrdiff_t tile) {
+  // `across` of a line.
+  static Place place_of(const Winograd& w, ptrdiff_t tile, ptrdiff_t across) {
     const Geometry& g = w.geometry;
-    const ptrdiff_t across = tiles_across(g), down = tiles_down(g), apart = apart_down(g);
+    const ptrdiff_t down = tiles_down(g), apart = apart_down(g);
     const ptrdiff_t line = tile / (across * g.dilation_w), column = tile / across % g.dilation_w;
     return {line / (down * apart), line / down % apart + line % down * kOutDown * apart,
             column + tile % across * kOut * g.dilation_w};
+  }
+
+  // Of a line of tiles the input is that of the tiles, and of one more for each further filter of the window.
+  static ptrdiff_t input_of(const Winograd& w, ptrdiff_t tile) {
+    return has_filters ? tile + tile / tiles_across(w.geometry) * (filters(w) - 1) : tile;
+  }
+  // As many as a block may need, wherever it begins.
+  static ptrdiff_t most_inputs(const Winograd& w) {
+    const ptrdiff_t count = w.last - w.first, across = tiles_across(w.geometry);
+    return count + (filters(w) - 1) * (1 + (count + across - 2) / across);
   }
 
   // Outputs of a tile along an axis that exist.
@@ -141,42 +178,55 @@ struct Tiles {
     return min_of(tile, (outputs - first + apart - 1) / apart);
   }
 
-  // Weights of some panels and channels, transformed.
-  static void transform_panels(const Winograd& w, Span panels, Span channels, float* to, ptrdiff_t plane) {
-    with_format(w.format,
-                [&](auto weights) { transform_panels<decltype(weights)>(w, panels, channels, to, plane); });
+  // Weights of some panels and channels, transformed, of a filter of the window; panels are so far apart.
+  static void transform_panels(const Winograd& w, Span panels, Span channels, ptrdiff_t filter, float* to,
+                               ptrdiff_t plane, ptrdiff_t panel) {
+    with_format(w.format, [&](auto weights) {
+      transform_panels<decltype(weights)>(w, panels, channels, filter, to, plane, panel);
+    });
   }
 
   template <class Weights>
-  static void transform_panels(const Winograd& w, Span panels, Span channels, float* to, ptrdiff_t plane) {
+  static void transform_panels(const Winograd& w, Span panels, Span channels, ptrdiff_t filter, float* to,
+                               ptrdiff_t plane, ptrdiff_t panel) {
     using Element = typename Weights::Element;
     const ptrdiff_t tap = w.channels * kPanel, count = (channels.last - channels.first) * kPanel;
-    for (ptrdiff_t p = panels.first; p < panels.last; ++p, to += kPanel + count) {
+    const ptrdiff_t taps = has_filters ? taps_of_filter(w, filter) : kTapsAcross;
+    for (ptrdiff_t p = panels.first; p < panels.last; ++p, to += panel) {
       const Element* from = static_cast<const Element*>(w.packed) +
-                            (p * (1 + kTaps * w.channels) + 1 + channels.first) * kPanel;
-      for (int matrix = 0; matrix < kMatrices; ++matrix)
-        memset(to + matrix * plane, 0, kPanel * sizeof(float));
+                            (p * (1 + taps_of(w) * w.channels) + 1 + channels.first) * kPanel +
+                            filter * kOut * tap;
       for (ptrdiff_t at = 0; at < count; at += kLanes) {
         const Element* taken = from + at;
-        Floats g[3][kTapsDown], columns[3][kWeightsDown];
+        Floats g[kTapsAcross][kTapsDown], columns[kTapsAcross][kWeightsDown];
         for (int i = 0; i < kTapsDown; ++i) {
-          for (int j = 0; j < 3; ++j, step(taken, tap)) g[j][i] = Weights::load(taken);
+          for (int j = 0; j < kTapsAcross; ++j, step(taken, tap)) {
+            g[j][i] = !has_filters || j < taps ? Weights::load(taken) : Floats{};
+          }
         }
-        for (int j = 0; j < 3; ++j) {
+        for (int j = 0; j < kTapsAcross; ++j) {
           if constexpr (flat) {
             columns[j][0] = g[j][0];
           } else {
             Filter::weights(g[j], columns[j]);
           }
         }
-        float* made = to + kPanel + at;
+        float* made = to + at;
         for (int i = 0; i < kWeightsDown; ++i) {
-          const Floats row[3] = {columns[0][i], columns[1][i], columns[2][i]};
-          Floats u[kWeights];
+          Floats row[kTapsAcross], u[kWeights];
+          for (int j = 0; j < kTapsAcross; ++j) row[j] = columns[j][i];
           Filter::weights(row, u);
           for (int j = 0; j < kWeights; ++j, step(made, plane)) store(made, u[j]);
         }
       }
+    }
+  }
+
+  // What the sums of some panels start from, which are so far apart.
+  static void clear_starts(ptrdiff_t panels, float* to, ptrdiff_t plane, ptrdiff_t panel) {
+    for (ptrdiff_t p = 0; p < panels; ++p, to += panel) {
+      for (int matrix = 0; matrix < kMatrices; ++matrix)
+        memset(to + matrix * plane, 0, kPanel * sizeof(float));
     }
   }
 
@@ -199,10 +249,10 @@ struct Tiles {
   static bool finish(const Winograd& w, ptrdiff_t first, ptrdiff_t last, const float* from) {
     const Geometry& g = w.geometry;
     const ptrdiff_t pitch = group_of(w) * kPanel;
-    const ptrdiff_t panel_size = (1 + kTaps * w.channels) * kPanel;
+    const ptrdiff_t panel_size = (1 + taps_of(w) * w.channels) * kPanel;
     Ints wild{};
     for (ptrdiff_t t = w.first; t < w.last; ++t) {
-      const Place place = place_of(w, t);
+      const Place place = place_of(w, t, tiles_across(g));
       TileOutputs to{};
       to.rows = outputs_from(place.top, g.out_height, apart_down(g), kOutDown);
       to.columns = outputs_from(place.left, g.out_width, g.dilation_w, kOut);
@@ -240,7 +290,7 @@ struct Tiles {
   }
 
   static size_t weights_size(const Winograd& w, ptrdiff_t panels) {
-    return static_cast<size_t>(kMatrices * weights_plane(panels, w.channels)) * sizeof(float);
+    return static_cast<size_t>(kMatrices * weights_plane(panels, all_channels(w))) * sizeof(float);
   }
 
   static size_t tiles_size(const Winograd& w) {
@@ -248,9 +298,14 @@ struct Tiles {
   }
 
   static void weights(const Winograd& w) {
-    const ptrdiff_t plane = weights_plane(w.last_made - w.first_made, w.channels);
-    float* to = w.weights + weights_plane(w.first_panel - w.first_made, w.channels);
-    transform_panels(w, {w.first_panel, w.last_panel}, {0, w.channels}, to, plane);
+    const ptrdiff_t plane = weights_plane(w.last_made - w.first_made, all_channels(w));
+    const ptrdiff_t panel = weights_plane(1, all_channels(w));
+    float* to = w.weights + (w.first_panel - w.first_made) * panel;
+    clear_starts(w.last_panel - w.first_panel, to, plane, panel);
+    for (ptrdiff_t filter = 0; filter < filters(w); ++filter) {
+      transform_panels(w, {w.first_panel, w.last_panel}, {0, w.channels}, filter,
+                       to + (1 + filter * w.channels) * kPanel, plane, panel);
+    }
   }
 
   static void input_part(const Winograd& w, const InputPart& part, const Place& place, float* to) {
@@ -279,9 +334,13 @@ struct Tiles {
   }
 
   static void input(const Winograd& w, ptrdiff_t begin, ptrdiff_t end) {
-    for (ptrdiff_t t = begin; t < end; ++t) {
-      const Place place = place_of(w, t);
-      float* to = w.tiles + (t - w.first) * input_pitch(w);
+    const ptrdiff_t more = filters(w) - 1, across = tiles_across(w.geometry) + more;
+    const ptrdiff_t first = input_of(w, w.first);
+    // What the last tile of a line needs beyond it lies before the next line.
+    const ptrdiff_t until = end == w.last ? input_of(w, end - 1) + more + 1 : input_of(w, end);
+    for (ptrdiff_t t = input_of(w, begin); t < until; ++t) {
+      const Place place = place_of(w, t, across);
+      float* to = w.tiles + (t - first) * input_pitch(w);
       for (ptrdiff_t p = 0; p < w.part_count; ++p, to += w.part_channels) {
         input_part(w, w.parts[p], place, to);
       }
@@ -305,7 +364,8 @@ struct Tiles {
     // The rows that the last tile of the product has too many are the last once more.
     for (ptrdiff_t r = 0; r < padded; ++r) {
       const ptrdiff_t row = min_of(r, kMostShared * tiles - 1);
-      rows[r] = w.tiles + row / tiles * input_plane(w) + row % tiles * input_pitch(w);
+      const ptrdiff_t at = input_of(w, w.first + row % tiles) - input_of(w, w.first);
+      rows[r] = w.tiles + row / tiles * input_plane(w) + at * input_pitch(w);
     }
     float* out = reinterpret_cast<float*>(rows + padded);
     float* made = out + all_sums(w);
@@ -316,45 +376,52 @@ struct Tiles {
     strip.taps = 1;
     const ptrdiff_t group = group_of(w);
     strip.finish.pitch = group * kPanel;
-    const ptrdiff_t panel_size = (1 + kTaps * w.channels) * kPanel;
+    const ptrdiff_t panel_size = (1 + taps_of(w) * w.channels) * kPanel;
     const ptrdiff_t most = w.weights ? w.channels : kChannels;
+    // Blocks of the sums: of some channels of one filter after the other.
+    const ptrdiff_t blocks = (w.channels + most - 1) / most, all = filters(w) * blocks;
     bool tame = true;
     for (ptrdiff_t panel = w.first_panel; panel < w.last_panel; panel += group) {
       const ptrdiff_t panels = min_of(group, w.last_panel - panel);
-      for (ptrdiff_t channel = 0; channel < w.channels; channel += most) {
+      for (ptrdiff_t block = 0; block < all; ++block) {
+        const ptrdiff_t filter = has_filters ? block / blocks : 0;
+        const ptrdiff_t channel = (block - filter * blocks) * most;
         strip.channels = min_of(most, w.channels - channel);
-        strip.last = channel + strip.channels == w.channels;
-        strip.weights_panel = (1 + strip.channels) * kPanel;
+        strip.last = block + 1 == all;
+        strip.weights_panel = weights_plane(1, w.weights ? all_channels(w) : strip.channels);
         const float* weights = made;
         ptrdiff_t plane = weights_plane(panels, strip.channels) + kGap;
         if (w.weights) {
-          weights = w.weights + weights_plane(panel - w.first_made, w.channels);
-          plane = weights_plane(w.last_made - w.first_made, w.channels);
+          weights = w.weights + (panel - w.first_made) * strip.weights_panel + filter * w.channels * kPanel;
+          plane = (w.last_made - w.first_made) * strip.weights_panel;
         } else {
-          transform_panels(w, {panel, panel + panels}, {channel, channel + strip.channels}, made, plane);
+          clear_starts(panels, made, plane, strip.weights_panel);
+          transform_panels(w, {panel, panel + panels}, {channel, channel + strip.channels}, filter,
+                           made + kPanel, plane, strip.weights_panel);
         }
         // Fetched ahead are, of those transformed before, the weights of the next product; else those to
         // be transformed next, as they lie in the file, a tap at a product, if at all. One tile of rows
         // fetches one panel at a time.
-        const ptrdiff_t after = channel + most < w.channels ? channel + most : 0;
+        const ptrdiff_t taps = taps_of(w), after = channel + most < w.channels ? channel + most : 0;
         const ptrdiff_t next = (after ? panel : panel + panels) * panel_size + (1 + after) * kPanel;
         const ptrdiff_t next_panel = w.weights ? strip.weights_panel : panel_size * size_of(w.format) / 4;
+        const bool fetches = w.weights || (w.fetches && all == blocks);
         for (int matrix = 0; matrix < kMatrices; ++matrix) {
           const int i = matrix / kWeights, j = matrix % kWeights;
           strip.count = tiles * (i == kAlone ? kShared : 1) * (j == kAlone ? kShared : 1);
-          const ptrdiff_t turn = matrix / kTaps, turns = strip.count > kTileRows ? 1 : panels;
+          const ptrdiff_t turn = matrix / taps, turns = strip.count > kTileRows ? 1 : panels;
           const float* const read_next =
               w.weights ? weights + (matrix + 1) * plane + kPanel
-                        : packed_at(w, next + turn * panel_size + matrix % kTaps * w.channels * kPanel);
+                        : packed_at(w, next + turn * panel_size + matrix % taps * w.channels * kPanel);
           strip.ahead = weights_ahead(read_next, next_panel, turns_of(strip.count, kTileRows, kStripPanels),
                                       strip.channels);
-          if (!w.weights && (turn >= turns || !w.fetches)) strip.ahead.step = strip.ahead.turn = 0;
-          strip.first_channel = plane_of(i, j) * input_plane(w) + channel;
+          if (!fetches || (!w.weights && turn >= turns)) strip.ahead.step = strip.ahead.turn = 0;
+          strip.first_channel = plane_of(i, j) * input_plane(w) + filter * input_pitch(w) + channel;
           // Whole panels, so that no tile has an edge.
           for (ptrdiff_t column = 0; column < panels * kPanel; column += strip.finish.columns) {
             const float* zeros =
                 weights + matrix * plane + column / kPanel * strip.weights_panel + column % kPanel;
-            strip.start = channel == 0 ? zeros : nullptr;
+            strip.start = block == 0 ? zeros : nullptr;
             strip.weights = zeros + kPanel;
             strip.finish.output = out + sums_of(w, i, j) + column;
             const ptrdiff_t left = panels * kPanel - column;
@@ -377,8 +444,8 @@ struct Cost {
 
 template <class T>
 constexpr WinogradRoutines with_cost(Cost cost, ptrdiff_t most_tiles) {
-  return {T::kPoints,    cost.pixel, cost.weight, most_tiles, T::tiles,  T::weights_size,
-          T::tiles_size, T::weights, T::input,    T::scratch, T::outputs};
+  return {T::kPoints,      cost.pixel,    cost.weight, most_tiles, T::tiles,   T::filters,
+          T::weights_size, T::tiles_size, T::weights,  T::input,   T::scratch, T::outputs};
 }
 
 // Vectors of 512 bits read weights for few rows as fast as they multiply them.
@@ -392,6 +459,10 @@ extern const WinogradRoutines winograd_2x2 =
     with_cost<Tiles<1, 2>>(kWidest ? Cost{98, 65} : Cost{122, 111}, 64);
 extern const WinogradRoutines winograd_4 =
     with_cost<Tiles<1, 4, true>>(kWidest ? Cost{45, 23} : Cost{60, 38}, 128);
+extern const WinogradRoutines winograd_4_of_5 =
+    with_cost<Tiles<1, 4, true, 5>>(kWidest ? Cost{60, 31} : Cost{80, 51}, 128);
+extern const WinogradRoutines winograd_4_of_7 =
+    with_cost<Tiles<1, 4, true, 7>>(kWidest ? Cost{90, 45} : Cost{120, 75}, 128);
 extern const WinogradRoutines strided_winograd_4x4 =
     with_cost<Tiles<2, 4>>(kWidest ? Cost{500, 115} : Cost{700, 234}, 24);
 extern const WinogradRoutines strided_winograd_2x2 =
