@@ -10,8 +10,10 @@ function(penlight_compile_flags target)
   if(PENLIGHT_SANITIZE)
     target_compile_options(${target} PRIVATE
       -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1
-      # Checks make large functions of small ones, for which these passes take half of GCC's time.
-      $<$<CXX_COMPILER_ID:GNU>:-fno-tree-pta -fira-region=one>)
+      # Checks make large functions of small ones, for which these passes take half of GCC's time. So
+      # functions of a thousand accesses and more call what checks them.
+      $<$<CXX_COMPILER_ID:GNU>:-fno-tree-pta -fira-region=one
+        --param=asan-instrumentation-with-call-threshold=1000>)
     target_link_options(${target} PRIVATE -fsanitize=address,undefined)
   endif()
 endfunction()
