@@ -27,9 +27,14 @@ dim_t panels_at_once(const Winograd& w, const WinogradRoutines& does) {
   return some < panels ? some : panels;
 }
 
+// With rows for columns.
+Geometry transposed(const Geometry& g) {
+  return {g.width,    g.height,   g.out_width, g.out_height, g.taps_w,     g.taps_h,
+          g.stride_w, g.stride_h, g.pad_w,     g.pad_h,      g.dilation_w, g.dilation_h};
+}
+
 // Windows of three by three taps, or of one row of three and more.
-bool has_tiles(const Product& p) {
-  const Geometry& g = p.geometry;
+bool has_tiles(const Product& p, const Geometry& g) {
   const bool flat = g.taps_h == 1, three = g.taps_w == 3;
   const bool dense = g.dilation_w == 1 && (flat || g.dilation_h == 1);
   const bool shaped = flat ? g.taps_w >= 3 : three && g.taps_h == 3 && g.stride_h == g.stride_w;
@@ -254,8 +259,10 @@ bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w
 }  // namespace
 
 bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
-  if (!has_tiles(product)) return false;
   Winograd w{};
+  w.upright = product.geometry.taps_w == 1;
+  w.geometry = w.upright ? transposed(product.geometry) : product.geometry;
+  if (!has_tiles(product, w.geometry)) return false;
   const InputPart whole = {product.input, product.pixel};
   w.parts = product.parts ? product.parts : &whole;
   w.part_channels = product.channels;
@@ -268,7 +275,6 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   w.outputs = product.outputs;
   w.last_panel = product.last_panel;
   w.epilogue = product.epilogue;
-  w.geometry = product.geometry;
   // Parts of panels are of wide tiles, of which there are to be some for several threads.
   w.wide_tiles = prefers_wide_tiles() && w.last_panel >= 2 * kWidePanels;
   const WinogradRoutines* chosen = choose_tiles(w, is_split(product));

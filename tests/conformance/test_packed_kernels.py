@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -418,18 +419,15 @@ LARGE = [
     ((1, 96, 27, 28), 96, 1, 1, 1),
     ((1, 64, 55, 50), 48, 1, 2, 1),
 ]
-# The same with windows of one row, over signals and over images.
+# The same with windows of one row, over signals and over images; before it, their taps.
 LARGE_ROWS = [
-    ((1, 40, 1, 200), 48, (0, 1), 1, 1),
-    ((3, 64, 1, 77), 33, (0, 0, 2, 0), 1, 1),
-    ((1, 64, 1, 350), 64, (0, 1), 2, 1),
-    ((2, 32, 1, 150), 40, (0, 9), 1, (1, 9)),
-    ((2, 33, 9, 40), 24, (0, 1), 1, 1),
-    ((1, 48, 21, 34), 32, (2, 0), 1, (3, 2)),
-    ((1, 64, 13, 40), 64, (1, 1), 2, 1),
-]
-# Windows of one row of other than three taps: how many come before what the others have.
-LARGE_LONG_ROWS = [
+    (3, (1, 40, 1, 200), 48, (0, 1), 1, 1),
+    (3, (3, 64, 1, 77), 33, (0, 0, 2, 0), 1, 1),
+    (3, (1, 64, 1, 350), 64, (0, 1), 2, 1),
+    (3, (2, 32, 1, 150), 40, (0, 9), 1, (1, 9)),
+    (3, (2, 33, 9, 40), 24, (0, 1), 1, 1),
+    (3, (1, 48, 21, 34), 32, (2, 0), 1, (3, 2)),
+    (3, (1, 64, 13, 40), 64, (1, 1), 2, 1),
     (4, (1, 80, 1, 300), 96, (0, 1, 0, 2), 1, 1),
     (5, (1, 64, 1, 201), 64, (0, 2), 1, 1),
     (5, (3, 33, 1, 77), 40, 0, 1, 1),
@@ -452,12 +450,18 @@ LARGE_LONG_ROWS = [
 ]
 
 
+def upright(taps: int, sizes: tuple[int, ...], outputs: int, *numbers: Any) -> tuple[Any, ...]:
+    """The same with a window of one column, of an image with rows for columns."""
+    padding, stride, dilation = ((*n[1::-1], *n[:1:-1]) if isinstance(n, tuple) else n for n in numbers)
+    return (taps, 1), (*sizes[:2], *sizes[:1:-1]), outputs, padding, stride, dilation
+
+
 @pytest.mark.parametrize(
     "window, sizes, outputs, padding, stride, dilation",
     [
         *(((3, 3), *case) for case in LARGE),
-        *(((1, 3), *case) for case in LARGE_ROWS),
-        *(((1, taps), *case) for taps, *case in LARGE_LONG_ROWS),
+        *(((1, taps), *case) for taps, *case in LARGE_ROWS),
+        *(upright(*case) for case in LARGE_ROWS),
     ],
 )
 def test_large_convolution(
@@ -517,7 +521,9 @@ def test_direct_convolution(isa: str, sizes: tuple[int, ...]) -> None:
     ids=str,
 )
 @pytest.mark.parametrize(
-    "window, stride", [((3, 3), 1), ((3, 3), 2), ((1, 5), 1), ((1, 7), 1), ((1, 11), 1)], ids=str
+    "window, stride",
+    [((3, 3), 1), ((3, 3), 2), ((1, 5), 1), ((1, 7), 1), ((1, 11), 1), ((3, 1), 2), ((7, 1), 1)],
+    ids=str,
 )
 def test_blocks_of_tiles_and_threads(
     isa: str, sizes: tuple[int, ...], window: tuple[int, int], stride: int

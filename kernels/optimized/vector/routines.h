@@ -229,6 +229,7 @@ struct Winograd {
   ptrdiff_t first_panel, last_panel;
   Epilogue epilogue;
   Geometry geometry;
+  bool upright;     // `geometry` is of rows, and is to be of columns
   bool wide_tiles;  // as of Product
   bool fetches;     // weights that are to be transformed next
   void* scratch;    // scratch() bytes

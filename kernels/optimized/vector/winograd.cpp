@@ -1,5 +1,5 @@
-// Convolution by 3x3 windows, or by windows of one row, in the domain of Winograd's minimal filtering (Lavin
-// & Gray 2015, arXiv:1509.09308), for tiles of 4x4 and of 2x2 outputs, or 4 in a row.
+// Convolution by 3x3 windows, or by windows of one row or column, in the domain of Winograd's minimal
+// filtering (Lavin & Gray 2015, arXiv:1509.09308), for tiles of 4x4 and of 2x2 outputs, or 4 in a row.
 //
 // With stride 1, an input tile of 6x6 pixels (4x4), transformed, is 36 (16) numbers for each
 // channel, and so are the weights. Where a direct sum needs 144 (36) products for the 16 (4)
@@ -132,17 +132,19 @@ struct Tiles {
   static ptrdiff_t all_channels(const Winograd& w) { return filters(w) * w.channels; }
 
   // A row of a tile's pixels of some channels, `some` of them left; zeros beyond the image.
-  PENLIGHT_INLINE void load_row(const Geometry& g, const float* image, ptrdiff_t pixel, ptrdiff_t row,
+  PENLIGHT_INLINE void load_row(const Winograd& w, const float* image, ptrdiff_t pixel, ptrdiff_t row,
                                 ptrdiff_t left, ptrdiff_t some, Floats (&d)[kIn]) {
-    const bool exists = row >= 0 && row < g.height;
-    const ptrdiff_t first = row * g.width + left, apart = g.dilation_w;
+    const Geometry& g = w.geometry;
+    const bool exists = row >= 0 && row < g.height, upright = flat && w.upright;
+    const ptrdiff_t step = (upright ? g.height : 1) * pixel, apart = g.dilation_w;
+    const float* const line = image + row * (upright ? pixel : g.width * pixel);
     if (exists && some >= kLanes && left >= 0 && left + (kIn - 1) * apart < g.width) {
-      for (int j = 0; j < kIn; ++j) d[j] = load(image + (first + j * apart) * pixel);
+      for (int j = 0; j < kIn; ++j) d[j] = load(line + (left + j * apart) * step);
       return;
     }
     for (int j = 0; j < kIn; ++j) {
       const bool inside = exists && left + j * apart >= 0 && left + j * apart < g.width;
-      d[j] = inside ? load_part(image + (first + j * apart) * pixel, some) : Floats{};
+      d[j] = inside ? load_part(line + (left + j * apart) * step, some) : Floats{};
     }
   }
 
@@ -256,10 +258,13 @@ struct Tiles {
       TileOutputs to{};
       to.rows = outputs_from(place.top, g.out_height, apart_down(g), kOutDown);
       to.columns = outputs_from(place.left, g.out_width, g.dilation_w, kOut);
-      to.line = apart_down(g) * g.out_width * w.outputs;
-      to.pixel = g.dilation_w * w.outputs;
+      const bool upright = flat && w.upright;
+      const ptrdiff_t line = (upright ? 1 : g.out_width) * w.outputs;
+      const ptrdiff_t pixel = (upright ? g.out_height : 1) * w.outputs;
+      to.line = apart_down(g) * line;
+      to.pixel = g.dilation_w * pixel;
       const ptrdiff_t corner =
-          ((place.image * g.out_height + place.top) * g.out_width + place.left) * w.outputs;
+          place.image * g.out_height * g.out_width * w.outputs + place.top * line + place.left * pixel;
       for (ptrdiff_t n = first; n < last; n += kLanes) {
         to.some = w.outputs - n;
         to.output = w.output + corner + n;
@@ -316,7 +321,7 @@ struct Tiles {
       Floats rows[kInDown][kIn];
       for (int i = 0; i < kInDown; ++i) {
         Floats d[kIn];
-        load_row(g, image + c, part.pixel, place.top * g.stride_h - g.pad_h + i * apart_down(g),
+        load_row(w, image + c, part.pixel, place.top * g.stride_h - g.pad_h + i * apart_down(g),
                  place.left * kStride - g.pad_w, channels - c, d);
         Filter::input(d, rows[i]);
       }

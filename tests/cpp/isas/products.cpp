@@ -122,13 +122,16 @@ Shape any_convolution(Random& r) {
     g = {{3, 3}, {1, 1}, {r.in(0, 2), r.in(0, 2)}, {1, 1}, 1, {}};
     s.height = small ? r.in(11, 12) - 2 * g.pad[0] : r.in(17, 23);
     s.width = small ? r.in(11, 12) - 2 * g.pad[1] : r.in(17, 27);
-    if (r.one_in(2)) {  // windows of one row, of one filter and of several
+    if (r.one_in(2)) {  // windows of one row or column, of one filter and of several
       s.channels = r.in(48, 70);
       s.outputs = r.in(48, 70);
-      const dim_t apart = r.one_in(2) ? 1 : r.in(2, 5);
-      g = {{1, r.in(3, 13)}, {1, 1}, {0, r.in(0, 8)}, {1, apart}, 1, {}};
-      s.height = r.in(1, 3);
-      s.width = (g.taps[1] - 1) * apart + r.in(20, 90);
+      const int along = r.one_in(2) ? 0 : 1;
+      g = {{1, 1}, {1, 1}, {0, 0}, {1, 1}, 1, {}};
+      g.taps[along] = r.in(3, 13);
+      g.pad[along] = r.in(0, 8);
+      g.dilation[along] = r.one_in(2) ? 1 : r.in(2, 5);
+      (along == 0 ? s.width : s.height) = r.in(1, 3);
+      (along == 0 ? s.height : s.width) = (g.taps[along] - 1) * g.dilation[along] + r.in(20, 90);
     }
   }
   if (kind == 6) {  // runs that span the window's width
@@ -204,7 +207,8 @@ void convolution(Random r, long round) {
   }
   judge.ran(call.run(out), call, out);
   // Transformed tiles are off by a share of the range; the widest sum stands for that.
-  const bool windows = g.taps[0] == 1 ? g.taps[1] >= 3 : g.taps[0] == 3 && g.taps[1] == 3;
+  const dim_t down = g.taps[0], across = g.taps[1];
+  const bool windows = down == 1 || across == 1 ? down * across >= 3 : down == 3 && across == 3;
   const bool tiles = windows && g.groups == 1 && s.channels >= 16;
   for (dim_t n = 0; n < sizes[0]; ++n) {
     for (dim_t o = 0; o < sizes[1]; ++o) {
