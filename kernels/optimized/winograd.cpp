@@ -33,11 +33,12 @@ Geometry transposed(const Geometry& g) {
           g.stride_w, g.stride_h, g.pad_w,     g.pad_h,      g.dilation_w, g.dilation_h};
 }
 
-// Windows of three by three taps, or of one row of three and more.
+// Windows of three by three taps, of one row of three and more, or of several rows of more.
 bool has_tiles(const Product& p, const Geometry& g) {
-  const bool flat = g.taps_h == 1, three = g.taps_w == 3;
+  const bool flat = g.taps_h == 1, three = g.taps_w == 3, alone = g.stride_h == 1 && g.stride_w == 1;
   const bool dense = g.dilation_w == 1 && (flat || g.dilation_h == 1);
-  const bool shaped = flat ? g.taps_w >= 3 : three && g.taps_h == 3 && g.stride_h == g.stride_w;
+  const bool square = three && g.taps_h == 3 && g.stride_h == g.stride_w;
+  const bool shaped = square || (flat && g.taps_w >= 3) || (g.taps_w > 3 && alone && dense);
   return shaped && (g.stride_w == 1 || (g.stride_w == 2 && three && dense)) &&
          (p.parts || p.pixel == p.channels) && p.output_pitch == p.outputs &&
          p.channels * p.part_count >= 16 && p.outputs >= 16;
@@ -92,8 +93,11 @@ dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
   const Tuning of = tuning();
   const bool near = of.near_input < of.most_input && does.weights_size(w, w.last_panel) <= kNear;
   const size_t most = near ? of.near_input : of.most_input;
-  const size_t one = does.tiles_size(w) / static_cast<size_t>(does.filters(w));
-  const dim_t few = near ? 12 : 24, fit = static_cast<dim_t>(most / one);
+  const dim_t few = near ? 12 : 24;
+  dim_t fit = static_cast<dim_t>(most / does.tiles_size(w));
+  if (does.filters(w) > 1) {  // each of whose tiles are those of the next one, too
+    for (fit = w.last = does.most_tiles; fit > few && does.tiles_size(w) > most; w.last = fit) --fit;
+  }
   return fit < few ? few : fit < does.most_tiles ? fit : does.most_tiles;
 }
 
@@ -118,7 +122,9 @@ double cost_of(const Winograd& w, const WinogradRoutines& does) {
   const double products = 1.06 * static_cast<double>(does.points) * pairs;
   const dim_t tiles = does.tiles(w), at_once = panels_at_once(w, does);
   const double times = tiles > kTiles ? static_cast<double>((w.last_panel + at_once - 1) / at_once) : 1;
-  const double transforms = does.pixel * (inputs * times + outputs), weights = does.weight * pairs;
+  // Of several rows a block has the lines behind it, too.
+  const double lines = w.geometry.taps_h > 1 && w.geometry.taps_w > 3 ? 2.0 : 1.0;
+  const double transforms = does.pixel * (inputs * times * lines + outputs), weights = does.weight * pairs;
   const double count = static_cast<double>(tiles);
   const Tuning of = tuning();
   const double far = of.far_byte > 0.0 ? of.far_byte * far_bytes(w, does, tiles) : 0.0;
@@ -135,9 +141,9 @@ const WinogradRoutines* choose_tiles(const Winograd& w, bool by_unit) {
   const WinogradRoutines* const rows[] = {strided ? all.strided_winograd_4 : all.winograd_4};
   const WinogradRoutines* const longer[] = {all.winograd_4_of_5, all.winograd_4_of_7};
   const ArrayRef<const WinogradRoutines*> candidates =
-      g.taps_h > 1    ? ArrayRef<const WinogradRoutines*>(images)
-      : g.taps_w == 3 ? ArrayRef<const WinogradRoutines*>(rows)
-                      : ArrayRef<const WinogradRoutines*>(longer);
+      g.taps_w > 3   ? ArrayRef<const WinogradRoutines*>(longer)
+      : g.taps_h > 1 ? ArrayRef<const WinogradRoutines*>(images)
+                     : ArrayRef<const WinogradRoutines*>(rows);
   if (!candidates[0]) return nullptr;
   // The direct way leaves out taps beyond the image.
   const double taps = taps_within(g.taps_h, g.height, g.out_height, g.stride_h, g.pad_h, g.dilation_h) *

@@ -1,5 +1,5 @@
-// Convolutions by rows or columns of three taps and more, or by three by three, with fewer products: when
-// that pays, and how it is split.
+// Convolutions by rows or columns of taps, or by three by three, with fewer products: when that pays, and how
+// it is split.
 #pragma once
 
 #include <penlight/kernel.h>

@@ -449,6 +449,19 @@ LARGE_ROWS = [
     (11, (1, 512, 1, 300), 512, (0, 5), 1, 1),
 ]
 
+# Windows of several rows, of as many filters or twice.
+LARGE_WINDOWS = [
+    ((5, 5), (1, 64, 27, 27), 64, 2, 1, 1),
+    ((5, 5), (3, 40, 13, 14), 48, 0, 1, 1),
+    ((2, 4), (2, 96, 20, 31), 96, (1, 1, 0, 2), 1, 1),
+    ((3, 6), (4, 96, 9, 21), 90, (1, 3), 1, 1),
+    ((7, 7), (1, 64, 30, 33), 48, 3, 1, 1),
+    ((4, 11), (2, 64, 6, 50), 64, (0, 5), 1, 1),
+    ((9, 9), (1, 32, 40, 25), 40, 4, 1, 1),
+    ((5, 5), (1, 48, 15, 150), 40, 2, 1, 1),
+    ((5, 5), (1, 384, 14, 14), 512, 2, 1, 1),
+]
+
 
 def upright(taps: int, sizes: tuple[int, ...], outputs: int, *numbers: Any) -> tuple[Any, ...]:
     """The same with a window of one column, of an image with rows for columns."""
@@ -462,6 +475,7 @@ def upright(taps: int, sizes: tuple[int, ...], outputs: int, *numbers: Any) -> t
         *(((3, 3), *case) for case in LARGE),
         *(((1, taps), *case) for taps, *case in LARGE_ROWS),
         *(upright(*case) for case in LARGE_ROWS),
+        *LARGE_WINDOWS,
     ],
 )
 def test_large_convolution(
@@ -522,7 +536,7 @@ def test_direct_convolution(isa: str, sizes: tuple[int, ...]) -> None:
 )
 @pytest.mark.parametrize(
     "window, stride",
-    [((3, 3), 1), ((3, 3), 2), ((1, 5), 1), ((1, 7), 1), ((1, 11), 1), ((3, 1), 2), ((7, 1), 1)],
+    [((3, 3), 1), ((3, 3), 2), ((1, 5), 1), ((1, 7), 1), ((1, 11), 1), ((3, 1), 2), ((7, 1), 1), ((5, 5), 1)],
     ids=str,
 )
 def test_blocks_of_tiles_and_threads(

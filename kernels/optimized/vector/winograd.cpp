@@ -1,12 +1,12 @@
-// Convolution by 3x3 windows, or by windows of one row or column, in the domain of Winograd's minimal
+// Convolution by 3x3 windows, or by rows or columns of taps, in the domain of Winograd's minimal
 // filtering (Lavin & Gray 2015, arXiv:1509.09308), for tiles of 4x4 and of 2x2 outputs, or 4 in a row.
 //
 // With stride 1, an input tile of 6x6 pixels (4x4), transformed, is 36 (16) numbers for each
 // channel, and so are the weights. Where a direct sum needs 144 (36) products for the 16 (4)
 // outputs of a tile, 36 (16) do; with stride 2, whose tiles have 9x9 pixels (5x5), 81 (25) do.
 // Where the window is dilated, so are the tiles: they are of every second output, say.
-// A row of many taps is several filters, four taps apart but for the last: so far apart are tiles, and one
-// filter's is the next one's before.
+// A row of many taps is several filters, four taps apart: so far apart are tiles, and the input of one filter
+// is that of the next one for the tile before. So are several rows, one a line behind the other.
 // The products of many tiles are matrix products, one for each number of the weights, which
 // product.cpp computes. A block of tiles meets the weights a panel or two at a time, so
 // that what is between the transforms stays in the second cache. With one block each
@@ -76,7 +76,7 @@ struct FilterOf<kStride, kOut, 3> {
   using Filter = PENLIGHT_ISA::Filter<kStride, kOut>;
 };
 
-// Tiles of kOut x kOut outputs; with `flat` of kOut in a row, for windows of one row. Windows have
+// Tiles of kOut x kOut outputs; with `flat` of kOut in a row, for windows of rows. Windows have
 // kTapsAcross taps along an axis.
 template <int kStride, int kOut, bool flat = false, int kTapsAcross = 3>
 struct Tiles {
@@ -104,16 +104,17 @@ struct Tiles {
     return (i < kAlone ? i : kAlone) * kWeights + (j < kAlone ? j : kAlone);
   }
 
-  // Of windows of other than three taps, which are of one row.
+  // Is a window several filters? Of its rows each has one, or some that are kOut taps apart.
   static constexpr bool has_filters = kTapsAcross != 3;
-  static ptrdiff_t taps_of(const Winograd& w) { return has_filters ? w.geometry.taps_w : kTapsDown * 3; }
-  // Filters that a window is, kOut taps apart, and the taps of one.
-  static ptrdiff_t filters(const Winograd& w) {
+  static ptrdiff_t taps_of(const Winograd& w) {
+    return has_filters ? w.geometry.taps_h * w.geometry.taps_w : kTapsDown * 3;
+  }
+  static ptrdiff_t filters_across(const Winograd& w) {
     const ptrdiff_t more = has_filters ? w.geometry.taps_w - kTapsAcross : 0;
     return 1 + (more > 0 ? (more + kOut - 1) / kOut : 0);
   }
-  static ptrdiff_t taps_of_filter(const Winograd& w, ptrdiff_t filter) {
-    return filter + 1 < filters(w) ? kOut : w.geometry.taps_w - filter * kOut;
+  static ptrdiff_t filters(const Winograd& w) {
+    return has_filters ? w.geometry.taps_h * filters_across(w) : 1;
   }
 
   // Elements from tile to tile of one point.
@@ -156,23 +157,38 @@ struct Tiles {
   static ptrdiff_t tiles_down(const Geometry& g) { return tiles_of(g.out_height, apart_down(g), kOutDown); }
   static ptrdiff_t apart_down(const Geometry& g) { return flat ? 1 : g.dilation_h; }
 
-  // `across` of a line.
-  static Place place_of(const Winograd& w, ptrdiff_t tile, ptrdiff_t across) {
+  // `across` of a line, and `down` lines, of an image.
+  static Place place_of(const Winograd& w, ptrdiff_t tile, ptrdiff_t across, ptrdiff_t down) {
     const Geometry& g = w.geometry;
-    const ptrdiff_t down = tiles_down(g), apart = apart_down(g);
+    const ptrdiff_t apart = apart_down(g);
     const ptrdiff_t line = tile / (across * g.dilation_w), column = tile / across % g.dilation_w;
     return {line / (down * apart), line / down % apart + line % down * kOutDown * apart,
             column + tile % across * kOut * g.dilation_w};
   }
 
-  // Of a line of tiles the input is that of the tiles, and of one more for each further filter of the window.
+  // Of a line of tiles the input is that of the tiles, and of one more for each further filter across; and
+  // of an image that of its lines, and of one more for each further row of the window.
+  static ptrdiff_t inputs_across(const Winograd& w) {
+    return tiles_across(w.geometry) + filters_across(w) - 1;
+  }
   static ptrdiff_t input_of(const Winograd& w, ptrdiff_t tile) {
-    return has_filters ? tile + tile / tiles_across(w.geometry) * (filters(w) - 1) : tile;
+    if (!has_filters) return tile;
+    const Geometry& g = w.geometry;
+    const ptrdiff_t line = tile / tiles_across(g);
+    const ptrdiff_t lines = g.taps_h > 1 ? line / g.out_height * (g.taps_h - 1) : 0;
+    return tile + line * (filters_across(w) - 1) + lines * inputs_across(w);
+  }
+  // How far behind its own input that of a tile's filter is.
+  static ptrdiff_t behind(const Winograd& w, ptrdiff_t filter) {
+    const ptrdiff_t across = filters_across(w);
+    return has_filters ? filter / across * inputs_across(w) + filter % across : 0;
   }
   // As many as a block may need, wherever it begins.
   static ptrdiff_t most_inputs(const Winograd& w) {
     const ptrdiff_t count = w.last - w.first, across = tiles_across(w.geometry);
-    return count + (filters(w) - 1) * (1 + (count + across - 2) / across);
+    const ptrdiff_t image = across * w.geometry.out_height, down = has_filters ? w.geometry.taps_h - 1 : 0;
+    return count + (filters_across(w) - 1) * (1 + (count + across - 2) / across) +
+           down * inputs_across(w) * (1 + (count + image - 2) / image);
   }
 
   // Outputs of a tile along an axis that exist.
@@ -193,11 +209,12 @@ struct Tiles {
                                ptrdiff_t plane, ptrdiff_t panel) {
     using Element = typename Weights::Element;
     const ptrdiff_t tap = w.channels * kPanel, count = (channels.last - channels.first) * kPanel;
-    const ptrdiff_t taps = has_filters ? taps_of_filter(w, filter) : kTapsAcross;
+    const ptrdiff_t across = filters_across(w), row = filter / across, first = filter % across * kOut;
+    const ptrdiff_t taps = filter % across + 1 < across ? kOut : w.geometry.taps_w - first;
     for (ptrdiff_t p = panels.first; p < panels.last; ++p, to += panel) {
       const Element* from = static_cast<const Element*>(w.packed) +
                             (p * (1 + taps_of(w) * w.channels) + 1 + channels.first) * kPanel +
-                            filter * kOut * tap;
+                            (row * w.geometry.taps_w + first) * tap;
       for (ptrdiff_t at = 0; at < count; at += kLanes) {
         const Element* taken = from + at;
         Floats g[kTapsAcross][kTapsDown], columns[kTapsAcross][kWeightsDown];
@@ -254,7 +271,7 @@ struct Tiles {
     const ptrdiff_t panel_size = (1 + taps_of(w) * w.channels) * kPanel;
     Ints wild{};
     for (ptrdiff_t t = w.first; t < w.last; ++t) {
-      const Place place = place_of(w, t, tiles_across(g));
+      const Place place = place_of(w, t, tiles_across(g), tiles_down(g));
       TileOutputs to{};
       to.rows = outputs_from(place.top, g.out_height, apart_down(g), kOutDown);
       to.columns = outputs_from(place.left, g.out_width, g.dilation_w, kOut);
@@ -339,12 +356,15 @@ struct Tiles {
   }
 
   static void input(const Winograd& w, ptrdiff_t begin, ptrdiff_t end) {
-    const ptrdiff_t more = filters(w) - 1, across = tiles_across(w.geometry) + more;
+    const Geometry& g = w.geometry;
+    const ptrdiff_t across = inputs_across(w),
+                    down = has_filters ? g.out_height + g.taps_h - 1 : tiles_down(g);
     const ptrdiff_t first = input_of(w, w.first);
-    // What the last tile of a line needs beyond it lies before the next line.
-    const ptrdiff_t until = end == w.last ? input_of(w, end - 1) + more + 1 : input_of(w, end);
+    // What the last tiles of a line or an image need beyond it lies before the next one.
+    const ptrdiff_t until =
+        end == w.last ? input_of(w, end - 1) + behind(w, filters(w) - 1) + 1 : input_of(w, end);
     for (ptrdiff_t t = input_of(w, begin); t < until; ++t) {
-      const Place place = place_of(w, t, across);
+      const Place place = place_of(w, t, across, down);
       float* to = w.tiles + (t - first) * input_pitch(w);
       for (ptrdiff_t p = 0; p < w.part_count; ++p, to += w.part_channels) {
         input_part(w, w.parts[p], place, to);
@@ -421,7 +441,8 @@ struct Tiles {
           strip.ahead = weights_ahead(read_next, next_panel, turns_of(strip.count, kTileRows, kStripPanels),
                                       strip.channels);
           if (!fetches || (!w.weights && turn >= turns)) strip.ahead.step = strip.ahead.turn = 0;
-          strip.first_channel = plane_of(i, j) * input_plane(w) + filter * input_pitch(w) + channel;
+          strip.first_channel =
+              plane_of(i, j) * input_plane(w) + behind(w, filter) * input_pitch(w) + channel;
           // Whole panels, so that no tile has an edge.
           for (ptrdiff_t column = 0; column < panels * kPanel; column += strip.finish.columns) {
             const float* zeros =

@@ -122,7 +122,14 @@ Shape any_convolution(Random& r) {
     g = {{3, 3}, {1, 1}, {r.in(0, 2), r.in(0, 2)}, {1, 1}, 1, {}};
     s.height = small ? r.in(11, 12) - 2 * g.pad[0] : r.in(17, 23);
     s.width = small ? r.in(11, 12) - 2 * g.pad[1] : r.in(17, 27);
-    if (r.one_in(2)) {  // windows of one row or column, of one filter and of several
+    if (r.one_in(3)) {  // windows of several rows
+      g.taps[0] = r.in(2, 6);
+      g.taps[1] = r.in(4, 9);
+      s.height = g.taps[0] + r.in(2, 12);
+      s.width = g.taps[1] + r.in(8, 30);
+      s.channels = r.in(32, 50);
+      s.outputs = r.in(32, 50);
+    } else if (r.one_in(2)) {  // of one row or column
       s.channels = r.in(48, 70);
       s.outputs = r.in(48, 70);
       const int along = r.one_in(2) ? 0 : 1;
@@ -208,7 +215,8 @@ void convolution(Random r, long round) {
   judge.ran(call.run(out), call, out);
   // Transformed tiles are off by a share of the range; the widest sum stands for that.
   const dim_t down = g.taps[0], across = g.taps[1];
-  const bool windows = down == 1 || across == 1 ? down * across >= 3 : down == 3 && across == 3;
+  const bool windows =
+      down == 1 || across == 1 ? down * across >= 3 : across > 3 || (down == 3 && across == 3);
   const bool tiles = windows && g.groups == 1 && s.channels >= 16;
   for (dim_t n = 0; n < sizes[0]; ++n) {
     for (dim_t o = 0; o < sizes[1]; ++o) {
