@@ -128,3 +128,32 @@ def test_first_layers_are_measured_where_there_are_two_ways() -> None:
         program = to_edge(export(nn.Sequential(layer).eval(), (torch.randn(1, channels, 64, 64),)))
         run(program, recipes.tuned(OPS.convolution, OPS.direct_convolution, measure), Report())
         assert len(asked) == ways
+
+
+@pytest.mark.parametrize(
+    "window, stride, dilation, channels, ways",
+    [
+        *(((1, taps), 1, 1, 16, 2) for taps in (3, 4, 7, 11)),
+        *(((taps, 1), 1, 1, 16, 2) for taps in (3, 5, 31)),
+        *(((1, 7), 1, 3, 16, 2), ((7, 1), 1, 2, 16, 2), ((1, 3), 2, 1, 16, 2), ((3, 1), 2, 1, 16, 2)),
+        *(((5, 5), 1, 1, 16, 2), ((2, 4), 1, 1, 16, 2), ((3, 3), 1, 2, 16, 2), ((3, 3), 2, 1, 16, 2)),
+        # One way: too few taps or channels, strides and dilations that no tiles are for.
+        *(((1, 2), 1, 1, 16, 0), ((1, 1), 1, 1, 16, 0), ((5, 3), 1, 1, 16, 0), ((1, 7), 1, 1, 15, 0)),
+        *(((1, 5), 2, 1, 16, 0), ((5, 5), 2, 1, 16, 0), ((5, 5), 1, 2, 16, 0), ((3, 3), 2, 2, 16, 0)),
+        *(((1, 3), 3, 1, 16, 0), ((3, 3), 3, 1, 16, 0)),
+    ],
+)
+def test_windows_that_have_two_ways(
+    window: tuple[int, int], stride: int, dilation: int, channels: int, ways: int
+) -> None:
+    assert OPS is not None
+    asked: list[str] = []
+
+    def measure(name: str, arguments: list[Any]) -> float:
+        asked.append(name)
+        return 1.0
+
+    layer = nn.Conv2d(channels, 16, window, stride, (window[0] // 2, window[1] // 2), dilation)
+    program = to_edge(export(nn.Sequential(layer).eval(), (torch.randn(1, channels, 64, 64),)))
+    run(program, recipes.tuned(OPS.convolution, OPS.direct_convolution, measure), Report())
+    assert len(asked) == ways

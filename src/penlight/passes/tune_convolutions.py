@@ -1,8 +1,8 @@
 """Measure on this machine which way each convolution is faster, and keep that one.
 
-A convolution by 3x3 or 1x3 windows, or of few channels by 7x7, may be computed through transformed
-tiles or directly. Without tuning its kernel decides when it runs, by a model of the cost; with it, the
-program says so where direct was measured to be faster.
+A convolution by 3x3 windows, by one row or column of three taps and more or several rows of more, or of few
+channels by 7x7, may be computed through transformed tiles or directly. Without tuning its kernel decides when
+it runs, by a model of the cost; with it, the program says so where direct was measured to be faster.
 
 Needs:  convolutions over packed weights, with their epilogues; known sizes.
 Keeps:  outputs up to rounding.
@@ -60,16 +60,29 @@ def _kernel(op: OpOverload) -> str:
 
 def _obstacle(node: Node) -> str | None:
     image, _, _, window, stride, _, dilation, groups, *_ = list[Any](node.args)
-    dense = list(dilation) == [1, 1]
-    tiles = list(window[1:]) in ([3, 3], [1, 3]) and (stride[1] == 1 or (stride[1] == 2 and dense))
-    few = groups == 1 and image.meta["val"].shape[1] in (3, 4)
-    first = few and list(window[1:]) == [7, 7] and list(stride) == [2, 2] and dense
-    if not (tiles or first) or (window[1] == 3 and stride[0] != stride[1]):
+    channels, taps = image.meta["val"].shape[1], list(window[1:])
+    many = groups == 1 and isinstance(channels, int) and channels >= 16 and window[0] >= 16
+    tiles = many and _has_tiles(taps, list(stride), list(dilation))
+    few = groups == 1 and channels in (3, 4)
+    first = few and taps == [7, 7] and list(stride) == [2, 2] and list(dilation) == [1, 1]
+    if not (tiles or first):
         return "there is one way to compute it"
     tensors = [tensor_of(part) for part in (*node.args[:3], node)]
     if not all(isinstance(size, int) for value in tensors if value is not None for size in value.shape):
         return "its sizes are dynamic"
     return None
+
+
+def _has_tiles(taps: list[int], stride: list[int], dilation: list[int]) -> bool:
+    """Are there transformed tiles for such windows of many channels? All down and across."""
+    if taps == [3, 3]:
+        return stride == [1, 1] or (stride == [2, 2] and dilation == [1, 1])
+    if taps[1] == 1:
+        taps, stride, dilation = taps[::-1], stride[::-1], dilation[::-1]
+    if taps[0] == 1:
+        strided = taps[1] == 3 and stride[1] == 2 and dilation[1] == 1
+        return taps[1] >= 3 and (stride[1] == 1 or strided)
+    return taps[1] > 3 and stride == [1, 1] and dilation == [1, 1]
 
 
 def _key(node: Node) -> Any:
