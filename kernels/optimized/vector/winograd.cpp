@@ -24,6 +24,7 @@
 #include "winograd_filters.h"
 #include "winograd_outputs.h"
 #include "winograd_pairs.h"
+#include "winograd_places.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -46,10 +47,6 @@ PENLIGHT_INLINE void step(Pointer& pointer, ptrdiff_t distance) {
   pointer += distance;
   __asm__("" : "+r"(pointer));
 }
-
-struct Place {
-  ptrdiff_t image, top, left;  // of the tile's first output
-};
 
 struct Span {
   ptrdiff_t first, last;
@@ -79,15 +76,18 @@ struct FilterOf<kStride, kOut, 3> {
 // Tiles of kOut x kOut outputs; with `flat` of kOut in a row, for windows of rows. Windows have
 // kTapsAcross taps along an axis.
 template <int kStride, int kOut, bool flat = false, int kTapsAcross = 3>
-struct Tiles {
+struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
+  using Places = TilePlaces<kOut, flat, kTapsAcross>;
+  using Places::apart_down, Places::behind, Places::filters, Places::filters_across, Places::has_filters;
+  using Places::input_of, Places::inputs_across, Places::kOutDown, Places::most_inputs;
+  using Places::outputs_from, Places::place_of, Places::taps_of, Places::tiles_across, Places::tiles_down;
   using Filter = typename FilterOf<kStride, kOut, kTapsAcross>::Filter;
   // Along an axis: inputs, which are as many when transformed, and transformed weights. The last weight
   // is that of kShared points, the others are of one each.
   static constexpr int kIn = kStride * (kOut - 1) + kTapsAcross, kWeights = kOut + kTapsAcross - 1;
   static constexpr int kShared = kIn - kWeights + 1, kAlone = kWeights - 1;
   // The same along the other axis.
-  static constexpr int kInDown = flat ? 1 : kIn, kOutDown = flat ? 1 : kOut,
-                       kTapsDown = flat ? 1 : kTapsAcross;
+  static constexpr int kInDown = flat ? 1 : kIn, kTapsDown = flat ? 1 : kTapsAcross;
   static constexpr int kWeightsDown = flat ? 1 : kWeights, kMostShared = flat ? kShared : kShared * kShared;
   static constexpr int kPoints = kInDown * kIn, kMatrices = kWeightsDown * kWeights;
   // Channels whose weights are transformed at once: the planes of them are 256 to 288 KB.
@@ -102,19 +102,6 @@ struct Tiles {
   }
   static constexpr int weight_of(int i, int j) {
     return (i < kAlone ? i : kAlone) * kWeights + (j < kAlone ? j : kAlone);
-  }
-
-  // Is a window several filters? Of its rows each has one, or some that are kOut taps apart.
-  static constexpr bool has_filters = kTapsAcross != 3;
-  static ptrdiff_t taps_of(const Winograd& w) {
-    return has_filters ? w.geometry.taps_h * w.geometry.taps_w : kTapsDown * 3;
-  }
-  static ptrdiff_t filters_across(const Winograd& w) {
-    const ptrdiff_t more = has_filters ? w.geometry.taps_w - kTapsAcross : 0;
-    return 1 + (more > 0 ? (more + kOut - 1) / kOut : 0);
-  }
-  static ptrdiff_t filters(const Winograd& w) {
-    return has_filters ? w.geometry.taps_h * filters_across(w) : 1;
   }
 
   // Elements from tile to tile of one point.
@@ -147,53 +134,6 @@ struct Tiles {
       const bool inside = exists && left + j * apart >= 0 && left + j * apart < g.width;
       d[j] = inside ? load_part(line + (left + j * apart) * step, some) : Floats{};
     }
-  }
-
-  // Tiles along an axis, of outputs so far apart, as many as the first of them needs.
-  static ptrdiff_t tiles_of(ptrdiff_t outputs, ptrdiff_t apart, int tile) {
-    return (outputs + tile * apart - 1) / (tile * apart);
-  }
-  static ptrdiff_t tiles_across(const Geometry& g) { return tiles_of(g.out_width, g.dilation_w, kOut); }
-  static ptrdiff_t tiles_down(const Geometry& g) { return tiles_of(g.out_height, apart_down(g), kOutDown); }
-  static ptrdiff_t apart_down(const Geometry& g) { return flat ? 1 : g.dilation_h; }
-
-  // `across` of a line, and `down` lines, of an image.
-  static Place place_of(const Winograd& w, ptrdiff_t tile, ptrdiff_t across, ptrdiff_t down) {
-    const Geometry& g = w.geometry;
-    const ptrdiff_t apart = apart_down(g);
-    const ptrdiff_t line = tile / (across * g.dilation_w), column = tile / across % g.dilation_w;
-    return {line / (down * apart), line / down % apart + line % down * kOutDown * apart,
-            column + tile % across * kOut * g.dilation_w};
-  }
-
-  // Of a line of tiles the input is that of the tiles, and of one more for each further filter across; and
-  // of an image that of its lines, and of one more for each further row of the window.
-  static ptrdiff_t inputs_across(const Winograd& w) {
-    return tiles_across(w.geometry) + filters_across(w) - 1;
-  }
-  static ptrdiff_t input_of(const Winograd& w, ptrdiff_t tile) {
-    if (!has_filters) return tile;
-    const Geometry& g = w.geometry;
-    const ptrdiff_t line = tile / tiles_across(g);
-    const ptrdiff_t lines = g.taps_h > 1 ? line / g.out_height * (g.taps_h - 1) : 0;
-    return tile + line * (filters_across(w) - 1) + lines * inputs_across(w);
-  }
-  // How far behind its own input that of a tile's filter is.
-  static ptrdiff_t behind(const Winograd& w, ptrdiff_t filter) {
-    const ptrdiff_t across = filters_across(w);
-    return has_filters ? filter / across * inputs_across(w) + filter % across : 0;
-  }
-  // As many as a block may need, wherever it begins.
-  static ptrdiff_t most_inputs(const Winograd& w) {
-    const ptrdiff_t count = w.last - w.first, across = tiles_across(w.geometry);
-    const ptrdiff_t image = across * w.geometry.out_height, down = has_filters ? w.geometry.taps_h - 1 : 0;
-    return count + (filters_across(w) - 1) * (1 + (count + across - 2) / across) +
-           down * inputs_across(w) * (1 + (count + image - 2) / image);
-  }
-
-  // Outputs of a tile along an axis that exist.
-  static ptrdiff_t outputs_from(ptrdiff_t first, ptrdiff_t outputs, ptrdiff_t apart, int tile) {
-    return min_of(tile, (outputs - first + apart - 1) / apart);
   }
 
   // Weights of some panels and channels, transformed, of a filter of the window; panels are so far apart.
@@ -304,11 +244,6 @@ struct Tiles {
       }
     }
     return !has_any(wild);
-  }
-
-  static ptrdiff_t tiles(const Winograd& w) {
-    const Geometry& g = w.geometry;
-    return w.batch * tiles_down(g) * apart_down(g) * tiles_across(g) * g.dilation_w;
   }
 
   static size_t weights_size(const Winograd& w, ptrdiff_t panels) {
