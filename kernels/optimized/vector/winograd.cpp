@@ -322,9 +322,10 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
     const ptrdiff_t tiles = w.last - w.first, padded = row_count(w);
     const float** rows = static_cast<const float**>(w.scratch);
     // The rows that the last tile of the product has too many are the last once more.
+    const ptrdiff_t first = input_of(w, w.first);
     for (ptrdiff_t r = 0; r < padded; ++r) {
       const ptrdiff_t row = min_of(r, kMostShared * tiles - 1);
-      const ptrdiff_t at = input_of(w, w.first + row % tiles) - input_of(w, w.first);
+      const ptrdiff_t at = input_of(w, w.first + row % tiles) - first;
       rows[r] = w.tiles + row / tiles * input_plane(w) + at * input_pitch(w);
     }
     float* out = reinterpret_cast<float*>(rows + padded);
@@ -366,6 +367,7 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
         const ptrdiff_t next = (after ? panel : panel + panels) * panel_size + (1 + after) * kPanel;
         const ptrdiff_t next_panel = w.weights ? strip.weights_panel : panel_size * size_of(w.format) / 4;
         const bool fetches = w.weights || (w.fetches && all == blocks);
+        const ptrdiff_t input = behind(w, filter) * input_pitch(w) + channel;
         for (int matrix = 0; matrix < kMatrices; ++matrix) {
           const int i = matrix / kWeights, j = matrix % kWeights;
           strip.count = tiles * (i == kAlone ? kShared : 1) * (j == kAlone ? kShared : 1);
@@ -376,8 +378,7 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
           strip.ahead = weights_ahead(read_next, next_panel, turns_of(strip.count, kTileRows, kStripPanels),
                                       strip.channels);
           if (!fetches || (!w.weights && turn >= turns)) strip.ahead.step = strip.ahead.turn = 0;
-          strip.first_channel =
-              plane_of(i, j) * input_plane(w) + behind(w, filter) * input_pitch(w) + channel;
+          strip.first_channel = plane_of(i, j) * input_plane(w) + input;
           // Whole panels, so that no tile has an edge.
           for (ptrdiff_t column = 0; column < panels * kPanel; column += strip.finish.columns) {
             const float* zeros =
