@@ -173,7 +173,7 @@ void run_groups(KernelContext& ctx, const PackedConvolution& call, const Convolu
   product.format = format_of(call.weight);
   product.output = out.mutable_data_ptr<float>();
   product.blocks = call.blocks;
-  if (call.transformed && c.groups == 1 && run_winograd(ctx, product, input.size(0))) return;
+  if (call.transformed && run_winograd(ctx, product, input.size(0))) return;
   if (!ctx.ok()) return;
   const dim_t longest = product.parts ? product.channels : product.pixel;
   float* zeros = ctx.allocate_scratch_array<float>(static_cast<size_t>(longest));

@@ -4,6 +4,7 @@
 #include "packed.h"
 #include "parallel.h"
 #include "split.h"
+#include "winograd_choice.h"
 
 #ifndef PENLIGHT_WITHOUT_WINOGRAD
 
@@ -11,154 +12,21 @@ namespace penlight::optimized {
 
 namespace {
 
-constexpr dim_t kTiles = 64;               // most of one block alone
-constexpr size_t kNear = 3 << 19;          // bytes that stay in the second cache
-constexpr size_t kMostWeights = 24 << 20;  // bytes of transformed weights at once
-
-// Panels that are one tile of a product, which no part splits.
-dim_t panel_step(const Winograd& w) { return w.wide_tiles ? kWidePanels : 2; }
-
-// Panels whose weights are transformed at once: all, or as many as there is to be memory for.
-dim_t panels_at_once(const Winograd& w, const WinogradRoutines& does) {
-  const dim_t most = static_cast<dim_t>(kMostWeights / does.weights_size(w, 1));
-  const dim_t panels = w.last_panel, groups = most > 1 ? (panels + most - 1) / most : panels;
-  const dim_t step = panel_step(w);
-  const dim_t some = (panels + step * groups - 1) / (step * groups) * step;
-  return some < panels ? some : panels;
-}
-
 // With rows for columns.
 Geometry transposed(const Geometry& g) {
   return {g.width,    g.height,   g.out_width, g.out_height, g.taps_w,     g.taps_h,
           g.stride_w, g.stride_h, g.pad_w,     g.pad_h,      g.dilation_w, g.dilation_h};
 }
 
-// Windows of three by three taps, of one row of three and more, or of several rows of more.
+// Windows of three by three taps, of one row of three and more, or of several rows of more; and at least so
+// many channels and outputs of a group.
 bool has_tiles(const Product& p, const Geometry& g) {
   const bool flat = g.taps_h == 1, three = g.taps_w == 3, alone = g.stride_h == 1 && g.stride_w == 1;
   const bool dense = g.dilation_w == 1 && (flat || g.dilation_h == 1);
   const bool square = three && g.taps_h == 3 && g.stride_h == g.stride_w;
   const bool shaped = square || (flat && g.taps_w >= 3) || (g.taps_w > 3 && alone && dense);
   return shaped && (g.stride_w == 1 || (g.stride_w == 2 && three && dense)) &&
-         (p.parts || p.pixel == p.channels) && p.output_pitch == p.outputs &&
          p.channels * p.part_count >= 16 && p.outputs >= 16;
-}
-
-// How many taps of the windows along an axis lie within an image of `size`.
-double taps_within(dim_t taps, dim_t size, dim_t outputs, dim_t stride, dim_t pad, dim_t dilation) {
-  dim_t count = 0;
-  for (dim_t tap = 0; tap < taps; ++tap) {
-    const dim_t first = tap * dilation - pad;  // of the first window
-    const dim_t before = first < 0 ? (stride - 1 - first) / stride : 0;
-    const dim_t until = first < size ? (size - first + stride - 1) / stride : 0;
-    const dim_t last = until < outputs ? until : outputs;
-    if (last > before) count += last - before;
-  }
-  return static_cast<double>(count);
-}
-
-// What was measured of each kind of cores.
-struct Tuning {
-  // How much longer than by the table, which is of Zen 4, they take beside a direct product; and how many
-  // products they could do for each byte that the second cache has no room for, each time.
-  double products, transforms, weights, far_byte;
-  size_t most_input;     // of a block's transformed input, in bytes, if it is more than a few tiles
-  size_t near_input;     // the same where all weights stay near
-  dim_t tiles_for_wide;  // from which on parts of the panels are of wide tiles
-  bool fetches;          // are weights that are transformed next to be fetched?
-};
-Tuning tuning() {
-  constexpr size_t kUsual = 2 << 20;
-  switch (cores()) {
-    case Cores::Intel:
-      // Large blocks would crowd what the layers before and after have out of the second cache. Lines that
-      // follow each other are fetched by these cores themselves, more at once than they can be told to fetch.
-      return {1.25, 1.0, 3.5, 3.2, kUsual, 1 << 17, 0, false};
-    // Its second cache has 1 MB. Sums of 64 columns take as much of it as 64 channels of a block, and some
-    // weights are to stay there, too. What is made of the weights of a wide tile of panels crowds it, and of
-    // few tiles that is most of what there is.
-    case Cores::Zen5:
-      return {1.0, 1.2, 2.0, 0.0, 7 << 16, 7 << 16, 24, true};
-    case Cores::Other:
-      break;
-  }
-  return {1.0, 1.0, 1.0, 0.0, kUsual, kUsual, 0, true};
-}
-// What a direct product by the matrix unit takes of the time.
-constexpr double kSplitProducts = 0.85;
-
-// Tiles of a block: their input is to stay in a near cache, but weights are read for each block.
-dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
-  w.last = 1;
-  const Tuning of = tuning();
-  const bool near = of.near_input < of.most_input && does.weights_size(w, w.last_panel) <= kNear;
-  const size_t most = near ? of.near_input : of.most_input;
-  const dim_t few = near ? 12 : 24;
-  dim_t fit = static_cast<dim_t>(most / does.tiles_size(w));
-  if (does.filters(w) > 1) {  // each of whose tiles are those of the next one, too
-    for (fit = w.last = does.most_tiles; fit > few && does.tiles_size(w) > most; w.last = fit) --fit;
-  }
-  return fit < few ? few : fit < does.most_tiles ? fit : does.most_tiles;
-}
-
-// Bytes that are read from beyond the second cache: all weights for each block, or all tiles for the panels
-// of each tile of a product.
-double far_bytes(Winograd w, const WinogradRoutines& does, dim_t tiles) {
-  const bool by_tiles = tiles > kTiles;
-  w.last = tiles;
-  const size_t size = by_tiles ? does.weights_size(w, w.last_panel) : does.tiles_size(w);
-  if (size <= kNear) return 0;
-  const dim_t most = tiles_at_once(w, does);
-  const dim_t times =
-      by_tiles ? (tiles + most - 1) / most : (w.last_panel + panel_step(w) - 1) / panel_step(w);
-  return static_cast<double>(size) * static_cast<double>(times);
-}
-
-// In products at the speed of a direct convolution. Those of transformed tiles are in smaller
-// matrices, 6 % slower, and each weight is transformed, written and read again.
-double cost_of(const Winograd& w, const WinogradRoutines& does) {
-  const double inputs = static_cast<double>(w.channels), outputs = static_cast<double>(w.outputs);
-  const double pairs = static_cast<double>(does.filters(w)) * inputs * outputs;
-  const double products = 1.06 * static_cast<double>(does.points) * pairs;
-  const dim_t tiles = does.tiles(w), at_once = panels_at_once(w, does);
-  const double times = tiles > kTiles ? static_cast<double>((w.last_panel + at_once - 1) / at_once) : 1;
-  // Of several rows a block has the lines behind it, too.
-  const double lines = w.geometry.taps_h > 1 && w.geometry.taps_w > 3 ? 2.0 : 1.0;
-  const double transforms = does.pixel * (inputs * times * lines + outputs), weights = does.weight * pairs;
-  const double count = static_cast<double>(tiles);
-  const Tuning of = tuning();
-  const double far = of.far_byte > 0.0 ? of.far_byte * far_bytes(w, does, tiles) : 0.0;
-  return count * (of.products * products + of.transforms * transforms) + of.weights * weights + far;
-}
-
-// The fastest tiles; null if a direct convolution is about as fast.
-const WinogradRoutines* choose_tiles(const Winograd& w, bool by_unit) {
-  const Routines& all = routines();
-  const Geometry& g = w.geometry;
-  const bool strided = g.stride_w == 2;
-  const WinogradRoutines* const images[] = {strided ? all.strided_winograd_4x4 : all.winograd_4x4,
-                                            strided ? all.strided_winograd_2x2 : all.winograd_2x2};
-  const WinogradRoutines* const rows[] = {strided ? all.strided_winograd_4 : all.winograd_4};
-  const WinogradRoutines* const longer[] = {all.winograd_4_of_5, all.winograd_4_of_7};
-  const ArrayRef<const WinogradRoutines*> candidates =
-      g.taps_w > 3   ? ArrayRef<const WinogradRoutines*>(longer)
-      : g.taps_h > 1 ? ArrayRef<const WinogradRoutines*>(images)
-                     : ArrayRef<const WinogradRoutines*>(rows);
-  if (!candidates[0]) return nullptr;
-  // The direct way leaves out taps beyond the image.
-  const double taps = taps_within(g.taps_h, g.height, g.out_height, g.stride_h, g.pad_h, g.dilation_h) *
-                      taps_within(g.taps_w, g.width, g.out_width, g.stride_w, g.pad_w, g.dilation_w);
-  const double direct =
-      static_cast<double>(w.batch * w.channels * w.outputs) * taps * (by_unit ? kSplitProducts : 1.0);
-  const WinogradRoutines* best = nullptr;
-  double least = 0.97 * direct;
-  for (const WinogradRoutines* one : candidates) {
-    const double cost = cost_of(w, *one);
-    if (cost >= least) continue;
-    least = cost;
-    best = one;
-  }
-  return best;
 }
 
 // Is each block to have all panels? Where there are many tiles; or where the second cache keeps the weights,
@@ -262,6 +130,57 @@ bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w
   return wild == 0;
 }
 
+// What one group of a convolution has of it.
+Winograd with_group(const Winograd& w, dim_t group, InputPart& input) {
+  Winograd own = w;
+  input = {w.parts->input + group * w.channels, w.parts->pixel};
+  own.parts = &input;
+  const dim_t taps = w.geometry.taps_h * w.geometry.taps_w, weights = (1 + taps * w.channels) * kPanel;
+  own.packed = static_cast<const char*>(w.packed) +
+               group * w.last_panel * weights * kElementSizes[static_cast<int>(w.format)];
+  own.output += group * w.outputs;
+  if (w.epilogue.residual) own.epilogue.residual += group * w.outputs;
+  return own;
+}
+
+// Each part has some blocks of tiles of some groups, whose weights it transforms itself.
+bool run_by_groups(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t groups, dim_t tiles,
+                   double operations) {
+  const dim_t most = tiles_at_once(w, does), blocks = (tiles + most - 1) / most;
+  const dim_t size = (tiles + blocks - 1) / blocks, parts = parts_of(ctx, operations, groups * blocks);
+  const size_t made = blocks > 1 ? does.weights_size(w, w.last_panel) : 0;
+  w.last_made = w.last_panel;
+  w.last = size;
+  const size_t in = does.tiles_size(w);
+  PartMemory memory;
+  if (!allocate_parts(ctx, parts, made + in + does.scratch(w), memory)) return false;
+  int wild = 0;
+  const auto compute = [&](size_t index) {
+    char* const own = static_cast<char*>(memory.of(index));
+    const Range items = range_of(index, parts, groups * blocks);
+    Winograd mine{};
+    InputPart input{};
+    for (dim_t item = items.first; item < items.last; ++item) {
+      const dim_t block = item % blocks;
+      if (item == items.first || block == 0) {
+        mine = with_group(w, item / blocks, input);
+        mine.tiles = reinterpret_cast<float*>(own + made);
+        mine.scratch = own + made + in;
+        if (made) {
+          mine.weights = reinterpret_cast<float*>(own);
+          does.transform_weights(mine);
+        }
+      }
+      mine.first = block * size;
+      mine.last = mine.first + size < tiles ? mine.first + size : tiles;
+      does.transform_input(mine, mine.first, mine.last);
+      if (!does.compute(mine)) __atomic_store_n(&wild, 1, __ATOMIC_RELAXED);
+    }
+  };
+  ctx.parallel(static_cast<size_t>(parts), compute);
+  return wild == 0;
+}
+
 }  // namespace
 
 bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
@@ -279,22 +198,25 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   w.batch = batch;
   w.channels = product.channels * product.part_count;
   w.outputs = product.outputs;
+  w.output_pitch = product.output_pitch;
   w.last_panel = product.last_panel;
   w.epilogue = product.epilogue;
   // Parts of panels are of wide tiles, of which there are to be some for several threads.
   w.wide_tiles = prefers_wide_tiles() && w.last_panel >= 2 * kWidePanels;
   const WinogradRoutines* chosen = choose_tiles(w, is_split(product));
   if (!chosen) return false;
-  const dim_t tiles = chosen->tiles(w);
+  const dim_t tiles = chosen->tiles(w), groups = product.last_group;
   const double operations = 2.0 * static_cast<double>(chosen->points * chosen->filters(w) * tiles) *
                             static_cast<double>(w.channels) * static_cast<double>(w.outputs);
-  if (!is_by_tiles(w, *chosen, tiles)) {
-    w.wide_tiles = w.wide_tiles && tiles >= tuning().tiles_for_wide;
-    w.fetches = tuning().fetches;
-    return run_by_panels(ctx, *chosen, w, tiles, operations);
-  }
-  w.wide_tiles = prefers_wide_tiles() && w.last_panel >= kWidePanels;  // parts have all panels
-  return run_by_tiles(ctx, *chosen, w, tiles, operations);
+  const bool by_panels = groups == 1 && !is_by_tiles(w, *chosen, tiles);
+  // Others have all panels, or all of a group, in each part.
+  w.wide_tiles = by_panels ? w.wide_tiles && has_rows_for_wide(tiles)
+                           : prefers_wide_tiles() && w.last_panel >= kWidePanels;
+  w.fetches = fetches_weights();
+  if (by_panels) return run_by_panels(ctx, *chosen, w, tiles, operations);
+  if (groups == 1) return run_by_tiles(ctx, *chosen, w, tiles, operations);
+  return panels_at_once(w, *chosen) == w.last_panel &&
+         run_by_groups(ctx, *chosen, w, groups, tiles, operations * static_cast<double>(groups));
 }
 
 }  // namespace penlight::optimized

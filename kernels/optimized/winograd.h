@@ -8,7 +8,7 @@
 
 namespace penlight::optimized {
 
-// Computes `product`, a convolution of one group over `batch` images, if it is of the
+// Computes `product`, a convolution over `batch` images, if it is of the
 // right kind and this is expected to be faster. False, with `output` to be computed again,
 // if it is not, or if a result is not finite. Want of memory is recorded in the context.
 #ifdef PENLIGHT_WITHOUT_WINOGRAD  // by a build whose tables of routines lack it

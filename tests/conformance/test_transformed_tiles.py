@@ -85,6 +85,22 @@ LARGE_WINDOWS = [
     ((5, 5), (1, 384, 14, 14), 512, 2, 1, 1),
 ]
 
+# Groups, each with tiles of its own: of one block and of several, of whole panels and not.
+LARGE_GROUPS = [
+    (2, (3, 3), (1, 64, 28, 27), 64, 1, 1, 1),
+    (3, (3, 3), (2, 72, 40, 38), 72, (0, 2, 1, 0), 1, 1),
+    (5, (3, 3), (1, 240, 14, 14), 240, 1, 1, 1),
+    (2, (3, 3), (1, 128, 28, 28), 384, 2, 1, 2),
+    (4, (3, 3), (3, 256, 57, 50), 160, 1, 2, 1),
+    (2, (3, 3), (1, 160, 14, 13), 256, 1, 2, 1),
+    (7, (1, 3), (2, 224, 1, 130), 238, (0, 1), 1, 1),
+    (3, (1, 5), (1, 144, 3, 70), 192, (0, 2), 1, 1),
+    (2, (9, 1), (1, 96, 150, 2), 128, (4, 0), 1, 1),
+    (4, (5, 5), (1, 128, 30, 33), 128, 2, 1, 1),
+    # More transformed weights than are made at once.
+    (2, (3, 3), (1, 1280, 20, 20), 1088, 1, 1, 1),
+]
+
 
 def upright(taps: int, sizes: tuple[int, ...], outputs: int, *numbers: Any) -> tuple[Any, ...]:
     """The same with a window of one column, of an image with rows for columns."""
@@ -93,16 +109,18 @@ def upright(taps: int, sizes: tuple[int, ...], outputs: int, *numbers: Any) -> t
 
 
 @pytest.mark.parametrize(
-    "window, sizes, outputs, padding, stride, dilation",
+    "groups, window, sizes, outputs, padding, stride, dilation",
     [
-        *(((3, 3), *case) for case in LARGE),
-        *(((1, taps), *case) for taps, *case in LARGE_ROWS),
-        *(upright(*case) for case in LARGE_ROWS),
-        *LARGE_WINDOWS,
+        *((1, (3, 3), *case) for case in LARGE),
+        *((1, (1, taps), *case) for taps, *case in LARGE_ROWS),
+        *((1, *upright(*case)) for case in LARGE_ROWS),
+        *((1, *case) for case in LARGE_WINDOWS),
+        *LARGE_GROUPS,
     ],
 )
 def test_large_convolution(
     isa: str,
+    groups: int,
     window: tuple[int, int],
     sizes: tuple[int, ...],
     outputs: int,
@@ -111,26 +129,27 @@ def test_large_convolution(
     dilation: int | tuple[int, int],
 ) -> None:
     op = overload_of("penlight::conv2d_packed")
-    x, weight, bias = image(*sizes), torch.randn(outputs, sizes[1], *window), torch.randn(outputs)
-    packed = pack_panels(Derived.of(weight), bias).tensor()
+    x, weight, bias = image(*sizes), torch.randn(outputs, sizes[1] // groups, *window), torch.randn(outputs)
+    packed = pack_panels(Derived.of(weight), bias, groups).tensor()
     around = (padding, padding) if isinstance(padding, int) else padding
     apart = (dilation, dilation) if isinstance(dilation, int) else dilation
     numbers = [[outputs, *window], [stride, stride], list(around), list(apart)]
-    exact = padded_conv2d(x.double(), weight.double(), bias.double(), (stride, stride), around, apart, 1)
+    exact = padded_conv2d(x.double(), weight.double(), bias.double(), (stride, stride), around, apart, groups)
     residual = image(*exact.shape)
     for activation in (0, 1, 6):
         for added in (None, residual):
             want = ACTIVATIONS[activation](exact if added is None else exact + added)
             want = want.contiguous(memory_format=torch.channels_last)
             (got,) = run_op(
-                op, [x, packed, added, *numbers, 1, activation, 0.0, 0.0], {}, want.float(), "optimized"
+                op, [x, packed, added, *numbers, groups, activation, 0.0, 0.0], {}, want.float(), "optimized"
             )
             assert (got.double() - want).abs().max() < 3e-5 * (want.max() - want.min())
     for value in (math.nan, math.inf, 3e38):
         wild = x.clone(memory_format=torch.channels_last)
         wild[0, 3, min(7, sizes[2] - 1), min(9, sizes[3] - 1)] = value
-        want = op(wild, packed, None, *numbers, 1, 1, 0.0, 0.0)
-        (got,) = run_op(op, [wild, packed, None, *numbers, 1, 1, 0.0, 0.0], {}, want, "optimized")
+        args = [wild, packed, None, *numbers, groups, 1, 0.0, 0.0]
+        want = op(*args)
+        (got,) = run_op(op, args, {}, want, "optimized")
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, equal_nan=True)
 
 
@@ -162,14 +181,20 @@ def test_direct_convolution(isa: str, sizes: tuple[int, ...]) -> None:
     [((3, 3), 1), ((3, 3), 2), ((1, 5), 1), ((1, 7), 1), ((1, 11), 1), ((3, 1), 2), ((7, 1), 1), ((5, 5), 1)],
     ids=str,
 )
+@pytest.mark.parametrize("groups", [1, 3])
 def test_blocks_of_tiles_and_threads(
-    isa: str, sizes: tuple[int, ...], window: tuple[int, int], stride: int
+    isa: str, sizes: tuple[int, ...], window: tuple[int, int], stride: int, groups: int
 ) -> None:
-    *of_image, outputs = sizes
-    x, weight = image(*of_image), torch.randn(outputs, of_image[1], *window)
-    want = functional.conv2d(x, weight, None, stride, 1).contiguous(memory_format=torch.channels_last)
-    packed = pack_panels(Derived.of(weight), None).tensor()
-    args = [x, packed, None, [outputs, *window], [stride] * 2, [1, 1], [1, 1], 1, 0, 0.0, 0.0]
+    batch, channels, height, width, outputs = sizes
+    x, weight = (
+        image(batch, groups * channels, height, width),
+        torch.randn(groups * outputs, channels, *window),
+    )
+    want = functional.conv2d(x, weight, None, stride, 1, 1, groups).contiguous(
+        memory_format=torch.channels_last
+    )
+    packed = pack_panels(Derived.of(weight), None, groups).tensor()
+    args = [x, packed, None, [len(weight), *window], [stride] * 2, [1, 1], [1, 1], groups, 0, 0.0, 0.0]
     file = one_op_program(overload_of("penlight::conv2d_packed"), args, {}, want)
     alone, *others = (
         penlight.load(file, libraries="optimized", threads=n)(x, packed)[0].clone() for n in (1, 2, 3, 4, 8)
@@ -178,14 +203,16 @@ def test_blocks_of_tiles_and_threads(
     assert all(torch.equal(other, alone) for other in others)
 
 
+@pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("window", [(3, 3), (1, 3), (3, 1), (1, 5), (7, 1), (1, 11), (5, 5), (7, 7)], ids=str)
-def test_large_layers_are_transformed(isa: str, window: tuple[int, int]) -> None:
+def test_large_layers_are_transformed(isa: str, window: tuple[int, int], groups: int) -> None:
     """So large that tiles are far ahead on every machine: the sums are not those of the direct way."""
-    x, weight = image(1, 128, 64, 64), torch.randn(128, 128, *window)
+    x, weight = image(1, 128 * groups, 64, 64), torch.randn(128 * groups, 128, *window)
     padding = [taps // 2 for taps in window]
-    want = functional.conv2d(x, weight, None, 1, padding).contiguous(memory_format=torch.channels_last)
-    packed = pack_panels(Derived.of(weight), None).tensor()
-    args = [x, packed, None, [128, *window], [1, 1], padding, [1, 1], 1, 0, 0.0, 0.0]
+    want = functional.conv2d(x, weight, None, 1, padding, 1, groups)
+    want = want.contiguous(memory_format=torch.channels_last)
+    packed = pack_panels(Derived.of(weight), None, groups).tensor()
+    args = [x, packed, None, [len(weight), *window], [1, 1], padding, [1, 1], groups, 0, 0.0, 0.0]
     (taken,), (direct,) = (
         run_op(overload_of(f"penlight::{name}"), args, {}, want, "optimized")
         for name in ("conv2d_packed", "conv2d_direct_packed")

@@ -157,3 +157,21 @@ def test_windows_that_have_two_ways(
     program = to_edge(export(nn.Sequential(layer).eval(), (torch.randn(1, channels, 64, 64),)))
     run(program, recipes.tuned(OPS.convolution, OPS.direct_convolution, measure), Report())
     assert len(asked) == ways
+
+
+@pytest.mark.parametrize(
+    "channels, outputs, groups, ways", [(32, 48, 2, 2), (96, 64, 4, 2), (30, 32, 2, 0), (32, 30, 2, 0)]
+)
+def test_groups_that_have_two_ways(channels: int, outputs: int, groups: int, ways: int) -> None:
+    assert OPS is not None
+    asked: list[str] = []
+
+    def measure(name: str, arguments: list[Any]) -> float:
+        asked.append(name)
+        assert seconds_of(name, arguments, rounds=1) > 0
+        return 1.0
+
+    layer = nn.Conv2d(channels, outputs, 3, padding=1, groups=groups)
+    program = to_edge(export(nn.Sequential(layer).eval(), (torch.randn(1, channels, 24, 24),)))
+    run(program, recipes.tuned(OPS.convolution, OPS.direct_convolution, measure), Report())
+    assert len(asked) == ways

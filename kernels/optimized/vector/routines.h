@@ -67,6 +67,7 @@ struct Epilogue {
 };
 
 enum class Format : uint8_t { Float32, Float16, BFloat16 };
+constexpr ptrdiff_t kElementSizes[] = {4, 2, 2};  // of each, in bytes
 
 // Some channels of an image.
 struct InputPart {
@@ -225,7 +226,8 @@ struct Winograd {
   ptrdiff_t first_made, last_made;
   float* tiles;  // of the block, transformed: tiles_size() bytes
   ptrdiff_t batch, channels, outputs;
-  ptrdiff_t first, last;  // the block
+  ptrdiff_t output_pitch;  // elements from pixel to pixel
+  ptrdiff_t first, last;   // the block
   ptrdiff_t first_panel, last_panel;
   Epilogue epilogue;
   Geometry geometry;

@@ -62,7 +62,7 @@ PENLIGHT_INLINE void with_format(Format format, Body&& body) {
   body(Singles());
 }
 
-constexpr ptrdiff_t size_of(Format format) { return format == Format::Float32 ? 4 : 2; }
+ptrdiff_t size_of(Format format) { return kElementSizes[static_cast<int>(format)]; }
 
 template <int kStride, int kOut, int taps>
 struct FilterOf {
@@ -216,12 +216,12 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
       to.rows = outputs_from(place.top, g.out_height, apart_down(g), kOutDown);
       to.columns = outputs_from(place.left, g.out_width, g.dilation_w, kOut);
       const bool upright = flat && w.upright;
-      const ptrdiff_t line = (upright ? 1 : g.out_width) * w.outputs;
-      const ptrdiff_t pixel = (upright ? g.out_height : 1) * w.outputs;
+      const ptrdiff_t line = (upright ? 1 : g.out_width) * w.output_pitch;
+      const ptrdiff_t pixel = (upright ? g.out_height : 1) * w.output_pitch;
       to.line = apart_down(g) * line;
       to.pixel = g.dilation_w * pixel;
       const ptrdiff_t corner =
-          place.image * g.out_height * g.out_width * w.outputs + place.top * line + place.left * pixel;
+          place.image * g.out_height * g.out_width * w.output_pitch + place.top * line + place.left * pixel;
       for (ptrdiff_t n = first; n < last; n += kLanes) {
         to.some = w.outputs - n;
         to.output = w.output + corner + n;

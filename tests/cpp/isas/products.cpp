@@ -140,6 +140,11 @@ Shape any_convolution(Random& r) {
       (along == 0 ? s.width : s.height) = r.in(1, 3);
       (along == 0 ? s.height : s.width) = (g.taps[along] - 1) * g.dilation[along] + r.in(20, 90);
     }
+    if (r.one_in(3)) {  // in each of several groups
+      g.groups = r.in(2, 3);
+      s.channels *= g.groups;
+      s.outputs *= g.groups;
+    }
   }
   if (kind == 6) {  // runs that span the window's width
     s.channels = r.in(0, 9);
@@ -217,7 +222,7 @@ void convolution(Random r, long round) {
   const dim_t down = g.taps[0], across = g.taps[1];
   const bool windows =
       down == 1 || across == 1 ? down * across >= 3 : across > 3 || (down == 3 && across == 3);
-  const bool tiles = windows && g.groups == 1 && s.channels >= 16;
+  const bool tiles = windows && s.channels >= 16 * g.groups;
   for (dim_t n = 0; n < sizes[0]; ++n) {
     for (dim_t o = 0; o < sizes[1]; ++o) {
       for (dim_t h = 0; h < sizes[2]; ++h) {
