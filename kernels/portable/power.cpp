@@ -25,22 +25,29 @@ struct Pow {
   }
 };
 
-// 16-bit floats are computed with as float: their neighbours are those of their own bits.
+// By the bits, whose order is that of the sizes. 16-bit floats are computed with as float: their neighbours
+// are those of their own bits.
 struct NextAfter {
   ScalarType dtype;
   float operator()(float x, float y) const {
-    if (dtype == ScalarType::Half) return step<Half>(x, y);
-    return dtype == ScalarType::BFloat16 ? step<BFloat16>(x, y) : ::nextafterf(x, y);
+    if (dtype == ScalarType::Half) return step<uint16_t, Half>(x, y);
+    return dtype == ScalarType::BFloat16 ? step<uint16_t, BFloat16>(x, y) : step<uint32_t>(x, y);
   }
-  template <class S>
-  static float step(float x, float y) {
-    if (!(x < y || x > y)) return x == y ? y : x + y;
-    S next(x == 0 ? y : x);
-    const uint16_t up = static_cast<uint16_t>(next.bits + 1), down = static_cast<uint16_t>(next.bits - 1);
-    next.bits = x == 0 ? static_cast<uint16_t>((next.bits & 0x8000u) | 1) : (x < y) == (x > 0) ? up : down;
+  double operator()(double x, double y) const { return step<uint64_t>(x, y); }
+  template <class Bits, class S = void, class T>
+  static T step(T x, T y) {
+    using Own = std::conditional_t<std::is_void_v<S>, T, S>;
+    static_assert(sizeof(Own) == sizeof(Bits));
+    constexpr Bits sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+    if (x == y || x != x || y != y) return x == y ? y : x + y;
+    Own next(x == 0 ? y : x);
+    Bits bits;
+    memcpy(&bits, &next, sizeof bits);
+    const int rises = x < y, greater = rises ^ (x < 0);  // in size; branches would be guessed wrong
+    bits = static_cast<Bits>(x == 0 ? (bits & sign) | 1 : bits + static_cast<Bits>(2 * greater - 1));
+    memcpy(&next, &bits, sizeof bits);
     return next;
   }
-  double operator()(double x, double y) const { return ::nextafter(x, y); }
 };
 
 struct Gcd {
