@@ -147,8 +147,10 @@ Winograd with_group(const Winograd& w, dim_t group, InputPart& input) {
 bool run_by_groups(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t groups, dim_t tiles,
                    double operations) {
   const dim_t most = tiles_at_once(w, does), blocks = (tiles + most - 1) / most;
-  const dim_t size = (tiles + blocks - 1) / blocks, parts = parts_of(ctx, operations, groups * blocks);
+  const dim_t size = (tiles + blocks - 1) / blocks, threads = static_cast<dim_t>(ctx.threads());
   const size_t made = blocks > 1 ? does.weights_size(w, w.last_panel) : 0;
+  dim_t parts = parts_of(ctx, operations, groups * blocks);
+  if (made && parts > threads) parts = threads;  // each has memory for the weights of a group
   w.last_made = w.last_panel;
   w.last = size;
   const size_t in = does.tiles_size(w);
