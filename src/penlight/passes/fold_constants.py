@@ -2,7 +2,8 @@
 
 The file must not grow for it, or not much: a result is folded if it is small for the
 operators that go, not larger than the constants it replaces (which then die), or read
-from a table and small beside all weights. So a transposed weight is folded, and an
+from a table and small beside all weights. Results that share constants replace them
+together. So a transposed weight is folded, and the parts of one that is cut up, and an
 expanded mask or a large `full` is not. Large results are computed when the file is
 written. What is made like another tensor (`new_zeros`, `full_like`) depends on nothing
 if its sizes are known.
@@ -57,11 +58,12 @@ def fold_constants(graph: Graph, constants: Constants) -> int:
     ]
     values: dict[Node, Any] = {}  # small ones, computed once
     seen = set(frontier)
+    joint = _Joint(frontier, known, constants)
     weights = [like for name in constants.names if (like := constants.like(name)) is not None]
     room = sum(map(_nbytes, weights)) // _SHARE
     for node in frontier:
         value = _can_keep(node)
-        worth = value is not None and _is_worth(node, constants)
+        worth = value is not None and (_is_worth(node, constants) or joint.is_worth(node))
         if value is not None and not worth and _reads_table(node) and _nbytes(value) <= room:
             worth, room = True, room - _nbytes(value)
         if value is None or not worth:
@@ -198,10 +200,47 @@ def _is_worth(node: Node, constants: Constants) -> bool:
         todo += more
     sources = seen - {node}
     replaced = _SMALL * (1 + sum(_takes_time(one) for one in sources if one.op != "placeholder"))
-    for one in seen:
-        like = constants.like(one) if seen.issuperset(one.users) else None
-        replaced += 0 if like is None else _nbytes(like)
-    return _nbytes(value) <= replaced
+    return _nbytes(value) <= replaced + _bytes_that_go(seen, constants)
+
+
+def _bytes_that_go(seen: set[Node], constants: Constants) -> int:
+    """Of constants that nothing but these nodes reads."""
+    gone = [constants.like(one) for one in seen if seen.issuperset(one.users)]
+    return sum(_nbytes(like) for like in gone if like is not None)
+
+
+class _Joint:
+    """Results of constants that are worth their place only together, as the parts of a weight are."""
+
+    def __init__(self, frontier: list[Node], known: set[Node], constants: Constants) -> None:
+        self.frontier = set(frontier)
+        self.known = known  # that depend on constants alone
+        self.constants = constants
+        self.verdicts: dict[Node, bool] = {}
+
+    def is_worth(self, node: Node) -> bool:
+        if node not in self.frontier:
+            return False
+        if node not in self.verdicts:
+            seen = self._connected(node)
+            together = seen & self.frontier
+            values = [value for one in together if (value := _can_keep(one)) is not None]
+            size = sum(map(_nbytes, values))
+            worth = len(values) == len(together) and size <= _bytes_that_go(seen, self.constants)
+            self.verdicts.update(dict.fromkeys(together, worth))
+        return self.verdicts[node]
+
+    def _connected(self, node: Node) -> set[Node]:
+        """What these results are made of, and the others that are made of that, and so on."""
+        seen, todo = {node}, [node]
+        while todo:
+            one = todo.pop()
+            inner = one not in self.frontier and self.known.issuperset(one.users)
+            beside = one.users if inner else ()
+            more = [other for other in (*one.all_input_nodes, *beside) if other not in seen]
+            seen.update(more)
+            todo += more
+        return seen
 
 
 def _takes_time(node: Node) -> bool:
