@@ -31,12 +31,11 @@ struct NextAfter {
   ScalarType dtype;
   float operator()(float x, float y) const {
     if (dtype == ScalarType::Half) return step<uint16_t, Half>(x, y);
-    return dtype == ScalarType::BFloat16 ? step<uint16_t, BFloat16>(x, y) : step<uint32_t>(x, y);
+    return dtype == ScalarType::BFloat16 ? step<uint16_t, BFloat16>(x, y) : step<uint32_t, float>(x, y);
   }
-  double operator()(double x, double y) const { return step<uint64_t>(x, y); }
-  template <class Bits, class S = void, class T>
+  double operator()(double x, double y) const { return step<uint64_t, double>(x, y); }
+  template <class Bits, class Own, class T>
   static T step(T x, T y) {
-    using Own = std::conditional_t<std::is_void_v<S>, T, S>;
     static_assert(sizeof(Own) == sizeof(Bits));
     constexpr Bits sign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
     if (x == y || x != x || y != y) return x == y ? y : x + y;
