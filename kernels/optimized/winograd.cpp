@@ -18,8 +18,8 @@ Geometry transposed(const Geometry& g) {
           g.stride_w, g.stride_h, g.pad_w,     g.pad_h,      g.dilation_w, g.dilation_h};
 }
 
-// Windows of three by three taps, of one row of three and more, or of several rows of more; and at least so
-// many channels and outputs of a group.
+// Windows of three by three taps, of one row of three and more, or of several rows of more; of groups that
+// have no fewer channels and outputs than a panel.
 bool has_tiles(const Product& p, const Geometry& g) {
   const bool flat = g.taps_h == 1, three = g.taps_w == 3, alone = g.stride_h == 1 && g.stride_w == 1;
   const bool dense = g.dilation_w == 1 && (flat || g.dilation_h == 1);
