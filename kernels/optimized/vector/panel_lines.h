@@ -54,7 +54,8 @@ PENLIGHT_INLINE void multiply_tile(const Panel& panel, const float* input, const
     repeat<kPanelVectors>([&](auto v) __attribute__((always_inline)) { columns[v] = weight(v); });
     repeat<pixels>([&](auto i) __attribute__((always_inline)) {
       const Floats value = splat(x[i * next]);
-      repeat<kPanelVectors>([&](auto v) __attribute__((always_inline)) { sums[i][v] += value * columns[v]; });
+      repeat<kPanelVectors>(
+          [&](auto v) __attribute__((always_inline)) { add_product(sums[i][v], value, columns[v]); });
     });
   };
   input += first * next;

@@ -26,7 +26,6 @@ namespace PENLIGHT_ISA {
 namespace {
 
 constexpr int kVectors = kTileVectors;
-constexpr int kSteps = 4;  // of a wide tile, at once
 // k of one block. Its weights stay in the first cache, 24 KB; with AVX-512 in the second, 96 KB,
 // which gives the two lines of a step in less than the time of its 24 products.
 constexpr ptrdiff_t kDepth = kLanes == 16 ? 768 : 384;
@@ -92,7 +91,8 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
       });
       repeat<rows>([&](auto i) __attribute__((always_inline)) {
         const Floats value = splat(a[i][c + k]);
-        repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[to][i][v] += value * columns[v]; });
+        repeat<vectors>(
+            [&](auto v) __attribute__((always_inline)) { add_product(sums[to][i][v], value, columns[v]); });
       });
     };
     const auto add = [&](auto to) __attribute__((always_inline)) {
@@ -102,12 +102,23 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
       b += kPanel;
       ++c;
     };
-    if constexpr (wide) {
-      for (; c + kSteps <= s.channels; c += kSteps, b += kSteps * kPanel) {
-        __builtin_prefetch(ahead, 0, 2);
-        __builtin_prefetch(ahead + kSteps / 2 * s.ahead.step, 0, 2);
-        ahead += kSteps * s.ahead.step;
-        repeat<kSteps>([&](auto k) __attribute__((always_inline)) { step(Index<0>(), k); });
+    if constexpr (wide || (kUnrollsSteps && rows > 1)) {
+      const auto add_steps = [&](auto lines) __attribute__((always_inline)) {
+        for (; c + kStepsAtOnce <= s.channels; c += kStepsAtOnce, b += kStepsAtOnce * kPanel) {
+          repeat<lines>([&](auto k) __attribute__((always_inline)) {
+            __builtin_prefetch(ahead + k * (kStepsAtOnce / lines) * s.ahead.step, 0, 2);
+          });
+          ahead += kStepsAtOnce * s.ahead.step;
+          repeat<kStepsAtOnce>([&](auto k) __attribute__((always_inline)) { step(Index<k % kSums>(), k); });
+        }
+      };
+      constexpr ptrdiff_t kLineSize = kLine * sizeof(float);
+      if constexpr (wide) {
+        add_steps(Index<kStepsAtOnce / 2>());
+      } else if (kStepsAtOnce * s.ahead.step <= kLineSize) {
+        add_steps(Index<1>());
+      } else {
+        add_steps(Index<kStepsAtOnce>());
       }
     }
     while (kSums > 1 && c + kSums <= s.channels) repeat<kSums>(add);

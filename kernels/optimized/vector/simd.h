@@ -43,6 +43,12 @@ constexpr bool kFewTiles = false;
 constexpr int kWideRows = kTileRows / 2, kWideVectors = 2 * kTileVectors;
 constexpr bool kHasWideTiles = !kFewTiles && kLanes == 16;
 
+// Steps of a sum that are unrolled. Two threads of a core start half as many instructions each at once, and
+// twelve products with what else a step takes are more than that half. A tile of AVX-512 has more rows than
+// there are registers for their addresses, which unrolling would have moved around.
+constexpr int kStepsAtOnce = 4;
+constexpr bool kUnrollsSteps = !kFewTiles && kLanes == 8;
+
 typedef float Floats __attribute__((vector_size(kLanes * 4)));
 typedef int32_t Ints __attribute__((vector_size(kLanes * 4)));
 typedef double Doubles __attribute__((vector_size(kLanes * 8)));
@@ -68,6 +74,17 @@ PENLIGHT_INLINE void keep_in_register(Floats& x) {
 }
 PENLIGHT_INLINE void keep_in_register(const float*& x) { __asm__("" : "+r"(x)); }
 PENLIGHT_INLINE void keep_in_memory(Floats& x) { __asm__("" : "+m"(x)); }
+
+// sum += x * y, in the register where sum is. Of several steps together compilers put new sums into the
+// register of a factor, until none of the 16 is left and sums wait in memory. The 32 of AVX-512 are enough,
+// and one product there reads a factor that it spreads itself.
+PENLIGHT_INLINE void add_product(Floats& sum, Floats x, Floats y) {
+#if defined(__FMA__) && !defined(__AVX512F__)
+  __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(x), "x"(y));
+#else
+  sum += x * y;
+#endif
+}
 
 PENLIGHT_INLINE Floats load(const float* from) {
   Floats value;
