@@ -14,7 +14,6 @@ namespace PENLIGHT_ISA {
 namespace {
 
 constexpr int kHalfVectors = kTileVectors / 2;
-constexpr int kSteps = 4;  // of a wide tile, at once
 // Heights of tiles: a line of 14, 56 or 112 outputs is no multiple of the highest.
 #ifdef PENLIGHT_FEW_TILES
 constexpr int kHeights[] = {kTileRows};
@@ -54,39 +53,48 @@ struct Tiles {
   Finish finish;
 };
 
-// Outputs [column, outputs) of a line.
+// A tile of outputs from `column` on, of which so many are stored.
 template <int rows, int vectors>
-void multiply(const Tiles& t, ptrdiff_t column, ptrdiff_t outputs) {
+PENLIGHT_INLINE void multiply_tile(const Tiles& t, ptrdiff_t column, ptrdiff_t stored) {
   const auto weight = [&](const float* base, int v) {
     constexpr int per_panel = kPanel / kLanes;
     return base + (v / per_panel) * t.weights_panel + (v % per_panel) * kLanes;
   };
-  for (; column < outputs; column += rows) {
-    Floats sums[rows][vectors];
-    repeat<vectors>([&](auto v) __attribute__((always_inline)) {
-      const Floats bias = load(weight(t.weights, v));
-      repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
-    });
-    const float* lines = t.lines + column * t.next;
-    const float* b = t.weights + kPanel;
-    const auto step = [&](ptrdiff_t k, auto at) __attribute__((always_inline)) {
-      const float* a = lines + t.offsets[k + at];
-      Floats columns[vectors];
+  Floats sums[rows][vectors];
+  repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+    const Floats bias = load(weight(t.weights, v));
+    repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
+  });
+  const ptrdiff_t next = t.next, steps = t.steps;
+  const ptrdiff_t* const offsets = t.offsets;
+  const float* const lines = t.lines + column * next;
+  const float* b = t.weights + kPanel;
+  ptrdiff_t k = 0;
+  const auto step = [&](auto at) __attribute__((always_inline)) {
+    const float* a = lines + offsets[k + at];
+    Floats columns[vectors];
+    repeat<vectors>([&](auto v)
+                        __attribute__((always_inline)) { columns[v] = load(weight(b + at * kPanel, v)); });
+    repeat<rows>([&](auto i) __attribute__((always_inline)) {
+      const Floats value = splat(a[i * next]);
       repeat<vectors>([&](auto v)
-                          __attribute__((always_inline)) { columns[v] = load(weight(b + at * kPanel, v)); });
-      repeat<rows>([&](auto i) __attribute__((always_inline)) {
-        const Floats value = splat(a[i * t.next]);
-        repeat<vectors>([&](auto v) __attribute__((always_inline)) { sums[i][v] += value * columns[v]; });
-      });
-    };
-    ptrdiff_t k = 0;
-    if constexpr (kHasWideTiles && vectors == kWideVectors) {
-      for (; k + kSteps <= t.steps; k += kSteps, b += kSteps * kPanel) {
-        repeat<kSteps>([&](auto at) __attribute__((always_inline)) { step(k, at); });
-      }
+                          __attribute__((always_inline)) { add_product(sums[i][v], value, columns[v]); });
+    });
+  };
+  if constexpr (kUnrollsSteps || (kHasWideTiles && vectors == kWideVectors)) {
+    for (; k + kStepsAtOnce <= steps; k += kStepsAtOnce, b += kStepsAtOnce * kPanel) {
+      repeat<kStepsAtOnce>(step);
     }
-    for (; k < t.steps; ++k, b += kPanel) step(k, Index<0>());
-    finish_tile<rows, vectors>(t.finish, column, min_of(rows, outputs - column), sums);
+  }
+  for (; k < steps; ++k, b += kPanel) step(Index<0>());
+  finish_tile<rows, vectors>(t.finish, column, stored, sums);
+}
+
+// Outputs [column, outputs) of a line.
+template <int rows, int vectors>
+void multiply(const Tiles& t, ptrdiff_t column, ptrdiff_t outputs) {
+  for (; column < outputs; column += rows) {
+    multiply_tile<rows, vectors>(t, column, min_of(rows, outputs - column));
   }
 }
 
