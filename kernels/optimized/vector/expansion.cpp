@@ -65,32 +65,45 @@ class WeightsAhead {
   ptrdiff_t left_ = 0, share_ = 0;
 };
 
-// One row of windows over `lines`.
+// One row of windows over `lines`, one vector of channels, of which so many are left.
+template <int taps, int stride, int columns>
+PENLIGHT_INLINE void window_vector(const Depthwise& p, const float* const (&lines)[taps],
+                                   const float* weights, ptrdiff_t place, ptrdiff_t left) {
+  const Epilogue& epilogue = p.epilogue;
+  const ptrdiff_t out_width = p.geometry.out_width, pitch = p.channels;
+  const Floats bias = load(weights);
+  for (ptrdiff_t group = 0; group < out_width; group += columns) {
+    // The last few columns are computed with some before them once more, to the same values.
+    const ptrdiff_t column = min_of(group, out_width - columns), to = place + column * pitch;
+    Floats sums[1][columns];
+    repeat<columns>([&](auto j) __attribute__((always_inline)) { sums[0][j] = bias; });
+    repeat<taps>([&](auto i) __attribute__((always_inline)) {
+      const float* x[1] = {lines[i] + column * stride * kBlock};
+      add_line<1, columns, stride, taps>(x, weights + (1 + i * taps) * kBlock, sums);
+    });
+    // Writing has to wait for a line of memory as reading has; those of the next row are asked for now.
+    const float* ahead = p.output + to + out_width * pitch;
+    repeat<columns>([&](auto) __attribute__((always_inline)) {
+      __builtin_prefetch(ahead, 1, 3);
+      ahead += pitch;
+    });
+    finish<columns>(epilogue, epilogue.residual ? epilogue.residual + to : nullptr, p.output + to, pitch,
+                    left, sums[0]);
+  }
+}
+
 template <int taps, int stride, int columns>
 __attribute__((noinline)) void window_row(const Depthwise& p, const Lines& t, const float* const* lines,
                                           ptrdiff_t row) {
-  const Geometry& g = p.geometry;
-  const Epilogue& epilogue = p.epilogue;
-  const float* from[taps];
-  repeat<taps>([&](auto i) __attribute__((always_inline)) { from[i] = lines[i]; });
-  for (ptrdiff_t group = 0; group < g.out_width; group += columns) {
-    // The last few columns are computed with some before them once more, to the same values.
-    const ptrdiff_t column = min_of(group, g.out_width - columns);
-    for (ptrdiff_t c = 0; c < kBlock && t.channel + c < p.last_channel; c += kLanes) {
-      Floats sums[1][columns];
-      const Floats bias = load(t.weights + c);
-      repeat<columns>([&](auto j) __attribute__((always_inline)) { sums[0][j] = bias; });
-      repeat<taps>([&](auto i) __attribute__((always_inline)) {
-        const float* x[1] = {from[i] + column * stride * kBlock + c};
-        add_line<1, columns, stride, taps>(x, t.weights + (1 + i * taps) * kBlock + c, sums);
-      });
-      const ptrdiff_t to = (row * g.out_width + column) * p.channels + t.channel + c;
-      // Writing has to wait for a line of memory as reading has; those of the next row are asked for now.
-      repeat<columns>([&](auto j) __attribute__((always_inline)) {
-        __builtin_prefetch(p.output + to + (g.out_width + j) * p.channels, 1, 3);
-      });
-      finish<columns>(epilogue, epilogue.residual ? epilogue.residual + to : nullptr, p.output + to,
-                      p.channels, p.last_channel - t.channel - c, sums[0]);
+  for (ptrdiff_t c = 0; c < kBlock && t.channel + c < p.last_channel; c += kLanes) {
+    const float* from[taps];
+    repeat<taps>([&](auto i) __attribute__((always_inline)) { from[i] = lines[i] + c; });
+    const ptrdiff_t place = row * p.geometry.out_width * p.channels + t.channel + c;
+    const ptrdiff_t left = p.last_channel - t.channel - c;
+    if (left >= kLanes) {
+      window_vector<taps, stride, columns>(p, from, t.weights + c, place, kLanes);
+    } else {
+      window_vector<taps, stride, columns>(p, from, t.weights + c, place, left);
     }
   }
 }
