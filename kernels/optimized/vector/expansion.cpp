@@ -92,6 +92,7 @@ PENLIGHT_INLINE void window_vector(const Depthwise& p, const float* const (&line
   }
 }
 
+// One row of windows. Whole vectors have code of their own, which asks nothing about what is left.
 template <int taps, int stride, int columns>
 __attribute__((noinline)) void window_row(const Depthwise& p, const Lines& t, const float* const* lines,
                                           ptrdiff_t row) {

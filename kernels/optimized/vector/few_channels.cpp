@@ -78,7 +78,7 @@ PENLIGHT_INLINE void multiply_tile(const Tiles& t, ptrdiff_t column, ptrdiff_t s
     repeat<rows>([&](auto i) __attribute__((always_inline)) {
       const Floats value = splat(a[i * next]);
       repeat<vectors>([&](auto v)
-                          __attribute__((always_inline)) { add_product(sums[i][v], value, columns[v]); });
+                          __attribute__((always_inline)) { multiply_add(sums[i][v], value, columns[v]); });
     });
   };
   if constexpr (kUnrollsSteps || (kHasWideTiles && vectors == kWideVectors)) {

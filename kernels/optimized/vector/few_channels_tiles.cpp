@@ -142,7 +142,7 @@ PENLIGHT_INLINE void multiply(const Layout& layout, const float* tiles, const fl
       repeat<rows>([&](auto i) __attribute__((always_inline)) {
         const Floats value = splat(tiles[i * kPixel + at]);
         repeat<vectors>([&](auto v)
-                            __attribute__((always_inline)) { add_product(sums[i][v], value, columns[v]); });
+                            __attribute__((always_inline)) { multiply_add(sums[i][v], value, columns[v]); });
       });
     });
   }

@@ -20,7 +20,6 @@ constexpr int kFewestPixels = kMostPixels;
 #else
 constexpr int kFewestPixels = kMostPixels < 4 ? kMostPixels : 4;
 #endif
-constexpr int kLineSteps = 4;  // of any depth, at once
 constexpr int kFewPixels = 6;  // of a tile whose weights are in registers
 constexpr int kHeld = 24;      // weights there
 
@@ -55,7 +54,7 @@ PENLIGHT_INLINE void multiply_tile(const Panel& panel, const float* input, const
     repeat<pixels>([&](auto i) __attribute__((always_inline)) {
       const Floats value = splat(x[i * next]);
       repeat<kPanelVectors>(
-          [&](auto v) __attribute__((always_inline)) { add_product(sums[i][v], value, columns[v]); });
+          [&](auto v) __attribute__((always_inline)) { multiply_add(sums[i][v], value, columns[v]); });
     });
   };
   input += first * next;
@@ -72,8 +71,8 @@ PENLIGHT_INLINE void multiply_tile(const Panel& panel, const float* input, const
       add(spread ? input + panel.offsets[k + u] : input + k + u,
           [&](auto v) __attribute__((always_inline)) { return load(weights + u * kPanel + v * kLanes); });
     };
-    for (; k + kLineSteps <= panel.depth; k += kLineSteps, weights += kLineSteps * kPanel)
-      repeat<kLineSteps>(step);
+    for (; k + kStepsAtOnce <= panel.depth; k += kStepsAtOnce, weights += kStepsAtOnce * kPanel)
+      repeat<kStepsAtOnce>(step);
     for (; k < panel.depth; ++k, weights += kPanel) step(Index<0>());
   }
   finish_tile(finish, first, pixels, sums);
@@ -139,8 +138,8 @@ PENLIGHT_INLINE void multiply_two(const Panel& panel, const float* input, const 
       sums[1][i][0] += value * columns[1];
     });
   };
-  for (; k + kLineSteps <= panel.depth; k += kLineSteps, weights += kLineSteps * kPanel)
-    repeat<kLineSteps>(step);
+  for (; k + kStepsAtOnce <= panel.depth; k += kStepsAtOnce, weights += kStepsAtOnce * kPanel)
+    repeat<kStepsAtOnce>(step);
   for (; k < panel.depth; ++k, weights += kPanel) step(Index<0>());
   finish_tile(finish[0], first, pixels, sums[0]);
   finish_tile(finish[1], first, pixels, sums[1]);

@@ -92,7 +92,7 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
       repeat<rows>([&](auto i) __attribute__((always_inline)) {
         const Floats value = splat(a[i][c + k]);
         repeat<vectors>(
-            [&](auto v) __attribute__((always_inline)) { add_product(sums[to][i][v], value, columns[v]); });
+            [&](auto v) __attribute__((always_inline)) { multiply_add(sums[to][i][v], value, columns[v]); });
       });
     };
     const auto add = [&](auto to) __attribute__((always_inline)) {
@@ -103,6 +103,7 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
       ++c;
     };
     if constexpr (wide || (kUnrollsSteps && rows > 1)) {
+      // So many fetches for the steps: as many as they have lines.
       const auto add_steps = [&](auto lines) __attribute__((always_inline)) {
         for (; c + kStepsAtOnce <= s.channels; c += kStepsAtOnce, b += kStepsAtOnce * kPanel) {
           repeat<lines>([&](auto k) __attribute__((always_inline)) {

@@ -43,9 +43,9 @@ constexpr bool kFewTiles = false;
 constexpr int kWideRows = kTileRows / 2, kWideVectors = 2 * kTileVectors;
 constexpr bool kHasWideTiles = !kFewTiles && kLanes == 16;
 
-// Steps of a sum that are unrolled. Two threads of a core start half as many instructions each at once, and
-// twelve products with what else a step takes are more than that half. A tile of AVX-512 has more rows than
-// there are registers for their addresses, which unrolling would have moved around.
+// Steps of a sum that are unrolled: where two threads share a core, each starts half of its instructions, and
+// twelve products with what else a step takes are more than that. Tiles of AVX-512 but wide ones have more
+// rows than there are registers for their addresses, which unrolling would have moved around.
 constexpr int kStepsAtOnce = 4;
 constexpr bool kUnrollsSteps = !kFewTiles && kLanes == 8;
 
@@ -75,10 +75,10 @@ PENLIGHT_INLINE void keep_in_register(Floats& x) {
 PENLIGHT_INLINE void keep_in_register(const float*& x) { __asm__("" : "+r"(x)); }
 PENLIGHT_INLINE void keep_in_memory(Floats& x) { __asm__("" : "+m"(x)); }
 
-// sum += x * y, in the register where sum is. Of several steps together compilers put new sums into the
-// register of a factor, until none of the 16 is left and sums wait in memory. The 32 of AVX-512 are enough,
-// and one product there reads a factor that it spreads itself.
-PENLIGHT_INLINE void add_product(Floats& sum, Floats x, Floats y) {
+// sum += x * y, with AVX2 in the register where sum is. Of several steps together compilers put new sums into
+// the register of a factor, until none of the 16 is left and sums wait in memory. AVX-512 has 32, and its
+// products can read and spread a factor themselves.
+PENLIGHT_INLINE void multiply_add(Floats& sum, Floats x, Floats y) {
 #if defined(__FMA__) && !defined(__AVX512F__)
   __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(x), "x"(y));
 #else
