@@ -97,7 +97,7 @@ Status Method::set_input(size_t index, const InputTensor& tensor, Message* messa
   const size_t bytes = static_cast<size_t>(impl.numel) * element_size(impl.dtype);
   if (bytes > 0 && !tensor.data) return fail(message, Status::InvalidArgument, "input {} has no data", index);
   if (info.planned) {
-    if (impl.data != tensor.data) memmove(impl.data, tensor.data, bytes);
+    if (bytes > 0 && impl.data != tensor.data) memmove(impl.data, tensor.data, bytes);
   } else if (reinterpret_cast<uintptr_t>(tensor.data) % element_size(impl.dtype) != 0) {
     return fail(message, Status::InvalidArgument, "input {} is not aligned to its element size", index);
   } else {
