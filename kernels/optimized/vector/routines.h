@@ -214,8 +214,8 @@ struct PlainProduct {
   bool by_lines;  // few rows by a matrix that is to be read line after line, of whatever part this is
 };
 
-// A 3x3 convolution with stride 1, through transformed weights and tiles: the outputs of
-// panels [first_panel, last_panel) for a block of tiles.
+// A convolution by 3x3 windows, or by rows or columns of taps, with a stride of 1 or 2, through transformed
+// weights and tiles: the outputs of panels [first_panel, last_panel) for a block of tiles.
 struct Winograd {
   const InputPart* parts;  // of part_channels each
   ptrdiff_t part_channels, part_count;
