@@ -34,12 +34,21 @@ void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight
   convolution.multiplier = c.outputs / c.groups;
   convolution.epilogue = epilogue;
   convolution.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
-  const dim_t rows = input.size(0) * c.out[0];
+  convolution.last_row = input.size(0) * c.out[0];
+  convolution.last_channel = convolution.channels;
   const double operations =
       2.0 * static_cast<double>(out.numel()) * static_cast<double>(c.window.taps[0] * c.window.taps[1]);
+  const double work = 4 * operations;  // it is memory that it waits for
+  const size_t tile = routines().depthwise_scratch(convolution);
+  const dim_t rows = convolution.last_row, threads = static_cast<dim_t>(ctx.threads());
+  PartMemory memory;
+  if (is_one_part(work, threads)) {
+    if (!allocate_parts(ctx, 1, tile, memory)) return;
+    convolution.tile = tile ? static_cast<float*>(memory.of(0)) : nullptr;
+    return routines().depthwise(convolution);
+  }
   // Few rows are cut by channels, as the product that made them was most likely.
-  const dim_t threads = static_cast<dim_t>(ctx.threads()),
-              panels = round_to_panel(convolution.channels) / kPanel;
+  const dim_t panels = round_to_panel(convolution.channels) / kPanel;
   const bool by_rows = rows >= 5 * threads || panels < rows;
   dim_t steps = by_rows ? rows : panels;
   const dim_t reach = (c.window.taps[0] - 1) * c.window.dilation[0] + 1, overlap = reach / c.window.stride[0];
@@ -47,15 +56,11 @@ void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight
     const dim_t few = rows / (2 * overlap), fewest = threads < rows ? threads : rows;
     steps = few > fewest ? few : fewest;
   }
-  const dim_t parts = parts_of(ctx, 4 * operations, steps);  // it is memory that it waits for
-  const size_t tile = routines().depthwise_scratch(convolution);
-  PartMemory memory;
+  const dim_t parts = parts_of(ctx, work, steps);
   if (!allocate_parts(ctx, parts, tile, memory)) return;
   const auto part = [&](size_t index) {
     Depthwise mine = convolution;
     mine.tile = tile ? static_cast<float*>(memory.of(index)) : nullptr;
-    mine.last_row = rows;
-    mine.last_channel = convolution.channels;
     if (by_rows) {
       const Range range = range_of(index, parts, rows);
       mine.first_row = range.first;

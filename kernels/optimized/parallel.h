@@ -9,12 +9,18 @@ namespace penlight::optimized {
 // microsecond or two.
 constexpr double kOperationsOfPart = 4e5;
 
+// Is that too little for several parts, or are there no threads for them? Where work is as little as that,
+// cutting it, even into one part, takes much of the time.
+inline bool is_one_part(double operations, dim_t threads) {
+  return threads < 2 || operations < 2 * kOperationsOfPart;
+}
+
 // Parts for work of `operations` that can be cut into `steps`: one or several for each
 // thread, whichever leaves the least waiting when all threads are equally fast, and
 // several where that is equal, so that one that was held up keeps the others less.
 inline dim_t parts_of(const KernelContext& ctx, double operations, dim_t steps) {
   const dim_t threads = static_cast<dim_t>(ctx.threads());
-  if (threads < 2 || steps < 2) return 1;
+  if (is_one_part(operations, threads) || steps < 2) return 1;
   const double worth = operations / kOperationsOfPart;
   const dim_t most = worth < 4.0 * static_cast<double>(threads) ? static_cast<dim_t>(worth) : 4 * threads;
   dim_t best = 1, longest = steps;
@@ -41,8 +47,9 @@ inline Range range_of(size_t index, dim_t parts, dim_t count, dim_t step = 1) {
 // Calls `body` with the ranges of `count` items, which take `operations` each.
 template <class Body>
 void in_parts(KernelContext& ctx, dim_t count, double operations, Body&& body) {
-  if (operations * static_cast<double>(count) < 2 * kOperationsOfPart) return body(Range{0, count});
-  const dim_t parts = parts_of(ctx, operations * static_cast<double>(count), count);
+  operations *= static_cast<double>(count);
+  if (is_one_part(operations, static_cast<dim_t>(ctx.threads()))) return body(Range{0, count});
+  const dim_t parts = parts_of(ctx, operations, count);
   const auto part = [&](size_t index) { body(range_of(index, parts, count)); };
   ctx.parallel(static_cast<size_t>(parts), part);
 }

@@ -62,33 +62,37 @@ PanelProduct by_panels(Product& product) {
   return {routines().split_product, routines().split_scratch(product), kSplitPanels};
 }
 
-bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept) {
-  Product product = given;
+bool run_product(KernelContext& ctx, Product& product, ProductScratch* kept) {
   make_ready(product);
-  const dim_t rows = product.last_row, panels = product.last_panel;
   ProductScratch own;
   ProductScratch& scratch = kept ? *kept : own;
   if (is_split(product)) return run_split(ctx, product, scratch);
   if (is_by_blocks(product)) return run_by_blocks(ctx, product, scratch);
-  const double depth = static_cast<double>(depth_of(product));
-  const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs) * depth;
+  const dim_t rows = product.last_row, panels = product.last_panel, groups = product.last_group;
+  const dim_t threads = static_cast<dim_t>(ctx.threads()), row_step = routines().tile_rows;
   const PanelProduct by = directly(product);
-  const dim_t row_step = routines().tile_rows, panel_step = rows == 1 ? kWidePanels : by.step;
-  const dim_t row_steps = (rows + row_step - 1) / row_step,
-              panel_steps = (panels + panel_step - 1) / panel_step;
-  const dim_t threads = static_cast<dim_t>(ctx.threads());
-  const bool few_panels = panel_steps < threads;
-  const bool by_rows = row_steps >= threads && (few_panels || reads_less_by_rows(product));
+  const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(product.outputs * groups) *
+                            static_cast<double>(depth_of(product));
   // With few rows it is reading the weights that takes the time.
   const double work = rows < row_step ? operations * static_cast<double>(row_step / rows) : operations;
-  const dim_t groups = product.last_group;
+  if (is_one_part(work, threads)) {
+    if (!scratch.provide(ctx, 1, by.scratch)) return false;
+    product.scratch = scratch.memory.of(0);
+    by.multiply(product);
+    return true;
+  }
+  const dim_t panel_step = rows == 1 ? kWidePanels : by.step;
+  const dim_t row_steps = (rows + row_step - 1) / row_step,
+              panel_steps = (panels + panel_step - 1) / panel_step;
+  const bool few_panels = panel_steps < threads;
+  const bool by_rows = row_steps >= threads && (few_panels || reads_less_by_rows(product));
   // Parts of the groups write pieces of each row, and wait where two write one line of the cache.
   const bool by_groups = groups >= 2 * threads && row_steps < 4 * threads;
   const dim_t group_step = by_groups ? group_step_of(product, threads) : 1;
   const dim_t steps = by_groups               ? (groups + group_step - 1) / group_step
                       : by_rows || groups > 1 ? row_steps
                                               : panel_steps;
-  const dim_t parts = parts_of(ctx, work * static_cast<double>(groups), steps);
+  const dim_t parts = parts_of(ctx, work, steps);
   if (!scratch.provide(ctx, parts, by.scratch)) return false;
   const auto part = [&](size_t index) {
     Product mine = product;

@@ -46,9 +46,9 @@ struct PanelProduct {
 // Makes `product` ready. No element depends on how it is cut, nor on whether run_product() computes it.
 PanelProduct by_panels(Product& product);
 
-// Computes all rows and panels of a product, whose scratch it provides, or finds in `kept` and
-// leaves there. What each element is does not depend on the split. False, with the failure
+// Makes `product` ready and computes all its rows and panels. Its scratch is provided, or found in `kept` and
+// left there. What each element is does not depend on the split. False, with the failure
 // recorded, for want of memory.
-bool run_product(KernelContext& ctx, const Product& given, ProductScratch* kept = nullptr);
+bool run_product(KernelContext& ctx, Product& product, ProductScratch* kept = nullptr);
 
 }  // namespace penlight::optimized

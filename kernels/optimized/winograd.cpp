@@ -186,10 +186,12 @@ bool run_by_groups(KernelContext& ctx, const WinogradRoutines& does, Winograd& w
 }  // namespace
 
 bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
+  const bool upright = product.geometry.taps_w == 1;
+  const Geometry geometry = upright ? transposed(product.geometry) : product.geometry;
+  if (!has_tiles(product, geometry)) return false;
   Winograd w{};
-  w.upright = product.geometry.taps_w == 1;
-  w.geometry = w.upright ? transposed(product.geometry) : product.geometry;
-  if (!has_tiles(product, w.geometry)) return false;
+  w.upright = upright;
+  w.geometry = geometry;
   const InputPart whole = {product.input, product.pixel};
   w.parts = product.parts ? product.parts : &whole;
   w.part_channels = product.channels;

@@ -120,10 +120,12 @@ static inline bool copy_weights(const Depthwise& p, ptrdiff_t channel, ptrdiff_t
 static inline bool are_finite(const Depthwise& p) {
   constexpr int sums = 8;  // at once: each waits for the product before
   const ptrdiff_t padded = round_up(p.channels, kPanel), taps = p.geometry.taps_h * p.geometry.taps_w;
-  const ptrdiff_t count = round_up(p.last_channel, kPanel) - p.first_channel;
+  const ptrdiff_t own = round_up(p.last_channel, kPanel) - p.first_channel;
+  // Those of all channels lie one after the other.
+  const ptrdiff_t runs = own == padded ? 1 : taps, count = own == padded ? taps * padded : own;
   Floats probes[sums] = {};
-  for (ptrdiff_t t = 1; t <= taps; ++t) {
-    const float* const weights = p.packed + t * padded + p.first_channel;
+  for (ptrdiff_t run = 1; run <= runs; ++run) {
+    const float* const weights = p.packed + run * padded + p.first_channel;
     for (ptrdiff_t c = 0; c < count; c += sums * kLanes) {
       repeat<sums>([&](auto i) __attribute__((always_inline)) {
         // The last few are looked at once more.
