@@ -21,6 +21,9 @@ namespace {
 constexpr dim_t kFewChannels = 32;
 // From so many tiles on they are worth the transformation of the weights.
 constexpr dim_t kManyTiles = 64;
+// And from so many pixels on it is worth finding out whether tiles are, where direct windows take as little
+// time as over few channels.
+constexpr dim_t kManyPixels = 128;
 // A window that reaches further down is not cut into more parts than needed.
 constexpr dim_t kFewLines = 5;
 
@@ -154,31 +157,36 @@ bool read_parts(KernelContext& ctx, TensorList images, Product& product) {
   return true;
 }
 
-void run_groups(KernelContext& ctx, const PackedConvolution& call, const Convolution& c,
-                const Epilogue& epilogue, Tensor& out) {
+Product product_of(const PackedConvolution& call, const Convolution& c, const Epilogue& epilogue,
+                   Tensor& out) {
   const Tensor& input = call.images[0];
-  const dim_t channels = input.size(1) / c.groups, outputs = c.outputs / c.groups;
   Product product{};
-  product.output_pitch = c.outputs;
-  product.outputs = outputs;
-  product.channels = channels;
-  product.last_row = input.size(0) * c.out[0] * c.out[1];
-  product.last_panel = round_to_panel(outputs) / kPanel;
-  product.epilogue = epilogue;
-  product.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
-  product.pixel = input.size(1);
-  product.last_group = c.groups;
-  if (call.images.size() == 1) {
-    product.by_channels = c.groups == 1 && is_by_channels(product.last_row, channels, outputs);
-    product.input = input.const_data_ptr<float>();
-  } else if (!read_parts(ctx, call.images, product)) {
-    return;
-  }
+  product.input = input.const_data_ptr<float>();
   product.packed = call.weight.const_data_ptr();
   product.format = format_of(call.weight);
   product.output = out.mutable_data_ptr<float>();
+  product.output_pitch = c.outputs;
+  product.outputs = c.outputs / c.groups;
+  product.channels = input.size(1) / c.groups;
+  product.last_row = input.size(0) * c.out[0] * c.out[1];
+  product.last_panel = round_to_panel(product.outputs) / kPanel;
+  product.last_group = c.groups;
+  product.by_channels = c.groups == 1 && is_by_channels(product.last_row, product.channels, product.outputs);
   product.blocks = call.blocks;
-  if (call.transformed && run_winograd(ctx, product, input.size(0))) return;
+  product.epilogue = epilogue;
+  product.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
+  product.pixel = input.size(1);
+  return product;
+}
+
+void run_groups(KernelContext& ctx, const PackedConvolution& call, const Convolution& c,
+                const Epilogue& epilogue, Tensor& out) {
+  Product product = product_of(call, c, epilogue, out);
+  if (call.images.size() > 1) {
+    product.by_channels = false;
+    if (!read_parts(ctx, call.images, product)) return;
+  }
+  if (call.transformed && run_winograd(ctx, product, call.images[0].size(0))) return;
   if (!ctx.ok()) return;
   const dim_t longest = product.parts ? product.channels : product.pixel;
   float* zeros = ctx.allocate_scratch_array<float>(static_cast<size_t>(longest));
@@ -186,6 +194,17 @@ void run_groups(KernelContext& ctx, const PackedConvolution& call, const Convolu
   for (dim_t i = 0; i < longest; ++i) zeros[i] = 0.0f;
   product.zeros = zeros;
   run_product(ctx, product);
+}
+
+// By tiles of Winograd's method, as in run_groups(). False, unless a failure was recorded, where there are
+// too few of them, or of channels, to be faster; and for one row or column of taps, which gains less.
+bool run_tiles(KernelContext& ctx, const PackedConvolution& call, const Convolution& c,
+               const Epilogue& epilogue, Tensor& out) {
+  const Tensor& input = call.images[0];
+  const bool flat = c.window.taps[0] == 1 || c.window.taps[1] == 1;
+  const bool many = input.size(0) * c.out[0] * c.out[1] >= kManyPixels;
+  if (!call.transformed || flat || !many || !is_channels_last(input)) return false;
+  return run_winograd(ctx, product_of(call, c, epilogue, out), input.size(0)) || !ctx.ok();
 }
 
 }  // namespace
@@ -256,7 +275,8 @@ bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
   if (depthwise) {
     run_depthwise(ctx, input, weight, c, epilogue, out);
   } else if (few) {
-    if (!run_patches(ctx, input, weight, c.window, epilogue, out)) {
+    if (!run_patches(ctx, input, weight, c.window, epilogue, out) &&
+        !run_tiles(ctx, call, c, epilogue, out)) {
       run_few_channels(ctx, call, c, epilogue, out);
     }
   } else {

@@ -53,6 +53,23 @@ PATCHES = [
     ((1, 3, 20, 20), 24, (16, 16), (16, 16)),
 ]
 
+# Channels enough for tiles of Winograd's method: sizes, outputs, padding, the window and its strides.
+TILES = [
+    ((1, 16, 20, 20), 16, (1, 1, 1, 1), (3, 3), (1, 1)),
+    ((2, 24, 13, 31), 40, (0, 2, 1, 1), (3, 3), (1, 1)),
+    ((3, 31, 40, 9), 17, (1, 1, 1, 1), (3, 3), (1, 1)),
+    ((1, 20, 16, 18), 130, (2, 2, 2, 2), (3, 3), (1, 1)),
+    ((40, 16, 4, 4), 24, (1, 1, 1, 1), (3, 3), (1, 1)),
+    ((1, 28, 24, 24), 28, (2, 2, 2, 2), (5, 5), (1, 1)),
+    ((1, 16, 17, 30), 33, (3, 0, 3, 6), (7, 7), (1, 1)),
+    ((1, 24, 80, 80), 48, (1, 1, 1, 1), (3, 3), (2, 2)),
+    # Too few pixels, channels or outputs, or one row of taps: computed directly.
+    ((1, 16, 11, 11), 16, (1, 1, 1, 1), (3, 3), (1, 1)),
+    ((1, 15, 20, 20), 16, (1, 1, 1, 1), (3, 3), (1, 1)),
+    ((1, 16, 20, 20), 15, (1, 1, 1, 1), (3, 3), (1, 1)),
+    ((1, 16, 20, 20), 16, (0, 3, 0, 3), (1, 7), (1, 1)),
+]
+
 
 class Layer:
     def __init__(
@@ -98,6 +115,12 @@ def test_patches(isa: str, case: Any, planar: bool) -> None:
     check(Layer.of_patches(case), planar)
 
 
+@pytest.mark.parametrize("planar", [True, False], ids=["planar", "channels last"])
+@pytest.mark.parametrize("case", TILES, ids=str)
+def test_tiles(isa: str, case: Any, planar: bool) -> None:
+    check(Layer(*case), planar)
+
+
 def check(layer: Layer, planar: bool) -> None:
     """With each kind of activation, with something added and without."""
     x = layer.x if planar else layer.x.contiguous(memory_format=torch.channels_last)
@@ -119,18 +142,25 @@ def check(layer: Layer, planar: bool) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 3e38, -3e38])
 @pytest.mark.parametrize("place", [(0, 0), (31, 40), (63, 63)], ids=str)
-def test_what_is_not_finite(isa: str, value: float, place: tuple[int, int]) -> None:
+@pytest.mark.parametrize("channels", [3, 16])
+def test_what_is_not_finite(isa: str, channels: int, value: float, place: tuple[int, int]) -> None:
     """Reaches the outputs that it reaches in eager, and no others of their tiles."""
-    layer = Layer((1, 3, 64, 64), 32, (3, 3, 3, 3))
+    if channels == 3:
+        layer = Layer((1, channels, 64, 64), 32, (3, 3, 3, 3))
+    else:
+        layer = Layer((1, channels, 64, 64), 32, (1, 1, 1, 1), (3, 3), (1, 1))
+        layer.x = layer.x.contiguous(memory_format=torch.channels_last)
     layer.x[0, 1, place[0], place[1]] = value
     want = layer.op(*layer.args(layer.x, None, 0))
     (got,) = run_op(layer.op, layer.args(layer.x, None, 0), {}, want, "optimized")
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, equal_nan=True)
 
 
-@pytest.mark.parametrize("case", FIRST[:5] + PATCHES[:7], ids=str)
+@pytest.mark.parametrize("case", FIRST[:5] + PATCHES[:7] + TILES[:8], ids=str)
 def test_threads_change_nothing(isa: str, case: Any) -> None:
-    layer = Layer(*case) if case in FIRST else Layer.of_patches(case)
+    layer = Layer.of_patches(case) if case in PATCHES else Layer(*case)
+    if case in TILES:
+        layer.x = layer.x.contiguous(memory_format=torch.channels_last)
     want = layer.exact(layer.x).float()
     file = one_op_program(layer.op, layer.args(layer.x, None, 0), {}, want)
     alone, *others = (
