@@ -196,6 +196,12 @@ void run_groups(KernelContext& ctx, const PackedConvolution& call, const Convolu
   run_product(ctx, product);
 }
 
+// Are outputs so few that a product of which vectors are of channels is faster?
+bool goes_by_channels(const Tensor& input, const Convolution& c) {
+  return is_channels_last(input) && c.outputs <= routines().few_outputs &&
+         is_by_channels(input.size(0) * c.out[0] * c.out[1], input.size(1), c.outputs);
+}
+
 // By tiles of Winograd's method, as in run_groups(). False, unless a failure was recorded, where there are
 // too few of them, or of channels, to be faster; and for one row or column of taps, which gains less.
 bool run_tiles(KernelContext& ctx, const PackedConvolution& call, const Convolution& c,
@@ -274,11 +280,10 @@ bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
   const Epilogue epilogue = epilogue_of(call.residual, call.activation, call.low, call.high);
   if (depthwise) {
     run_depthwise(ctx, input, weight, c, epilogue, out);
-  } else if (few) {
-    if (!run_patches(ctx, input, weight, c.window, epilogue, out) &&
-        !run_tiles(ctx, call, c, epilogue, out)) {
-      run_few_channels(ctx, call, c, epilogue, out);
-    }
+  } else if (few && run_patches(ctx, input, weight, c.window, epilogue, out)) {
+    return ctx.ok();
+  } else if (few && !goes_by_channels(input, c)) {
+    if (!run_tiles(ctx, call, c, epilogue, out)) run_few_channels(ctx, call, c, epilogue, out);
   } else {
     run_groups(ctx, call, c, epilogue, out);
   }

@@ -53,7 +53,7 @@ PATCHES = [
     ((1, 3, 20, 20), 24, (16, 16), (16, 16)),
 ]
 
-# Channels enough for tiles of Winograd's method: sizes, outputs, padding, the window and its strides.
+# Channels enough for tiles of Winograd's method; sizes, outputs, padding, the window and its strides.
 TILES = [
     ((1, 16, 20, 20), 16, (1, 1, 1, 1), (3, 3), (1, 1)),
     ((2, 24, 13, 31), 40, (0, 2, 1, 1), (3, 3), (1, 1)),
@@ -68,6 +68,18 @@ TILES = [
     ((1, 15, 20, 20), 16, (1, 1, 1, 1), (3, 3), (1, 1)),
     ((1, 16, 20, 20), 15, (1, 1, 1, 1), (3, 3), (1, 1)),
     ((1, 16, 20, 20), 16, (0, 3, 0, 3), (1, 7), (1, 1)),
+]
+
+# So few outputs that vectors are of channels; more of them, too few pixels.
+OUTPUTS = [
+    ((1, 16, 20, 20), 1, (1, 1, 1, 1), (3, 3), (1, 1)),
+    ((2, 31, 12, 17), 2, (0, 2, 1, 1), (3, 3), (1, 1)),
+    ((1, 24, 33, 30), 3, (2, 2, 2, 2), (5, 5), (2, 2)),
+    ((1, 20, 9, 40), 4, (0, 1, 0, 1), (1, 3), (1, 1)),
+    ((3, 28, 16, 16), 7, (1, 1, 1, 1), (3, 3), (1, 1)),
+    ((1, 17, 40, 8), 8, (1, 0, 1, 0), (3, 1), (1, 1)),
+    ((1, 16, 20, 20), 9, (1, 1, 1, 1), (3, 3), (1, 1)),
+    ((1, 16, 7, 9), 2, (1, 1, 1, 1), (3, 3), (1, 1)),
 ]
 
 
@@ -116,8 +128,8 @@ def test_patches(isa: str, case: Any, planar: bool) -> None:
 
 
 @pytest.mark.parametrize("planar", [True, False], ids=["planar", "channels last"])
-@pytest.mark.parametrize("case", TILES, ids=str)
-def test_tiles(isa: str, case: Any, planar: bool) -> None:
+@pytest.mark.parametrize("case", TILES + OUTPUTS, ids=str)
+def test_many_channels(isa: str, case: Any, planar: bool) -> None:
     check(Layer(*case), planar)
 
 
@@ -156,10 +168,10 @@ def test_what_is_not_finite(isa: str, channels: int, value: float, place: tuple[
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, equal_nan=True)
 
 
-@pytest.mark.parametrize("case", FIRST[:5] + PATCHES[:7] + TILES[:8], ids=str)
+@pytest.mark.parametrize("case", FIRST[:5] + PATCHES[:7] + TILES[:8] + OUTPUTS[:6], ids=str)
 def test_threads_change_nothing(isa: str, case: Any) -> None:
     layer = Layer.of_patches(case) if case in PATCHES else Layer(*case)
-    if case in TILES:
+    if case in TILES + OUTPUTS:
         layer.x = layer.x.contiguous(memory_format=torch.channels_last)
     want = layer.exact(layer.x).float()
     file = one_op_program(layer.op, layer.args(layer.x, None, 0), {}, want)

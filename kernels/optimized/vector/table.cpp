@@ -176,6 +176,7 @@ extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, stride
 extern const Routines routines;
 const Routines routines = {
     kTileRows,
+    kFewTiles ? 0 : kLanes / 2,
     product_scratch,
     product,
     short_product,
