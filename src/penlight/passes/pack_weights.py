@@ -211,8 +211,6 @@ def _obstacle(node: Node) -> str | None:
         return "its groups are dynamic"
     if transposed and (groups != 1 or any(step != 1 for step in dilation)):  # type: ignore[union-attr]
         return "it is a transposed convolution with groups or dilation"
-    if groups > 1 and not is_depthwise(like, groups) and like.shape[0] == groups:
-        return "its groups have one output each, of several channels"
     return None
 
 
