@@ -17,12 +17,11 @@ namespace penlight::optimized {
 
 namespace {
 
-// Below this many channels a run of one column is too short to be worth its pointer.
+// Below this many channels a run of one column is too short to be worth its pointer, unless outputs are few.
 constexpr dim_t kFewChannels = 32;
 // From so many tiles on they are worth the transformation of the weights.
 constexpr dim_t kManyTiles = 64;
-// And from so many pixels on it is worth finding out whether tiles are, where direct windows take as little
-// time as over few channels.
+// From so many pixels on tiles may be faster than direct windows over fewer than kFewChannels.
 constexpr dim_t kManyPixels = 128;
 // A window that reaches further down is not cut into more parts than needed.
 constexpr dim_t kFewLines = 5;
@@ -157,6 +156,7 @@ bool read_parts(KernelContext& ctx, TensorList images, Product& product) {
   return true;
 }
 
+// A convolution as a product; of several images, read_parts() has to say where they are.
 Product product_of(const PackedConvolution& call, const Convolution& c, const Epilogue& epilogue,
                    Tensor& out) {
   const Tensor& input = call.images[0];
@@ -171,7 +171,8 @@ Product product_of(const PackedConvolution& call, const Convolution& c, const Ep
   product.last_row = input.size(0) * c.out[0] * c.out[1];
   product.last_panel = round_to_panel(product.outputs) / kPanel;
   product.last_group = c.groups;
-  product.by_channels = c.groups == 1 && is_by_channels(product.last_row, product.channels, product.outputs);
+  product.by_channels = c.groups == 1 && call.images.size() == 1 &&
+                        is_by_channels(product.last_row, product.channels, product.outputs);
   product.blocks = call.blocks;
   product.epilogue = epilogue;
   product.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
@@ -182,10 +183,7 @@ Product product_of(const PackedConvolution& call, const Convolution& c, const Ep
 void run_groups(KernelContext& ctx, const PackedConvolution& call, const Convolution& c,
                 const Epilogue& epilogue, Tensor& out) {
   Product product = product_of(call, c, epilogue, out);
-  if (call.images.size() > 1) {
-    product.by_channels = false;
-    if (!read_parts(ctx, call.images, product)) return;
-  }
+  if (call.images.size() > 1 && !read_parts(ctx, call.images, product)) return;
   if (call.transformed && run_winograd(ctx, product, call.images[0].size(0))) return;
   if (!ctx.ok()) return;
   const dim_t longest = product.parts ? product.channels : product.pixel;

@@ -508,7 +508,7 @@ struct Running;     // running.h
 
 struct Routines {
   ptrdiff_t tile_rows;    // of a product; parts of a multiple of these leave no tile unfilled
-  ptrdiff_t few_outputs;  // up to how many of them have vectors of channels; 0: there is no code for it
+  ptrdiff_t few_outputs;  // most outputs of a product by vectors of channels; 0: there is no code for it
   size_t (*product_scratch)(const Product&);  // of fewer rows no more; of fewer outputs there may be
   void (*product)(const Product&);
   void (*short_product)(const Product&);  // of weights that are not float32
