@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Built = tuple[nn.Module, tuple[Tensor, ...]]
+from benchmarks.networks import Built
 
 
 def _normed(inputs: int, outputs: int, taps: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
