@@ -134,16 +134,18 @@ void run_by_images(KernelContext& ctx, const Expansion& e) {
   Depthwise windows = e.windows;
   windows.last_row = g.out_height;
   const PanelProduct by = by_panels(product);
-  const dim_t panels = product.last_panel, steps = (panels + by.step - 1) / by.step;
-  const dim_t parts = parts_of_expansion(ctx, e, steps);
-  const dim_t most = (steps + parts - 1) / parts * by.step * kPanel;  // channels of a part
+  const dim_t panels = product.last_panel;
+  const PanelParts cut = panel_parts_of(ctx, panels, by.step, by.tile, operations_of(e));
+  const dim_t steps = (panels + cut.step - 1) / cut.step;
+  const dim_t parts = at_most_threads(ctx, cut.parts);
+  const dim_t most = (steps + parts - 1) / parts * cut.step * kPanel;  // channels of a part
   windows.pixel = most;
   const size_t tile = routines().depthwise_scratch(windows), scratch = by.scratch > tile ? by.scratch : tile;
   PartMemory memory;
   const size_t image = static_cast<size_t>(pixels * most) * sizeof(float);
   if (!allocate_parts(ctx, parts, image + scratch, memory)) return;
   const auto part = [&](size_t index) {
-    const Range range = range_of(index, parts, panels, by.step);
+    const Range range = range_of(index, parts, panels, cut.step);
     float* const own = static_cast<float*>(memory.of(index));
     const dim_t first = range.first * kPanel;
     Product mine = product;

@@ -17,15 +17,22 @@ inline size_t panels_scratch(const Expansion& e) {
 }
 
 // One part a thread of so many that it can be cut into. `last_row` of the windows is set.
-inline dim_t parts_of_expansion(KernelContext& ctx, const Expansion& e, dim_t steps) {
+inline double operations_of(const Expansion& e) {
   const Geometry& g = e.windows.geometry;
   const dim_t rows = e.windows.last_row, images = rows / g.out_height;
-  const double operations =
-      2.0 * static_cast<double>(e.windows.channels) *
-      (static_cast<double>(e.steps) * static_cast<double>(images * g.height) * static_cast<double>(g.width) +
-       4.0 * static_cast<double>(g.taps_h * g.taps_w) * static_cast<double>(rows * g.out_width));
-  const dim_t most = static_cast<dim_t>(ctx.threads()), several = parts_of(ctx, operations, steps);
-  return several < most ? several : most;
+  return 2.0 * static_cast<double>(e.windows.channels) *
+         (static_cast<double>(e.steps) * static_cast<double>(images * g.height) *
+              static_cast<double>(g.width) +
+          4.0 * static_cast<double>(g.taps_h * g.taps_w) * static_cast<double>(rows * g.out_width));
+}
+
+inline dim_t at_most_threads(const KernelContext& ctx, dim_t parts) {
+  const dim_t threads = static_cast<dim_t>(ctx.threads());
+  return parts < threads ? parts : threads;
+}
+
+inline dim_t parts_of_expansion(const KernelContext& ctx, const Expansion& e, dim_t steps) {
+  return at_most_threads(ctx, parts_of(ctx, operations_of(e), steps));
 }
 
 // Parts are of channels, panels together that are computed so, or of rows, which compute the lines at their

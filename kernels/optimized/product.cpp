@@ -9,10 +9,6 @@ namespace penlight::optimized {
 
 namespace {
 
-// Panels that stay in one part, but where tiles are wide: as many as one has, so that no split changes the
-// order of a sum.
-constexpr dim_t kPanelStep = 2;
-
 // How many groups no part splits: those that end with a line of the cache, if each thread has some then.
 dim_t group_step_of(const Product& p, dim_t threads) {
   dim_t step = 1;
@@ -29,7 +25,8 @@ void make_ready(Product& p) {
 // Row by row and panel by panel.
 PanelProduct directly(const Product& p) {
   return {p.format == Format::Float32 ? routines().product : routines().short_product,
-          routines().product_scratch(p), p.wide_tiles ? kWidePanels : kPanelStep};
+          routines().product_scratch(p), p.rows == 1 ? kWidePanels : kPanelStep,
+          p.rows == 1 || p.wide_tiles ? kWidePanels : kPanelStep};
 }
 
 }  // namespace
@@ -59,8 +56,21 @@ bool run_parts(KernelContext& ctx, const Product& product, ProductScratch& scrat
 PanelProduct by_panels(Product& product) {
   make_ready(product);
   if (!is_split(product)) return directly(product);
-  return {routines().split_product, routines().split_scratch(product), kSplitPanels};
+  return {routines().split_product, routines().split_scratch(product), kSplitPanels, kSplitPanels};
 }
+
+#ifndef __OPTIMIZE_SIZE__
+PanelParts panel_parts_of(const KernelContext& ctx, dim_t panels, dim_t step, dim_t tile, double operations) {
+  const dim_t threads = static_cast<dim_t>(ctx.threads());
+  const auto longest = [](dim_t parts, dim_t steps) { return (steps + parts - 1) / parts; };
+  const dim_t tiles = (panels + tile - 1) / tile, several = parts_of(ctx, operations, tiles);
+  // Of few tiles one thread may have twice as many as another: some that are narrower make up for it.
+  const dim_t steps = (panels + step - 1) / step, most = parts_of(ctx, operations, steps);
+  const dim_t parts = most < threads ? most : threads, rounds = (several + threads - 1) / threads;
+  if (longest(parts, steps) * step >= rounds * longest(several, tiles) * tile) return {several, tile};
+  return {parts, step};
+}
+#endif
 
 bool run_product(KernelContext& ctx, Product& product, ProductScratch* kept) {
   make_ready(product);
@@ -81,18 +91,17 @@ bool run_product(KernelContext& ctx, Product& product, ProductScratch* kept) {
     by.multiply(product);
     return true;
   }
-  const dim_t panel_step = rows == 1 ? kWidePanels : by.step;
-  const dim_t row_steps = (rows + row_step - 1) / row_step,
-              panel_steps = (panels + panel_step - 1) / panel_step;
-  const bool few_panels = panel_steps < threads;
+  const dim_t row_steps = (rows + row_step - 1) / row_step;
+  const bool few_panels = panels <= (threads - 1) * by.tile;
   const bool by_rows = row_steps >= threads && (few_panels || reads_less_by_rows(product));
   // Parts of the groups write pieces of each row, and wait where two write one line of the cache.
   const bool by_groups = groups >= 2 * threads && row_steps < 4 * threads;
   const dim_t group_step = by_groups ? group_step_of(product, threads) : 1;
-  const dim_t steps = by_groups               ? (groups + group_step - 1) / group_step
-                      : by_rows || groups > 1 ? row_steps
-                                              : panel_steps;
-  const dim_t parts = parts_of(ctx, work, steps);
+  const dim_t steps = by_groups ? (groups + group_step - 1) / group_step : row_steps;
+  const bool by_panels = !by_groups && !by_rows && groups == 1;
+  const PanelParts cut = by_panels ? panel_parts_of(ctx, panels, by.step, by.tile, work)
+                                   : PanelParts{parts_of(ctx, work, steps), 1};
+  const dim_t parts = cut.parts;
   if (!scratch.provide(ctx, parts, by.scratch)) return false;
   const auto part = [&](size_t index) {
     Product mine = product;
@@ -105,7 +114,7 @@ bool run_product(KernelContext& ctx, Product& product, ProductScratch* kept) {
       mine.first_row = range.first;
       mine.last_row = range.last;
     } else {
-      const Range range = range_of(index, parts, panels, panel_step);
+      const Range range = range_of(index, parts, panels, cut.step);
       mine.first_panel = range.first;
       mine.last_panel = range.last;
     }

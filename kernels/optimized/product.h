@@ -36,12 +36,30 @@ bool reads_less_by_rows(const Product& product);
 bool run_parts(KernelContext& ctx, const Product& product, ProductScratch& scratch, size_t each, dim_t parts,
                bool by_rows, dim_t step, void (*multiply)(const Product&));
 
-// How a product is computed whose parts are of panels, a multiple of `step` in each.
+// Panels that stay in one part, so that no split changes the order of a sum. Of one row, kWidePanels do.
+constexpr dim_t kPanelStep = 2;
+
+// How a product is computed whose parts are of panels, a multiple of `step` in each, and of the fastest
+// tiles where they have multiples of `tile`.
 struct PanelProduct {
   void (*multiply)(const Product&);
   size_t scratch;  // bytes of a part
-  dim_t step;
+  dim_t step, tile;
 };
+
+// How many parts have panels, and how many panels none splits: `tile`, or `step` where the threads have less
+// unequal work then.
+struct PanelParts {
+  dim_t parts, step;
+};
+#ifdef __OPTIMIZE_SIZE__
+inline PanelParts panel_parts_of(const KernelContext& ctx, dim_t panels, dim_t, dim_t tile,
+                                 double operations) {
+  return {parts_of(ctx, operations, (panels + tile - 1) / tile), tile};
+}
+#else
+PanelParts panel_parts_of(const KernelContext& ctx, dim_t panels, dim_t step, dim_t tile, double operations);
+#endif
 
 // Makes `product` ready. No element depends on how it is cut, nor on whether run_product() computes it.
 PanelProduct by_panels(Product& product);

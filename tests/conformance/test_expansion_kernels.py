@@ -76,7 +76,11 @@ def test_expansion(isa: str, case: tuple[object, ...]) -> None:
         torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("sizes", [(2, 96, 14, 14, 576), (1, 160, 7, 7, 960), (2, 64, 5, 9, 70)], ids=str)
+@pytest.mark.parametrize(
+    "sizes",
+    [(2, 96, 14, 14, 576), (1, 160, 7, 7, 960), (2, 64, 5, 9, 70), (1, 96, 7, 7, 192), (1, 50, 15, 7, 150)],
+    ids=str,
+)
 @pytest.mark.parametrize("window", [3, 5, 7])
 def test_expansion_and_threads(isa: str, sizes: tuple[int, ...], window: int) -> None:
     *of_image, channels = sizes

@@ -424,10 +424,10 @@ def test_few_columns(isa: str, depth: int, outputs: int) -> None:
             assert all(torch.equal(one.view(torch.int32), alone.view(torch.int32)) for one in others)
 
 
-@pytest.mark.parametrize("outputs", [5, 24, 40, 72])
-@pytest.mark.parametrize("rows", [13, 49])
+@pytest.mark.parametrize("outputs", [5, 24, 40, 72, 90, 160, 190])
+@pytest.mark.parametrize("rows", [13, 25, 49])
 def test_halves_of_vectors_and_threads(isa: str, rows: int, outputs: int) -> None:
-    """A part may have one row alone, which others have in a tile: it gives the same, to the bit."""
+    """A part may have one row alone, which others have in a tile, or other tiles: it gives the same bits."""
     x, packed = torch.randn(rows, 2000), pack_panels(Derived.of(torch.randn(outputs, 2000)), None).tensor()
     args = [x, packed, None, outputs, 0, 0.0, 0.0]
     file = one_op_program(overload_of("penlight::linear_packed"), args, {}, torch.empty(rows, outputs))

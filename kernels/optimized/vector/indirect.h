@@ -31,7 +31,8 @@ class Rows {
         positions_(product.geometry.out_height * product.geometry.out_width),
         whole_{product.input, product.pixel},
         parts_(product.parts ? product.parts : &whole_),
-        is_halved_(has_wide_tiles(product) && product.outputs % kWideColumns == 0) {}
+        has_halves_(has_wide_tiles(product) && product.outputs % kWideColumns == 0),
+        is_halved_(has_halves_ && (product.last_panel - product.first_panel) % kWidePanels == 0) {}
   Rows(const Rows&) = delete;
   Rows& operator=(const Rows&) = delete;
 
@@ -43,7 +44,7 @@ class Rows {
     if (kFewTiles || g.taps_w == 1 || p.rows <= kRows || g.taps_h > kMostTaps || g.taps_w > kMostTaps) return;
     ptrdiff_t outside = 0;
     for (ptrdiff_t ow = 0; ow < g.out_width; ++ow) outside += g.taps_w - __builtin_popcount(columns_of(ow));
-    is_sorted_ = outside * (is_halved_ ? kPaddedHalves : kPadded) > g.out_width * g.taps_w;
+    is_sorted_ = outside * (has_halves_ ? kPaddedHalves : kPadded) > g.out_width * g.taps_w;
   }
 
   // Fills [tile][tap][row in tile] for `count` rows from `first`. The rows that the last
@@ -212,7 +213,8 @@ class Rows {
   const ptrdiff_t positions_;  // of an image
   const InputPart whole_;
   const InputPart* const parts_;
-  const bool is_halved_;  // into tiles of half the rows, all of them
+  const bool has_halves_;  // tiles of half the rows, if panels are not split between threads
+  const bool is_halved_;   // into such tiles, all of them
   bool is_sorted_ = false;
   uint16_t order_[kRowBlock];  // which row of a block is in the place of each
 };

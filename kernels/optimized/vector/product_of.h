@@ -134,13 +134,12 @@ PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_
 }
 
 #ifndef PENLIGHT_FEW_TILES
-// The last rows, by the lowest of some tiles that has them all. Which rows are the last of those that were
-// sorted depends on how they are split between threads: they are summed as by the highest.
+// The last rows, by the lowest of some tiles that has them all, and sums as the highest if need be.
 template <class Weights, int vectors, int highest, int rows, int... higher>
 void multiply_rest(const StripOf<Weights>& s, ptrdiff_t row) {
   if constexpr (sizeof...(higher) > 0) {
     const bool sums_alike = sums_of_tile(rows, vectors) == sums_of_tile(highest, vectors);
-    if (s.count - row > rows || (s.places && !sums_alike)) {
+    if (s.count - row > rows || (s.alike && !sums_alike)) {
       return multiply_rest<Weights, vectors, highest, higher...>(s, row);
     }
   }
@@ -152,10 +151,10 @@ template <int vectors, class Weights>
 void multiply_rows(const StripOf<Weights>& s) {
   ptrdiff_t row = 0;
 #ifdef PENLIGHT_FEW_TILES
-  for (; s.count - row > 1; row += kRows) {
+  if (s.single) return multiply<Weights, 1, vectors>(s, 0, 1);
+  for (; row < s.count; row += kRows) {
     multiply<Weights, kRows, vectors>(s, row, min_of(kRows, s.count - row));
   }
-  if (row < s.count) multiply<Weights, 1, vectors>(s, row, 1);
 #else
   for (; s.count - row >= kRows; row += kRows) multiply<Weights, kRows, vectors>(s, row, kRows);
   if (row < s.count) {
@@ -255,6 +254,9 @@ void multiply_all(const Product& p) {
   strip.tile_step = kRows * taps;
   strip.single = p.rows == 1;
   strip.places = rows.places();
+  // Rows that were sorted are others in each part. Which columns have a wide tile depends on where a part
+  // begins, and its last rows have the sums of those before.
+  strip.alike = strip.places || has_wide_tiles(p);
   strip.weights_tap = p.channels * kPanel;
   strip.weights_panel = panel_size;
   strip.finish = {nullptr, p.output_pitch, 0, p.epilogue};

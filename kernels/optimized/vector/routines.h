@@ -85,7 +85,7 @@ constexpr ptrdiff_t kSplitStep = 32, kSplitRows = 16, kSplitPanels = 2;
 // Elements of images that stay in the second cache while they are worked on.
 constexpr ptrdiff_t kSecondCache = 1 << 19;
 
-// Panels of a wide tile, and what is multiplied for one row at once: no part of a product splits them either.
+// Panels of a wide tile, and what is multiplied for one row at once, which no part of a product splits.
 constexpr ptrdiff_t kWidePanels = 4;
 
 // Weights by units, numbered part of k by part, in each column by column; some are multiplied directly.

@@ -28,8 +28,10 @@ struct StripOf {
   ptrdiff_t weights_panel;  // elements from panel to panel, where a tile spans two
   const Element* start;     // biases, or null: the sums so far lie in the output
   Ahead ahead;
-  bool last;                         // the sums are complete
-  bool single = false;               // of a product of one row
+  bool last;            // the sums are complete
+  bool single = false;  // of a product of one row
+  // Where rows begin depends on what several threads are given: the last ones are summed as those before.
+  bool alike = false;
   const uint16_t* places = nullptr;  // of rows of the output; null: in their order
   // Of a strip of few columns: its weights once more, as quads.h has them; else null.
   const float* quads = nullptr;
