@@ -3,6 +3,7 @@
 #include "isa.h"
 #include "packed.h"
 #include "parallel.h"
+#include "product.h"
 #include "split.h"
 #include "winograd_choice.h"
 
@@ -32,13 +33,20 @@ bool has_tiles(const Product& p, const Geometry& g) {
 // Is each block to have all panels? Where there are many tiles; or where the second cache keeps the weights,
 // and panels are too few for several threads, or not many more.
 bool is_by_tiles(const Winograd& w, const WinogradRoutines& does, dim_t tiles) {
-  const bool few = w.last_panel <= panel_step(w) || (2 * tiles >= kTiles && w.last_panel < 2 * kWidePanels);
+  const bool few = w.last_panel <= tile_panels(w) || (2 * tiles >= kTiles && w.last_panel < 2 * kWidePanels);
   return tiles > kTiles || (few && does.weights_size(w, w.last_panel) <= kNear);
 }
 
-// Of the tiles: a part has blocks of `size` but for its last.
+// Parts have memory of their own, much of a near cache each: no more of them than threads.
+dim_t one_a_thread(const KernelContext& ctx, dim_t parts) {
+  const dim_t threads = static_cast<dim_t>(ctx.threads());
+  return parts < threads ? parts : threads;
+}
+
+// Of the tiles: a part has blocks of `size` but for its last. It begins anywhere: tiles are rows of products,
+// whose sums are alike however many rows they have.
 struct TileBlocks {
-  dim_t parts, size, step;  // no part splits a step
+  dim_t parts, size;
 };
 
 TileBlocks blocks_of(KernelContext& ctx, const Winograd& w, dim_t tiles, dim_t most, double operations) {
@@ -46,31 +54,33 @@ TileBlocks blocks_of(KernelContext& ctx, const Winograd& w, dim_t tiles, dim_t m
   constexpr dim_t kFewTiles = 8, kParts = 4;
   const dim_t fit = tiles / kFewTiles, few = tiles > kTiles ? 1 : fit < kParts ? fit : kParts;
   const dim_t needed = (tiles + most - 1) / most, blocks = needed < few ? few : needed;
-  const dim_t block = (tiles + blocks - 1) / blocks;
-  // A block of narrow tiles of a product sums as its size has it, whoever computes it.
+  // Blocks fill tiles of a product.
   const bool all_wide = w.wide_tiles && w.last_panel % kWidePanels == 0;
-  if (!all_wide) return {parts_of(ctx, operations, blocks), block, block};
-  // Wide ones sum alike however many rows they have: blocks fill them, and parts begin anywhere.
-  const dim_t rows = routines().tile_rows / 2;
-  const dim_t parts = parts_of(ctx, operations, tiles > kTiles ? (tiles + rows - 1) / rows : blocks);
+  const dim_t rows = all_wide ? routines().tile_rows / 2 : routines().tile_rows;
+  const dim_t parts =
+      one_a_thread(ctx, parts_of(ctx, operations, tiles > kTiles ? (tiles + rows - 1) / rows : blocks));
   const dim_t part = (tiles + parts - 1) / parts, nearest = (2 * part + most) / (2 * most);
   const dim_t even = nearest > 1 ? (part + nearest - 1) / nearest : part;
-  return {parts, (even + rows - 1) / rows * rows, 1};
+  return {parts, (even + rows - 1) / rows * rows};
 }
 
-// Each part has some tiles, a block after the other, and all panels, or a group after the other.
+// Each part has some tiles, a block after the other, and all panels, or a group after the other. A few each
+// transform the weights: that takes less time than to read what another processor has written.
 bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                   double operations) {
   const dim_t panels = w.last_panel, group = panels_at_once(w, does), most = tiles_at_once(w, does);
   const TileBlocks blocks = blocks_of(ctx, w, tiles, most, operations);
   const dim_t parts = blocks.parts;
-  char* made = static_cast<char*>(ctx.allocate_scratch(does.weights_size(w, group), 64));
-  if (!made) return false;
-  w.weights = reinterpret_cast<float*>(made);
+  const size_t size = does.weights_size(w, group);
+  const bool own_weights = parts <= most_copies() && group == panels && size <= kNear;
+  if (!own_weights) {
+    w.weights = static_cast<float*>(ctx.allocate_scratch(size, 64));
+    if (!w.weights) return false;
+  }
   w.last = blocks.size;
-  const size_t in = does.tiles_size(w);
+  const size_t made = own_weights ? size : 0, in = does.tiles_size(w);
   PartMemory memory;
-  if (!allocate_parts(ctx, parts, in + does.scratch(w), memory)) return false;
+  if (!allocate_parts(ctx, parts, made + in + does.scratch(w), memory)) return false;
   const auto transform = [&](size_t index) {
     Winograd mine = w;
     const Range range = range_of(index, parts, w.last_made - w.first_made);
@@ -84,9 +94,13 @@ bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w,
     char* own = static_cast<char*>(memory.of(index));
     mine.first_panel = w.first_made;
     mine.last_panel = w.last_made;
-    mine.tiles = reinterpret_cast<float*>(own);
-    mine.scratch = own + in;
-    const Range range = range_of(index, parts, tiles, blocks.step);
+    if (own_weights) {
+      mine.weights = reinterpret_cast<float*>(own);
+      does.transform_weights(mine);
+    }
+    mine.tiles = reinterpret_cast<float*>(own + made);
+    mine.scratch = own + made + in;
+    const Range range = range_of(index, parts, tiles);
     for (mine.first = range.first; mine.first < range.last; mine.first = mine.last) {
       mine.last = mine.first + blocks.size < range.last ? mine.first + blocks.size : range.last;
       does.transform_input(mine, mine.first, mine.last);
@@ -95,35 +109,46 @@ bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w,
   };
   for (w.first_made = 0; w.first_made < panels && wild == 0; w.first_made = w.last_made) {
     w.last_made = w.first_made + group < panels ? w.first_made + group : panels;
-    ctx.parallel(static_cast<size_t>(parts), transform);
+    if (!own_weights) ctx.parallel(static_cast<size_t>(parts), transform);
     ctx.parallel(static_cast<size_t>(parts), compute);
   }
   return wild == 0;
 }
 
-// One block of tiles, and each part has some of the panels.
+// One block of tiles, which a few parts each transform, and each part has some of the panels.
 bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                    double operations) {
-  const dim_t panels = w.last_panel, step = panel_step(w);
-  const dim_t parts = parts_of(ctx, operations, (panels + step - 1) / step);
+  const dim_t panels = w.last_panel;
+  const PanelParts cut = panel_parts_of(ctx, panels, kPanelStep, tile_panels(w), operations);
+  const dim_t parts = one_a_thread(ctx, cut.parts);
   w.last = tiles;
-  char* made = static_cast<char*>(ctx.allocate_scratch(does.tiles_size(w), 64));
+  const size_t size = does.tiles_size(w);
+  const bool own_tiles = parts <= most_copies();
+  if (!own_tiles) {
+    w.tiles = static_cast<float*>(ctx.allocate_scratch(size, 64));
+    if (!w.tiles) return false;
+  }
+  const size_t in = own_tiles ? size : 0;
   PartMemory memory;
-  if (!made || !allocate_parts(ctx, parts, does.scratch(w), memory)) return false;
-  w.tiles = reinterpret_cast<float*>(made);
+  if (!allocate_parts(ctx, parts, in + does.scratch(w), memory)) return false;
   const dim_t makers = parts_of(ctx, operations, tiles);
   const auto transform = [&](size_t index) {
     const Range range = range_of(index, makers, tiles);
     does.transform_input(w, range.first, range.last);
   };
-  ctx.parallel(static_cast<size_t>(makers), transform);
+  if (!own_tiles) ctx.parallel(static_cast<size_t>(makers), transform);
   int wild = 0;
   const auto compute = [&](size_t index) {
     Winograd mine = w;
-    const Range range = range_of(index, parts, panels, step);
+    const Range range = range_of(index, parts, panels, cut.step);
     mine.first_panel = range.first;
     mine.last_panel = range.last;
-    mine.scratch = memory.of(index);
+    char* const own = static_cast<char*>(memory.of(index));
+    if (own_tiles) {
+      mine.tiles = reinterpret_cast<float*>(own);
+      does.transform_input(mine, 0, tiles);
+    }
+    mine.scratch = own + in;
     if (!does.compute(mine)) __atomic_store_n(&wild, 1, __ATOMIC_RELAXED);
   };
   ctx.parallel(static_cast<size_t>(parts), compute);
@@ -147,10 +172,10 @@ Winograd with_group(const Winograd& w, dim_t group, InputPart& input) {
 bool run_by_groups(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t groups, dim_t tiles,
                    double operations) {
   const dim_t most = tiles_at_once(w, does), blocks = (tiles + most - 1) / most;
-  const dim_t size = (tiles + blocks - 1) / blocks, threads = static_cast<dim_t>(ctx.threads());
+  const dim_t size = (tiles + blocks - 1) / blocks;
   const size_t made = blocks > 1 ? does.weights_size(w, w.last_panel) : 0;
   dim_t parts = parts_of(ctx, operations, groups * blocks);
-  if (made && parts > threads) parts = threads;  // each has memory for the weights of a group
+  if (made) parts = one_a_thread(ctx, parts);
   w.last_made = w.last_panel;
   w.last = size;
   const size_t in = does.tiles_size(w);

@@ -1,6 +1,7 @@
 #include "winograd_choice.h"
 
 #include "isa.h"
+#include "product.h"
 
 #ifndef PENLIGHT_WITHOUT_WINOGRAD
 
@@ -31,6 +32,7 @@ struct Tuning {
   size_t most_input;     // of a block's transformed input, in bytes, if it is more than a few tiles
   size_t near_input;     // the same where all weights stay near
   dim_t tiles_for_wide;  // from which on parts of the panels are of wide tiles
+  dim_t copies;          // parts that each transform what all of them read
   bool fetches;          // are weights that are transformed next to be fetched?
 };
 Tuning tuning() {
@@ -39,16 +41,16 @@ Tuning tuning() {
     case Cores::Intel:
       // Large blocks would crowd what the layers before and after have out of the second cache. Lines that
       // follow each other are fetched by these cores themselves, more at once than they can be told to fetch.
-      return {1.25, 1.0, 3.5, 3.2, kUsual, 1 << 17, 0, false};
+      return {1.25, 1.0, 3.5, 3.2, kUsual, 1 << 17, 0, 2, false};
     // Its second cache has 1 MB. Sums of 64 columns take as much of it as 64 channels of a block, and some
     // weights are to stay there, too. What is made of the weights of a wide tile of panels crowds it, and of
     // few tiles that is most of what there is.
     case Cores::Zen5:
-      return {1.0, 1.2, 2.0, 0.0, 7 << 16, 7 << 16, 24, true};
+      return {1.0, 1.2, 2.0, 0.0, 7 << 16, 7 << 16, 24, 1, true};
     case Cores::Other:
       break;
   }
-  return {1.0, 1.0, 1.0, 0.0, kUsual, kUsual, 0, true};
+  return {1.0, 1.0, 1.0, 0.0, kUsual, kUsual, 0, 1, true};
 }
 // What a direct product by the matrix unit takes of the time.
 constexpr double kSplitProducts = 0.85;
@@ -62,7 +64,7 @@ double far_bytes(Winograd w, const WinogradRoutines& does, dim_t tiles) {
   if (size <= kNear) return 0;
   const dim_t most = tiles_at_once(w, does);
   const dim_t times =
-      by_tiles ? (tiles + most - 1) / most : (w.last_panel + panel_step(w) - 1) / panel_step(w);
+      by_tiles ? (tiles + most - 1) / most : (w.last_panel + tile_panels(w) - 1) / tile_panels(w);
   return static_cast<double>(size) * static_cast<double>(times);
 }
 
@@ -85,12 +87,12 @@ double cost_of(const Winograd& w, const WinogradRoutines& does) {
 
 }  // namespace
 
-dim_t panel_step(const Winograd& w) { return w.wide_tiles ? kWidePanels : 2; }
+dim_t tile_panels(const Winograd& w) { return w.wide_tiles ? kWidePanels : kPanelStep; }
 
 dim_t panels_at_once(const Winograd& w, const WinogradRoutines& does) {
   const dim_t most = static_cast<dim_t>(kMostWeights / does.weights_size(w, 1));
   const dim_t panels = w.last_panel, groups = most > 1 ? (panels + most - 1) / most : panels;
-  const dim_t step = panel_step(w);
+  const dim_t step = tile_panels(w);
   const dim_t some = (panels + step * groups - 1) / (step * groups) * step;
   return some < panels ? some : panels;
 }
@@ -109,6 +111,8 @@ dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
 }
 
 bool has_rows_for_wide(dim_t tiles) { return tiles >= tuning().tiles_for_wide; }
+
+dim_t most_copies() { return tuning().copies; }
 
 bool fetches_weights() { return tuning().fetches; }
 

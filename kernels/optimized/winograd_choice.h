@@ -13,8 +13,8 @@ namespace penlight::optimized {
 constexpr dim_t kTiles = 64;       // most of one block alone
 constexpr size_t kNear = 3 << 19;  // bytes that stay in the second cache
 
-// Panels that are one tile of a product, which no part splits.
-dim_t panel_step(const Winograd& w);
+// Panels of the fastest tiles of a product.
+dim_t tile_panels(const Winograd& w);
 
 // Panels whose weights are transformed at once: all, or as many as there is to be memory for.
 dim_t panels_at_once(const Winograd& w, const WinogradRoutines& does);
@@ -24,6 +24,9 @@ dim_t tiles_at_once(Winograd w, const WinogradRoutines& does);
 
 // Are wide tiles of a product worth it for a block of so many, of which there is only one?
 bool has_rows_for_wide(dim_t tiles);
+
+// How many parts each transform what all of them read.
+dim_t most_copies();
 
 // Are weights that are transformed next to be fetched?
 bool fetches_weights();

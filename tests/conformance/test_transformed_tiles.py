@@ -173,6 +173,7 @@ def test_direct_convolution(isa: str, sizes: tuple[int, ...]) -> None:
         (1, 96, 27, 28, 100),
         (1, 48, 41, 39, 40),
         (1, 32, 43, 37, 128),
+        (1, 96, 14, 14, 160),
     ],
     ids=str,
 )

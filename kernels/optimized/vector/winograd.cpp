@@ -335,6 +335,7 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
     strip.rows = rows;
     strip.tile_step = kTileRows;
     strip.taps = 1;
+    strip.alike = true;
     const ptrdiff_t group = group_of(w);
     strip.finish.pitch = group * kPanel;
     const ptrdiff_t panel_size = (1 + taps_of(w) * w.channels) * kPanel;
