@@ -418,6 +418,24 @@ def test_random_chains_of_functions(isa: str, ops: list[ElementOp]) -> None:
         torch.testing.assert_close(run(inputs, writer.program, [0.75], want), want, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("length", [*range(1, 18), 23, 24, 31, 32, 33, 40])
+def test_runs_of_any_length(isa: str, length: int) -> None:
+    """Parts of rows, and numbers of a row each, are copied to where they lie as the result does."""
+    for rows in (1, 3, 200):
+        x, column, mask = (
+            torch.randn(2, rows, length + 3),
+            torch.randn(rows, 1),
+            torch.rand(2, rows, length + 1) > 0.5,
+        )
+        first, second, third, fourth = range(REGISTERS, REGISTERS + 4)
+        program = step(ElementOp.MUL, 0, second, first)
+        program += [*step(ElementOp.ADD, 1, 0, third), *step(ElementOp.WHERE, 0, fourth, 0, 1)]
+        windows = [0, 2, 1, 1 + length, 1, 1, 2, 3, length + 3, 1, 2, 2, 1, length + 1, 1]
+        product = x[..., 1 : 1 + length] * column
+        want = torch.where(mask[..., 1:], product, product + x[..., 3:])
+        same(run([column], program, [], want, [x, x, mask], windows), want)
+
+
 def test_as_many_operands_and_steps_as_there_may_be(isa: str) -> None:
     inputs = [torch.randn(3, 700) for _ in range(OPERANDS - 1)]
     program = step(ElementOp.ADD, 7, REGISTERS, REGISTERS + 1)

@@ -217,6 +217,32 @@ PENLIGHT_INLINE Floats pair_at(const float* from) {
   return lanes;
 }
 
+// Runs of `length` elements one after the other, of fewer than two vectors.
+struct ShortRuns {
+  ptrdiff_t length, count, step;  // elements from the start of one to that of the next
+};
+constexpr ptrdiff_t kShortRun = 2 * kLanes - 1;
+
+// Has each run copied in pieces of the largest power of two that it has, one or two, which overlap where it
+// is shorter: copy(to, from, at, Index<elements>()) copies some `at` so many into it. What is stored ends
+// where the run does.
+template <int most = kLanes, class Copy>
+PENLIGHT_INLINE void copy_short(const ShortRuns& runs, const float* from, float* to, Copy&& copy) {
+  if constexpr (most > 1) {
+    if (runs.length < most) return copy_short<most / 2>(runs, from, to, copy);
+  }
+  const ptrdiff_t second = runs.length - most;
+  if (second == 0) {
+    for (ptrdiff_t i = 0; i < runs.count; ++i, from += runs.step, to += most)
+      copy(to, from, 0, Index<most>());
+    return;
+  }
+  for (ptrdiff_t i = 0; i < runs.count; ++i, from += runs.step, to += runs.length) {
+    copy(to, from, 0, Index<most>());
+    copy(to, from, second, Index<most>());
+  }
+}
+
 // `count` elements from `place` of the output on.
 void copy_runs(const Elementwise& p, const ElementOperand& operand, ptrdiff_t place, ptrdiff_t count,
                float* to) {
@@ -224,17 +250,28 @@ void copy_runs(const Elementwise& p, const ElementOperand& operand, ptrdiff_t pl
   const ptrdiff_t around = operand.outer ? p.sizes[operand.outer - 1] : 1;
   const ptrdiff_t step = operand.outer ? operand.strides[operand.outer - 1] : 0;
   ptrdiff_t run = place / operand.run, column = place % operand.run;
-  // Short runs are a vector each: what is written beyond one, the next one overwrites.
-  constexpr ptrdiff_t kFewRuns = 4;
   const ptrdiff_t length = operand.run;
-  const auto runs = [&](auto copy, auto short_run) __attribute__((always_inline)) {
+  const bool are_short = length <= kShortRun && !operand.is_mask && (stride == 0 || stride == 1);
+  const float* const floats = static_cast<const float*>(operand.data);
+  const auto copied = [](float* into, const float* from, ptrdiff_t at, auto size)
+                          __attribute__((always_inline)) {
+                            float some[size];
+                            memcpy(some, from + at, sizeof some);
+                            memcpy(into + at, some, sizeof some);
+                          };
+  const auto filled = [](float* into, const float* from, ptrdiff_t at, auto size)
+                          __attribute__((always_inline)) {
+                            const Floats number = splat(*from);
+                            memcpy(into + at, &number, size * sizeof(float));
+                          };
+  const auto runs = [&](auto copy) __attribute__((always_inline)) {
     while (count > 0) {
       ptrdiff_t from = offset_of(p, operand, run);
       for (ptrdiff_t left = around - run % around; left > 0 && count > 0; --left, ++run, from += step) {
         if (stride == 1 && step == 0 && length == 2 && column == 0 && !operand.is_mask) {
           // One complex number for all the runs around.
           const ptrdiff_t pairs = min_of(left, count / 2);
-          const Floats pair = pair_at(static_cast<const float*>(operand.data) + from);
+          const Floats pair = pair_at(floats + from);
           for (ptrdiff_t i = 0; i < 2 * pairs; i += kLanes) store_part(to + i, pair, 2 * pairs - i);
           to += 2 * pairs;
           left -= pairs;
@@ -242,12 +279,16 @@ void copy_runs(const Elementwise& p, const ElementOperand& operand, ptrdiff_t pl
           count -= 2 * pairs;
           if (left == 0 || count == 0) break;
         }
-        if (column == 0 && length <= kLanes && left > kFewRuns) {
-          const ptrdiff_t short_runs = max_of(min_of(left - 1, (count - kLanes) / length), 0);
-          for (ptrdiff_t i = 0; i < short_runs; ++i, from += step, to += length) store(to, short_run(from));
-          left -= short_runs;
-          run += short_runs;
-          count -= short_runs * length;
+        if (column == 0 && are_short && count >= length) {
+          const ShortRuns some = {length, min_of(left, count / length), step};
+          stride == 0 ? copy_short(some, floats + from, to, filled)
+                      : copy_short(some, floats + from, to, copied);
+          to += some.count * length;
+          from += some.count * step;
+          left -= some.count;
+          run += some.count;
+          count -= some.count * length;
+          if (left == 0 || count == 0) break;
         }
         const ptrdiff_t some = min_of(count, length - column);
         copy(from + column * stride, some);
@@ -257,31 +298,19 @@ void copy_runs(const Elementwise& p, const ElementOperand& operand, ptrdiff_t pl
       }
     }
   };
-  const float* floats = static_cast<const float*>(operand.data);
   if (stride == 0) {
-    const auto all = [&](ptrdiff_t from)
-                         __attribute__((always_inline)) { return splat(number_at(operand, from)); };
-    runs(
-        [&](ptrdiff_t from, ptrdiff_t some) __attribute__((always_inline)) {
-          for (ptrdiff_t i = 0; i < some; i += kLanes) store_part(to + i, all(from), count - i);
-        },
-        all);
+    runs([&](ptrdiff_t from, ptrdiff_t some) __attribute__((always_inline)) {
+      const Floats all = splat(number_at(operand, from));
+      for (ptrdiff_t i = 0; i < some; i += kLanes) store_part(to + i, all, count - i);
+    });
   } else if (stride == 1 && !operand.is_mask) {
-    runs(
-        [&](ptrdiff_t from, ptrdiff_t some) __attribute__((always_inline)) {
-          for (ptrdiff_t i = 0; i < some; i += kLanes) {
-            store_part(to + i, load_part(floats + from + i, some - i), count - i);
-          }
-        },
-        [&](ptrdiff_t from) __attribute__((always_inline)) { return load_some(floats + from, length); });
+    runs([&](ptrdiff_t from, ptrdiff_t some) __attribute__((always_inline)) {
+      for (ptrdiff_t i = 0; i < some; i += kLanes) {
+        store_part(to + i, load_part(floats + from + i, some - i), count - i);
+      }
+    });
   } else {
-    runs([&](ptrdiff_t from, ptrdiff_t some) { copy_others(operand, from, stride, some, to); },
-         [&](ptrdiff_t from) {
-           float lanes[kLanes];
-           for (ptrdiff_t i = 0; i < kLanes; ++i)
-             lanes[i] = number_at(operand, from + min_of(i, length - 1) * stride);
-           return load(lanes);
-         });
+    runs([&](ptrdiff_t from, ptrdiff_t some) { copy_others(operand, from, stride, some, to); });
   }
 }
 
