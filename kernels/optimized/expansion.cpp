@@ -137,7 +137,7 @@ void run_by_images(KernelContext& ctx, const Expansion& e) {
   const dim_t panels = product.last_panel;
   const PanelParts cut = panel_parts_of(ctx, panels, by.step, by.tile, operations_of(e));
   const dim_t steps = (panels + cut.step - 1) / cut.step;
-  const dim_t parts = at_most_threads(ctx, cut.parts);
+  const dim_t parts = one_a_thread(ctx, cut.parts);
   const dim_t most = (steps + parts - 1) / parts * cut.step * kPanel;  // channels of a part
   windows.pixel = most;
   const size_t tile = routines().depthwise_scratch(windows), scratch = by.scratch > tile ? by.scratch : tile;

@@ -16,7 +16,7 @@ inline size_t panels_scratch(const Expansion& e) {
 #endif
 }
 
-// One part a thread of so many that it can be cut into. `last_row` of the windows is set.
+// `last_row` of the windows is set.
 inline double operations_of(const Expansion& e) {
   const Geometry& g = e.windows.geometry;
   const dim_t rows = e.windows.last_row, images = rows / g.out_height;
@@ -26,13 +26,8 @@ inline double operations_of(const Expansion& e) {
           4.0 * static_cast<double>(g.taps_h * g.taps_w) * static_cast<double>(rows * g.out_width));
 }
 
-inline dim_t at_most_threads(const KernelContext& ctx, dim_t parts) {
-  const dim_t threads = static_cast<dim_t>(ctx.threads());
-  return parts < threads ? parts : threads;
-}
-
 inline dim_t parts_of_expansion(const KernelContext& ctx, const Expansion& e, dim_t steps) {
-  return at_most_threads(ctx, parts_of(ctx, operations_of(e), steps));
+  return one_a_thread(ctx, parts_of(ctx, operations_of(e), steps));
 }
 
 // Parts are of channels, panels together that are computed so, or of rows, which compute the lines at their

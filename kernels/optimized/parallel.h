@@ -33,6 +33,12 @@ inline dim_t parts_of(const KernelContext& ctx, double operations, dim_t steps) 
   return best;
 }
 
+// No more parts than threads: those that have much memory of their own, or do something again for each part.
+inline dim_t one_a_thread(const KernelContext& ctx, dim_t parts) {
+  const dim_t threads = static_cast<dim_t>(ctx.threads());
+  return parts < threads ? parts : threads;
+}
+
 struct Range {
   dim_t first, last;
 };

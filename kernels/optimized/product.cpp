@@ -65,8 +65,8 @@ PanelParts panel_parts_of(const KernelContext& ctx, dim_t panels, dim_t step, di
   const auto longest = [](dim_t parts, dim_t steps) { return (steps + parts - 1) / parts; };
   const dim_t tiles = (panels + tile - 1) / tile, several = parts_of(ctx, operations, tiles);
   // Of few tiles one thread may have twice as many as another: some that are narrower make up for it.
-  const dim_t steps = (panels + step - 1) / step, most = parts_of(ctx, operations, steps);
-  const dim_t parts = most < threads ? most : threads, rounds = (several + threads - 1) / threads;
+  const dim_t steps = (panels + step - 1) / step, parts = one_a_thread(ctx, parts_of(ctx, operations, steps));
+  const dim_t rounds = (several + threads - 1) / threads;
   if (longest(parts, steps) * step >= rounds * longest(several, tiles) * tile) return {several, tile};
   return {parts, step};
 }

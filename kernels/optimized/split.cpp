@@ -34,8 +34,7 @@ bool run_split(KernelContext& ctx, const Product& product, ProductScratch& scrat
   const bool by_rows = rows >= 2 * threads * kSplitRows && reads_less_by_rows(product);
   const dim_t count = by_rows ? rows : panels, step = by_rows ? kSplitRows : kSplitPanels;
   // One part for each thread: every part splits all its rows, and all its weights.
-  dim_t parts = parts_of(ctx, operations, (count + step - 1) / step);
-  if (parts > threads) parts = threads;
+  const dim_t parts = one_a_thread(ctx, parts_of(ctx, operations, (count + step - 1) / step));
   return run_parts(ctx, product, scratch, routines().split_scratch(product), parts, by_rows, step,
                    routines().split_product);
 }

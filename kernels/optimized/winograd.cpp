@@ -37,12 +37,6 @@ bool is_by_tiles(const Winograd& w, const WinogradRoutines& does, dim_t tiles) {
   return tiles > kTiles || (few && does.weights_size(w, w.last_panel) <= kNear);
 }
 
-// Parts have memory of their own, much of a near cache each: no more of them than threads.
-dim_t one_a_thread(const KernelContext& ctx, dim_t parts) {
-  const dim_t threads = static_cast<dim_t>(ctx.threads());
-  return parts < threads ? parts : threads;
-}
-
 // Of the tiles: a part has blocks of `size` but for its last. It begins anywhere: tiles are rows of products,
 // whose sums are alike however many rows they have.
 struct TileBlocks {
