@@ -109,6 +109,9 @@ bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w,
   return wild == 0;
 }
 
+// Bytes of tiles up to which a few parts each transform them all. More are beyond their caches all the same.
+constexpr size_t kMostCopied = 2 * kNear;
+
 // One block of tiles, which a few parts each transform, and each part has some of the panels.
 bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                    double operations) {
@@ -117,7 +120,7 @@ bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w
   const dim_t parts = one_a_thread(ctx, cut.parts);
   w.last = tiles;
   const size_t size = does.tiles_size(w);
-  const bool own_tiles = parts <= most_copies();
+  const bool own_tiles = parts == 1 || (parts <= most_copies() && size <= kMostCopied);
   if (!own_tiles) {
     w.tiles = static_cast<float*>(ctx.allocate_scratch(size, 64));
     if (!w.tiles) return false;
