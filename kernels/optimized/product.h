@@ -52,7 +52,7 @@ struct PanelProduct {
 struct PanelParts {
   dim_t parts, step;
 };
-#ifdef __OPTIMIZE_SIZE__
+#ifdef __OPTIMIZE_SIZE__  // less code
 inline PanelParts panel_parts_of(const KernelContext& ctx, dim_t panels, dim_t, dim_t tile,
                                  double operations) {
   return {parts_of(ctx, operations, (panels + tile - 1) / tile), tile};

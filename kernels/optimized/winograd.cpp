@@ -58,15 +58,20 @@ TileBlocks blocks_of(KernelContext& ctx, const Winograd& w, dim_t tiles, dim_t m
   return {parts, (even + rows - 1) / rows * rows};
 }
 
-// Each part has some tiles, a block after the other, and all panels, or a group after the other. A few each
-// transform the weights: that takes less time than to read what another processor has written.
+// Does each of some parts transform for itself what all of them read? That takes less time than to read what
+// another processor has written, up to the bytes that their caches have room for.
+bool has_own(dim_t parts, size_t size, size_t most) {
+  return parts == 1 || (parts <= most_copies() && size <= most);
+}
+
+// Each part has some tiles, a block after the other, and all panels, or a group after the other.
 bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                   double operations) {
   const dim_t panels = w.last_panel, group = panels_at_once(w, does), most = tiles_at_once(w, does);
   const TileBlocks blocks = blocks_of(ctx, w, tiles, most, operations);
   const dim_t parts = blocks.parts;
   const size_t size = does.weights_size(w, group);
-  const bool own_weights = parts <= most_copies() && group == panels && size <= kNear;
+  const bool own_weights = group == panels && has_own(parts, size, kNear);
   if (!own_weights) {
     w.weights = static_cast<float*>(ctx.allocate_scratch(size, 64));
     if (!w.weights) return false;
@@ -109,10 +114,7 @@ bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w,
   return wild == 0;
 }
 
-// Bytes of tiles up to which a few parts each transform them all. More are beyond their caches all the same.
-constexpr size_t kMostCopied = 2 * kNear;
-
-// One block of tiles, which a few parts each transform, and each part has some of the panels.
+// One block of tiles, and each part has some of the panels.
 bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                    double operations) {
   const dim_t panels = w.last_panel;
@@ -120,7 +122,7 @@ bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w
   const dim_t parts = one_a_thread(ctx, cut.parts);
   w.last = tiles;
   const size_t size = does.tiles_size(w);
-  const bool own_tiles = parts == 1 || (parts <= most_copies() && size <= kMostCopied);
+  const bool own_tiles = has_own(parts, size, 2 * kNear);
   if (!own_tiles) {
     w.tiles = static_cast<float*>(ctx.allocate_scratch(size, 64));
     if (!w.tiles) return false;
@@ -128,12 +130,14 @@ bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w
   const size_t in = own_tiles ? size : 0;
   PartMemory memory;
   if (!allocate_parts(ctx, parts, in + does.scratch(w), memory)) return false;
-  const dim_t makers = parts_of(ctx, operations, tiles);
-  const auto transform = [&](size_t index) {
-    const Range range = range_of(index, makers, tiles);
-    does.transform_input(w, range.first, range.last);
-  };
-  if (!own_tiles) ctx.parallel(static_cast<size_t>(makers), transform);
+  if (!own_tiles) {
+    const dim_t makers = parts_of(ctx, operations, tiles);
+    const auto transform = [&](size_t index) {
+      const Range range = range_of(index, makers, tiles);
+      does.transform_input(w, range.first, range.last);
+    };
+    ctx.parallel(static_cast<size_t>(makers), transform);
+  }
   int wild = 0;
   const auto compute = [&](size_t index) {
     Winograd mine = w;

@@ -32,7 +32,7 @@ struct Tuning {
   size_t most_input;     // of a block's transformed input, in bytes, if it is more than a few tiles
   size_t near_input;     // the same where all weights stay near
   dim_t tiles_for_wide;  // from which on parts of the panels are of wide tiles
-  dim_t copies;          // parts that each transform what all of them read
+  dim_t copies;          // most parts that each transform what all of them read
   bool fetches;          // are weights that are transformed next to be fetched?
 };
 Tuning tuning() {

@@ -25,7 +25,7 @@ dim_t tiles_at_once(Winograd w, const WinogradRoutines& does);
 // Are wide tiles of a product worth it for a block of so many, of which there is only one?
 bool has_rows_for_wide(dim_t tiles);
 
-// How many parts each transform what all of them read.
+// Up to how many parts each transform what all of them read.
 dim_t most_copies();
 
 // Are weights that are transformed next to be fetched?

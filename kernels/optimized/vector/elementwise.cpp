@@ -280,14 +280,17 @@ void copy_runs(const Elementwise& p, const ElementOperand& operand, ptrdiff_t pl
           if (left == 0 || count == 0) break;
         }
         if (column == 0 && are_short && count >= length) {
-          const ShortRuns some = {length, min_of(left, count / length), step};
-          stride == 0 ? copy_short(some, floats + from, to, filled)
-                      : copy_short(some, floats + from, to, copied);
-          to += some.count * length;
-          from += some.count * step;
-          left -= some.count;
-          run += some.count;
-          count -= some.count * length;
+          const ShortRuns whole = {length, min_of(left, count / length), step};
+          if (stride == 0) {
+            copy_short(whole, floats + from, to, filled);
+          } else {
+            copy_short(whole, floats + from, to, copied);
+          }
+          to += whole.count * length;
+          from += whole.count * step;
+          left -= whole.count;
+          run += whole.count;
+          count -= whole.count * length;
           if (left == 0 || count == 0) break;
         }
         const ptrdiff_t some = min_of(count, length - column);

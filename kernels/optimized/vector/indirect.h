@@ -213,8 +213,8 @@ class Rows {
   const ptrdiff_t positions_;  // of an image
   const InputPart whole_;
   const InputPart* const parts_;
-  const bool has_halves_;  // tiles of half the rows, if panels are not split between threads
-  const bool is_halved_;   // into such tiles, all of them
+  const bool has_halves_;  // tiles of half the rows, where no part has some of the panels
+  const bool is_halved_;   // into such tiles, all those of this part
   bool is_sorted_ = false;
   uint16_t order_[kRowBlock];  // which row of a block is in the place of each
 };
