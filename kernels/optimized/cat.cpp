@@ -1,4 +1,4 @@
-// Tensors joined in one pass over the result, which threads split: some bytes of it each.
+// Tensors joined, and split again, in one pass over the whole, which threads share: some bytes of it each.
 #include <string.h>
 
 #include "image.h"
@@ -33,37 +33,52 @@ dim_t inner_of(const Tensor& tensor, int d, Order order) {
   return inner;
 }
 
-// What is joined: runs of bytes, one of each tensor in turn.
-struct Joined {
-  TensorList tensors;
+// A whole and its parts: runs of bytes, one of each part in turn.
+struct Runs {
+  TensorList parts;
   size_t step;   // bytes of a run for each place of the dimension
-  size_t whole;  // bytes of a run of the result
+  size_t whole;  // bytes of all runs of a turn
   int d;
 
-  size_t run_of(const Tensor& tensor) const {
-    return is_skipped(tensor) ? 0 : static_cast<size_t>(tensor.size(d)) * step;
+  size_t run_of(const Tensor& part) const {
+    return is_skipped(part) ? 0 : static_cast<size_t>(part.size(d)) * step;
   }
 
-  // Bytes [first, last) of the result. A damaged file may have it where a tensor is.
-  void copy(char* result, size_t first, size_t last) const {
+  // Calls move(place in the whole, part, place in it, count) for bytes [first, last) of the whole.
+  template <class Move>
+  void each(size_t first, size_t last, Move&& move) const {
     size_t turn = first / whole, at = first % whole;
-    for (result += first; first < last; ++turn, at = 0) {
-      for (const Tensor& tensor : tensors) {
-        const size_t run = run_of(tensor);
+    for (; first < last; ++turn, at = 0) {
+      for (const Tensor& part : parts) {
+        const size_t run = run_of(part);
         if (at >= run) {
           at -= run;
           continue;
         }
         const size_t count = run - at < last - first ? run - at : last - first;
         if (count == 0) return;
-        memmove(result, tensor.const_data_ptr<char>() + turn * run + at, count);
-        result += count;
+        move(first, part, turn * run + at, count);
         first += count;
         at = 0;
       }
     }
   }
 };
+
+// The same for all of a whole with these sizes, by all threads.
+template <class Move>
+void each_run(KernelContext& ctx, const Tensor& whole, TensorList parts, int d, Order order, Move&& move) {
+  const size_t total = whole.nbytes();
+  if (total == 0) return;
+  Runs runs{parts, static_cast<size_t>(inner_of(whole, d, order)) * whole.element_size(), 0, d};
+  runs.whole = static_cast<size_t>(whole.size(d)) * runs.step;
+  constexpr size_t line = 64;
+  constexpr double operations = 4 * line;  // as long as copying one takes
+  in_parts(ctx, static_cast<dim_t>((total + line - 1) / line), operations, [&](Range range) {
+    const size_t last = static_cast<size_t>(range.last) * line;
+    runs.each(static_cast<size_t>(range.first) * line, last < total ? last : total, move);
+  });
+}
 
 }  // namespace
 
@@ -88,16 +103,40 @@ void cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
   }
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(rank)))) return;
   if (!has_order(out, order)) return ctx.decline();
-  const size_t total = out.nbytes();
-  if (total == 0) return;
-  Joined joined{tensors, static_cast<size_t>(inner_of(out, d, order)) * out.element_size(), 0, d};
-  joined.whole = static_cast<size_t>(sizes[d]) * joined.step;
   char* const result = out.mutable_data_ptr<char>();
-  constexpr size_t line = 64;
-  constexpr double operations = 4 * line;  // as long as copying one takes
-  in_parts(ctx, static_cast<dim_t>((total + line - 1) / line), operations, [&](Range range) {
-    const size_t last = static_cast<size_t>(range.last) * line;
-    joined.copy(result, static_cast<size_t>(range.first) * line, last < total ? last : total);
+  // A damaged file may have it where a tensor is.
+  each_run(ctx, out, tensors, d, order, [&](size_t to, const Tensor& part, size_t from, size_t count) {
+    memmove(result + to, part.const_data_ptr<char>() + from, count);
+  });
+}
+
+void split_with_sizes_copy_out(KernelContext& ctx, const Tensor& self, IntArrayRef lengths, int64_t dim,
+                               TensorList out) {
+  const int rank = self.dim();
+  const Order order = self.is_contiguous() ? Order::RowMajor : Order::ChannelsLast;
+  if (rank == 0 || !has_order(self, order) || lengths.size() != out.size()) return ctx.decline();
+  int d;
+  if (!wrap_dim(ctx, dim, rank, d)) return;
+  const dim_t all = self.size(d);
+  int64_t rest = all;
+  for (const int64_t length : lengths) rest = length < 0 || length > rest ? -1 : rest - length;
+  if (rest != 0) return ctx.decline();
+  dim_t sizes[kMaxDim];
+  for (int k = 0; k < rank; ++k) sizes[k] = self.size(k);
+  for (size_t i = 0; i < out.size(); ++i) {
+    Tensor part = out[i];
+    if (part.scalar_type() != self.scalar_type()) return ctx.decline();
+    sizes[d] = static_cast<dim_t>(lengths[i]);
+    if (!ctx.resize(part, SizesRef(sizes, static_cast<size_t>(rank)))) return;
+    if (!has_order(part, order)) return ctx.decline();
+  }
+  // A damaged file may have one tensor in several places, which has the size of the last.
+  bool kept = self.size(d) == all;
+  for (size_t i = 0; i < out.size(); ++i) kept = kept && out[i].size(d) == lengths[i];
+  if (!kept) return ctx.decline();
+  const char* const whole = self.const_data_ptr<char>();
+  each_run(ctx, self, out, d, order, [&](size_t from, const Tensor& part, size_t to, size_t count) {
+    memmove(part.mutable_data_ptr<char>() + to, whole + from, count);
   });
 }
 

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 import penlight
 from penlight.emitter import emit
-from penlight.ir.edge import EdgeMethod, EdgeProgram, InputKind, InputSpec, OutputKind, OutputSpec
+from penlight.ir.edge import IMAGE, EdgeMethod, EdgeProgram, InputKind, InputSpec, OutputKind, OutputSpec
 from penlight.pipeline import plan_memory
 
 
@@ -29,12 +29,15 @@ def overload_of(name: str) -> OpOverload:
     return found
 
 
-def one_op_program(op: OpOverload, args: list[Any], kwargs: dict[str, Any], result: Any) -> bytes:
+def one_op_program(
+    op: OpOverload, args: list[Any], kwargs: dict[str, Any], result: Any, *, image: bool = False
+) -> bytes:
     """The file of a program that calls `op` once.
 
     Args:
         result: what the operator returns for these arguments; its shapes, dtypes and
             strides are what the program's outputs get.
+        image: the strides too of operators whose results are views in ATen.
     """
     graph = Graph()
     inputs: list[InputSpec] = []
@@ -48,6 +51,8 @@ def one_op_program(op: OpOverload, args: list[Any], kwargs: dict[str, Any], resu
     node_args, node_kwargs = pytree.tree_map_only(torch.Tensor, as_placeholder, (args, kwargs))
     call = graph.call_function(op, tuple(node_args), node_kwargs)
     call.meta["val"] = pytree.tree_map_only(torch.Tensor, _without_data, result)
+    if image:
+        call.meta[IMAGE] = True
     results: list[Any] = [call]
     if isinstance(result, list | tuple):
         results = []
@@ -69,10 +74,16 @@ def one_op_program(op: OpOverload, args: list[Any], kwargs: dict[str, Any], resu
 
 
 def run_op(
-    op: OpOverload, args: list[Any], kwargs: dict[str, Any], result: Any, library: str | None = None
+    op: OpOverload,
+    args: list[Any],
+    kwargs: dict[str, Any],
+    result: Any,
+    library: str | None = None,
+    *,
+    image: bool = False,
 ) -> list[torch.Tensor]:
     """The operator's results, computed by Penlight. `result` is ATen's, for its shapes."""
-    file = one_op_program(op, args, kwargs, result)
+    file = one_op_program(op, args, kwargs, result, image=image)
     tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     outputs = penlight.load(file, libraries=library)(*tensors)
     # A program without tensor inputs answers in numpy.

@@ -1,4 +1,4 @@
-"""Tensors joined by the optimized kernel, and what it leaves to the portable one."""
+"""Tensors joined and split by the optimized kernels, and what those leave to the portable ones."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import penlight
 from penlight.errors import PenlightError
 
 OP = overload_of("aten::cat")
+SPLIT = overload_of("aten::split_with_sizes_copy")
+LENGTHS = (1, 3, 0, 2, 7)
 DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float64]
 
 
@@ -35,7 +37,7 @@ def check(
 def test_rows_of_every_dimension(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
     for dim in range(-len(sizes), len(sizes)):
         tensors = []
-        for length in (1, 3, 0, 2, 7):
+        for length in LENGTHS:
             tensors.append(
                 number(*(length if k == dim % len(sizes) else n for k, n in enumerate(sizes)), dtype=dtype)
             )
@@ -89,3 +91,59 @@ def test_threads(layout: torch.memory_format, dim: int) -> None:
     for threads in (1, 2, 3, 8):
         (got,) = penlight.load(file, libraries="optimized", threads=threads)(*tensors)
         torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+def check_split(
+    whole: torch.Tensor,
+    lengths: tuple[int, ...],
+    dim: int,
+    want: list[torch.Tensor],
+    library: str | None = "optimized",
+) -> None:
+    """As check(), for what is split: the kernel declines parts of another order than the whole's."""
+    got = run_op(SPLIT, [whole, list(lengths), dim], {}, want, library, image=True)
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "sizes", [(5,), (3, 4), (2, 3, 4), (2, 3, 4, 5), (1, 2, 3, 1, 2), (3, 0, 2)], ids=str
+)
+def test_split_along_every_dimension(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
+    for dim in range(-len(sizes), len(sizes)):
+        whole = number(*(13 if k == dim % len(sizes) else n for k, n in enumerate(sizes)), dtype=dtype)
+        check_split(whole, LENGTHS, dim, [part.clone() for part in whole.split(LENGTHS, dim)])
+        check_split(whole, (13,), dim, [whole.clone()])
+
+
+@pytest.mark.parametrize("dim", range(4))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.uint8], ids=str)
+def test_split_of_channels_last(dtype: torch.dtype, dim: int) -> None:
+    whole = number(*(13 if k == dim else n for k, n in enumerate((2, 5, 6, 7))), dtype=dtype)
+    rows = [part.contiguous() for part in whole.split(LENGTHS, dim)]
+    last = [part.contiguous(memory_format=torch.channels_last) for part in rows]
+    image = whole.contiguous(memory_format=torch.channels_last)
+    check_split(image, LENGTHS, dim, last)
+    check_split(image, LENGTHS, dim, [last[0], *rows[1:]], None)  # into several orders
+    check_split(whole, LENGTHS, dim, last, None)
+
+
+@pytest.mark.parametrize("lengths", [(2, 2), (4, -1), (5,), (3, 0, 1)], ids=str)
+def test_lengths_that_do_not_add_up(lengths: tuple[int, ...]) -> None:
+    with pytest.raises(PenlightError, match="split sizes do not add up to 3"):
+        run_op(SPLIT, [number(3, 2), list(lengths), 0], {}, [number(3, 2) for _ in lengths])
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("dim", range(4))
+def test_split_by_threads(layout: torch.memory_format, dim: int) -> None:
+    lengths, sizes = (1, 29, 2, 33), [3, 37, 41, 43]
+    sizes[dim] = sum(lengths)
+    whole = torch.randn(sizes).contiguous(memory_format=layout)
+    want = [part.contiguous(memory_format=layout) for part in whole.split(lengths, dim)]
+    file = one_op_program(SPLIT, [whole, list(lengths), dim], {}, want, image=True)
+    for threads in (1, 2, 3, 8):
+        got = penlight.load(file, libraries="optimized", threads=threads)(whole)
+        for a, b in zip(got, want, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
