@@ -10,6 +10,7 @@ import torch
 from tests.pipeline.fused import Calls, check, operators, trained
 from torch import Tensor, nn
 from torch.export import Dim
+from torch.nn import functional
 
 import penlight
 
@@ -79,6 +80,88 @@ def test_convolutions(layer: nn.Module, sizes: tuple[int, ...]) -> None:
     check(model, x)
 
 
+def norm(channels: int = 6) -> nn.Module:
+    return trained(nn.BatchNorm2d(channels))
+
+
+BOUNDS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "relu6": functional.relu6,
+    "hardtanh": lambda y: functional.hardtanh(y, -0.25, 0.5),
+    "from below": lambda y: y.clamp(min=-0.25),
+    "from above": lambda y: y.clamp(max=0.25),
+}
+ONE_NUMBER: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "scaled": lambda y, g: y * g[0].abs(),
+    "turned": lambda y, g: y * -g[0].abs(),
+    "affine": lambda y, g: (y * g[0] - 0.25) / 3 + g[1],
+    "difference": lambda y, g: g[0] - y,
+}
+LAYER_KINDS = {
+    "convolution": (nn.Conv2d(6, 6, 3, padding=1), IMAGE),
+    "linear": (nn.Linear(11, 6), IMAGE),
+    "norm": (nn.Sequential(nn.Conv2d(6, 6, 3, bias=False), norm(6)), IMAGE),
+}
+
+
+@pytest.mark.parametrize("kind", LAYER_KINDS)
+@pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("step", ONE_NUMBER)
+def test_bounds_move(kind: str, bound: str, step: str) -> None:
+    """Learnable affine blocks: the layer scales, and bounds its sums by other numbers."""
+    layer, x = LAYER_KINDS[kind]
+    model = Scaled(layer, (2,), lambda y, g: ONE_NUMBER[step](BOUNDS[bound](y), g))
+    assert not arithmetic(model, x)
+    assert arithmetic(model, x, without=[NAME])
+    check(model, x)
+
+
+def test_a_relu_of_scaled_channels_stays_one() -> None:
+    model = Scaled(nn.Conv2d(6, 6, 3), (6, 1, 1), lambda y, g: torch.relu(y) * (g.abs() + 0.1))
+    assert not arithmetic(model, IMAGE)
+    check(model, IMAGE)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda y, g: torch.relu(y) * g,  # turns some channels
+        lambda y, g: torch.relu(y) + g,  # bounds by other numbers for each
+        lambda y, g: functional.relu6(y) * g.abs(),
+        lambda y, g: y.clamp(0.5, -0.5) * 2,  # always -0.5
+        lambda y, g: functional.silu(y) * 2,
+        lambda y, g: torch.maximum(y, g) * 2,
+    ],
+    ids=range(6),
+)
+def test_bounds_that_stay(function: Callable[..., Tensor]) -> None:
+    model = Scaled(nn.Conv2d(6, 6, 3), (6, 1, 1), function)
+    assert arithmetic(model, IMAGE)
+    check(model, IMAGE)
+
+
+def test_a_bound_that_others_read_stays() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(6, 6, 3)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            y = torch.relu(self.layer(x))
+            return y, y * 3 - 1
+
+    assert arithmetic(Twice(), IMAGE)
+    check(Twice(), IMAGE)
+
+
+def test_bounds_of_what_is_no_number() -> None:
+    model = Scaled(nn.Conv2d(6, 6, 3), (2,), lambda y, g: torch.relu(y) * -2 + g[0])
+    for value in (math.nan, math.inf, -math.inf):
+        x = IMAGE.clone()
+        x[0, 2, 4, 5] = value
+        check(model, x)
+
+
 class Branches(nn.Module):
     """The sum of what branches make of one image, and of the image through `norm`."""
 
@@ -92,10 +175,6 @@ class Branches(nn.Module):
         for branch in self.branches:
             result = result + branch(x)
         return result  # type: ignore[return-value]
-
-
-def norm(channels: int = 6) -> nn.Module:
-    return trained(nn.BatchNorm2d(channels))
 
 
 def with_norm(layer: nn.Module) -> nn.Module:

@@ -3,12 +3,15 @@
     conv(x, w, b) * s + t           =   conv(x, w * s, b * s + t)
     conv(x, w, b) + conv(x, v, c)   =   conv(x, w + v, b + c)
     conv(x, w, b) + x * s + t       =   conv(x, w + s, b + t)       s at the tap of x itself
+    max(conv(x, w, b), l) * s + t   =   max(conv(x, w * s, b * s + t), l * s + t)
 
 for s and t with a value for each channel: the scales of residual branches (Touvron et
 al., "Going deeper with image transformers", 2021), and networks that were trained with
 parallel branches (Ding et al., "RepVGG", 2021), whether or not somebody merged them
-before. The smaller window is put where it lies in the larger one. Computed in float64
-and when the weight is written, as fold_batch_norm does.
+before. The smaller window is put where it lies in the larger one. Bounds, as of a ReLU,
+are one number for all channels, so s and t after them are to make it one again: those of
+learnable affine blocks (Cui et al., "Beyond self-supervision", 2021) are one number
+each. Computed in float64 and when the weight is written, as fold_batch_norm does.
 
 Needs:  edge dialect; parameters constant, float32 or float64; each part and its weight used
         by nothing else; factors finite and not zero, which make no number of what is infinite.
@@ -26,6 +29,7 @@ from torch.fx import Graph, Node
 from penlight.ir.tensors import Derived, recipe
 from penlight.passes.affine import DTYPES, PRODUCTS, QUOTIENTS, SUMS, Affine, affine_step, weight_of_second
 from penlight.passes.base import tensor_of
+from penlight.passes.bounds import bounds_of, set_bounds
 from penlight.passes.constants import Constants
 from penlight.passes.fold_batch_norm import convolution, linear, replace_parameters, scale_layer
 from penlight.passes.layouts import same_sizes, sizes_of
@@ -70,15 +74,31 @@ def _scaled(constants: Constants, node: Node) -> Node | None:
         while seen.target is aten.permute_copy.default and len(seen.users) == 1:
             dims = [seen.args[1][dim] % len(dims) for dim in dims]
             seen = seen.args[0]
-        layer = _layer(constants, seen)
+        bounds = bounds_of(seen) if len(seen.users) == 1 else None
+        layer = _layer(constants, seen if bounds is None else seen.args[0])
         if layer is None:
             continue
         spatial = 0 if layer.target is linear else len(_weight(layer).shape) - 2
         found = affine_step(constants, node, dims.index(len(dims) - 1 - spatial))
-        if found is not None and found[0] is x:
-            scale_layer(constants, layer, found[1].scale, found[1].shift)
-            return x
+        if found is None or found[0] is not x:
+            continue
+        if bounds is not None and not _move_bounds(seen, bounds, found[1]):
+            continue
+        scale_layer(constants, layer, found[1].scale, found[1].shift)
+        return x
     return None
+
+
+def _move_bounds(node: Node, bounds: tuple[float, float], affine: Affine) -> bool:
+    """Let `node` bound what is scaled before it by what scaling its own result would make of its bounds."""
+    if bounds[0] > bounds[1]:  # the result is the second, whatever is bounded
+        return False
+    ends = torch.stack([bound * affine.scale + affine.shift for bound in bounds])
+    low, high = ends.amin(0), ends.amax(0)
+    if not bool((low == low[0]).all() and (high == high[0]).all()):
+        return False
+    set_bounds(node, float(low[0]), float(high[0]))
+    return True
 
 
 def _merged(constants: Constants, node: Node) -> Node | None:

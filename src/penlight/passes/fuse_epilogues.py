@@ -21,6 +21,7 @@ from torch.fx import Graph, Node
 
 from penlight.kernels.activations import Activation
 from penlight.passes.base import Leave, add_node, tensor_of
+from penlight.passes.bounds import bounds_of
 from penlight.passes.layouts import equal, expressions, same_sizes, sizes_of
 from penlight.passes.merge_views import RESHAPES
 from penlight.passes.simplify_views import view_sizes
@@ -157,15 +158,8 @@ def _activation(user: Node) -> tuple[int, float, float] | None:
         return (Activation.GELU_TANH if approximate == "tanh" else Activation.GELU), 0.0, 0.0
     if target is aten.leaky_relu.default:
         return _leaky(args[1] if len(args) > 1 else 0.01)
-    if target in (aten.hardtanh.default, aten.clamp.default):
-        missing: tuple[Any, Any] = (-1.0, 1.0) if target is aten.hardtanh.default else (-torch.inf, torch.inf)
-        bounds: list[Any] = [*args[1:3], None, None][:2]
-        low, high = (
-            default if bound is None else bound for bound, default in zip(bounds, missing, strict=True)
-        )
-        if all(isinstance(bound, int | float) and bound == bound for bound in (low, high)):
-            return Activation.CLAMP, float(low), float(high)
-    return None
+    bounds = bounds_of(user)
+    return None if bounds is None else (Activation.CLAMP, *bounds)
 
 
 def _leaky(slope: Any) -> tuple[int, float, float] | None:
