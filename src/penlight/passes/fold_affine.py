@@ -10,8 +10,8 @@ al., "Going deeper with image transformers", 2021), and networks that were train
 parallel branches (Ding et al., "RepVGG", 2021), whether or not somebody merged them
 before. The smaller window is put where it lies in the larger one. Bounds, as of a ReLU,
 are one number for all channels, so s and t after them are to make it one again: those of
-learnable affine blocks (Cui et al., "Beyond self-supervision", 2021) are one number
-each. Computed in float64 and when the weight is written, as fold_batch_norm does.
+learnable affine blocks, as HGNetV2 has them, are one number each. Computed in float64 and
+when the weight is written, as fold_batch_norm does.
 
 Needs:  edge dialect; parameters constant, float32 or float64; each part and its weight used
         by nothing else; factors finite and not zero, which make no number of what is infinite.
