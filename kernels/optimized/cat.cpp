@@ -80,6 +80,32 @@ void each_run(KernelContext& ctx, const Tensor& whole, TensorList parts, int d, 
   });
 }
 
+// Splits `self` into out[i] with length_of(i) places of dimension `d` each, as many as it has.
+template <class LengthOf>
+void split(KernelContext& ctx, const Tensor& self, int d, LengthOf&& length_of, TensorList out) {
+  const int rank = self.dim();
+  const Order order = self.is_contiguous() ? Order::RowMajor : Order::ChannelsLast;
+  if (!has_order(self, order)) return ctx.decline();
+  const dim_t all = self.size(d);
+  dim_t sizes[kMaxDim];
+  for (int k = 0; k < rank; ++k) sizes[k] = self.size(k);
+  for (size_t i = 0; i < out.size(); ++i) {
+    Tensor part = out[i];
+    if (part.scalar_type() != self.scalar_type()) return ctx.decline();
+    sizes[d] = length_of(i);
+    if (!ctx.resize(part, SizesRef(sizes, static_cast<size_t>(rank)))) return;
+    if (!has_order(part, order)) return ctx.decline();
+  }
+  // A damaged file may have one tensor in several places, which has the size of the last.
+  bool kept = self.size(d) == all;
+  for (size_t i = 0; i < out.size(); ++i) kept = kept && out[i].size(d) == length_of(i);
+  if (!kept) return ctx.decline();
+  const char* const whole = self.const_data_ptr<char>();
+  each_run(ctx, self, out, d, order, [&](size_t from, const Tensor& part, size_t to, size_t count) {
+    memmove(part.mutable_data_ptr<char>() + to, whole + from, count);
+  });
+}
+
 }  // namespace
 
 void cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
@@ -110,34 +136,29 @@ void cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
   });
 }
 
+void split_copy_tensor_out(KernelContext& ctx, const Tensor& self, int64_t length, int64_t dim,
+                           TensorList out) {
+  if (self.dim() == 0 || out.size() == 0) return ctx.decline();
+  int d;
+  if (!wrap_dim(ctx, dim, self.dim(), d)) return;
+  const int64_t size = self.size(d), last = static_cast<int64_t>(out.size()) - 1;
+  if (length <= 0 || size == 0 || (size - 1) / length != last) return ctx.decline();
+  const auto length_of = [&](size_t i) {
+    return static_cast<dim_t>(static_cast<int64_t>(i) < last ? length : size - last * length);
+  };
+  split(ctx, self, d, length_of, out);
+}
+
 void split_with_sizes_copy_out(KernelContext& ctx, const Tensor& self, IntArrayRef lengths, int64_t dim,
                                TensorList out) {
-  const int rank = self.dim();
-  const Order order = self.is_contiguous() ? Order::RowMajor : Order::ChannelsLast;
-  if (rank == 0 || !has_order(self, order) || lengths.size() != out.size()) return ctx.decline();
+  if (self.dim() == 0 || lengths.size() != out.size()) return ctx.decline();
   int d;
-  if (!wrap_dim(ctx, dim, rank, d)) return;
-  const dim_t all = self.size(d);
-  int64_t rest = all;
+  if (!wrap_dim(ctx, dim, self.dim(), d)) return;
+  int64_t rest = self.size(d);
   for (const int64_t length : lengths) rest = length < 0 || length > rest ? -1 : rest - length;
   if (rest != 0) return ctx.decline();
-  dim_t sizes[kMaxDim];
-  for (int k = 0; k < rank; ++k) sizes[k] = self.size(k);
-  for (size_t i = 0; i < out.size(); ++i) {
-    Tensor part = out[i];
-    if (part.scalar_type() != self.scalar_type()) return ctx.decline();
-    sizes[d] = static_cast<dim_t>(lengths[i]);
-    if (!ctx.resize(part, SizesRef(sizes, static_cast<size_t>(rank)))) return;
-    if (!has_order(part, order)) return ctx.decline();
-  }
-  // A damaged file may have one tensor in several places, which has the size of the last.
-  bool kept = self.size(d) == all;
-  for (size_t i = 0; i < out.size(); ++i) kept = kept && out[i].size(d) == lengths[i];
-  if (!kept) return ctx.decline();
-  const char* const whole = self.const_data_ptr<char>();
-  each_run(ctx, self, out, d, order, [&](size_t from, const Tensor& part, size_t to, size_t count) {
-    memmove(part.mutable_data_ptr<char>() + to, whole + from, count);
-  });
+  const auto length_of = [&](size_t i) { return static_cast<dim_t>(lengths[i]); };
+  split(ctx, self, d, length_of, out);
 }
 
 }  // namespace penlight::optimized

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from run_op import one_op_program, overload_of, run_op
 
 import penlight
 from penlight.errors import PenlightError
+from penlight.runtime.kernels import call_kernel
 
 OP = overload_of("aten::cat")
-SPLIT = overload_of("aten::split_with_sizes_copy")
+SPLIT, SPLIT_EVENLY = overload_of("aten::split_with_sizes_copy"), overload_of("aten::split_copy.Tensor")
 LENGTHS = (1, 3, 0, 2, 7)
 DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float64]
 
@@ -95,13 +97,14 @@ def test_threads(layout: torch.memory_format, dim: int) -> None:
 
 def check_split(
     whole: torch.Tensor,
-    lengths: tuple[int, ...],
+    lengths: tuple[int, ...] | int,
     dim: int,
     want: list[torch.Tensor],
     library: str | None = "optimized",
 ) -> None:
     """As check(), for what is split: the kernel declines parts of another order than the whole's."""
-    got = run_op(SPLIT, [whole, list(lengths), dim], {}, want, library, image=True)
+    op, how = (SPLIT_EVENLY, lengths) if isinstance(lengths, int) else (SPLIT, list(lengths))
+    got = run_op(op, [whole, how, dim], {}, want, library, image=True)
     for a, b in zip(got, want, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
 
@@ -115,6 +118,8 @@ def test_split_along_every_dimension(dtype: torch.dtype, sizes: tuple[int, ...])
         whole = number(*(13 if k == dim % len(sizes) else n for k, n in enumerate(sizes)), dtype=dtype)
         check_split(whole, LENGTHS, dim, [part.clone() for part in whole.split(LENGTHS, dim)])
         check_split(whole, (13,), dim, [whole.clone()])
+        for length in (1, 5, 12, 13, 40):
+            check_split(whole, length, dim, [part.clone() for part in whole.split(length, dim)])
 
 
 @pytest.mark.parametrize("dim", range(4))
@@ -125,6 +130,12 @@ def test_split_of_channels_last(dtype: torch.dtype, dim: int) -> None:
     last = [part.contiguous(memory_format=torch.channels_last) for part in rows]
     image = whole.contiguous(memory_format=torch.channels_last)
     check_split(image, LENGTHS, dim, last)
+    for length in (4, 12):
+        parts = [
+            part.contiguous().contiguous(memory_format=torch.channels_last)
+            for part in whole.split(length, dim)
+        ]
+        check_split(image, length, dim, parts)
     check_split(image, LENGTHS, dim, [last[0], *rows[1:]], None)  # into several orders
     check_split(whole, LENGTHS, dim, last, None)
 
@@ -133,6 +144,15 @@ def test_split_of_channels_last(dtype: torch.dtype, dim: int) -> None:
 def test_lengths_that_do_not_add_up(lengths: tuple[int, ...]) -> None:
     with pytest.raises(PenlightError, match="split sizes do not add up to 3"):
         run_op(SPLIT, [number(3, 2), list(lengths), 0], {}, [number(3, 2) for _ in lengths])
+
+
+def test_what_splits_evenly_and_does_not() -> None:
+    check_split(number(0, 3), 2, 0, [number(0, 3)], None)
+    check_split(number(0, 3), 0, 0, [number(0, 3)], None)
+    for length, parts in ((0, 3), (-1, 3), (2, 3), (2, 1), (2, 0)):
+        outs = [np.zeros((3, 2), np.float32) for _ in range(parts)]
+        with pytest.raises(PenlightError, match="split"):
+            call_kernel("aten::split_copy.Tensor_out", [np.ones((3, 2), np.float32), length, 0, outs])
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)

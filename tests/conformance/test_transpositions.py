@@ -1,5 +1,5 @@
 """Transpositions of few and of many rows: each number of rows has loops of its own. And their split between
-threads."""
+threads, and that of slices."""
 
 from __future__ import annotations
 
@@ -59,6 +59,22 @@ def test_threads_share_a_transposition(dims: tuple[int, int]) -> None:
     x = torch.randn(30, 41, 53)
     want = x.transpose(*dims).contiguous()
     file = one_op_program(overload_of("aten::transpose_copy.int"), [x, *dims], {}, want)
+    for threads in (1, 2, 3, 8):
+        (got,) = penlight.load(file, libraries="optimized", threads=threads)(x)
+        assert torch.equal(got, want), f"{threads} threads"
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("start, end, step", [(0, 20, 1), (3, -1, 1), (-7, 100, 2), (30, 2, 1)], ids=str)
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_threads_share_a_slice(
+    dim: int, start: int, end: int, step: int, layout: torch.memory_format
+) -> None:
+    x = torch.randn(24, 31, 27, 29).contiguous(memory_format=layout)
+    want = x.movedim(dim, 0)[start:end:step].movedim(0, dim).contiguous(memory_format=layout)
+    file = one_op_program(
+        overload_of("aten::slice_copy.Tensor"), [x, dim, start, end, step], {}, want, image=True
+    )
     for threads in (1, 2, 3, 8):
         (got,) = penlight.load(file, libraries="optimized", threads=threads)(x)
         assert torch.equal(got, want), f"{threads} threads"
