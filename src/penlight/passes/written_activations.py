@@ -23,6 +23,7 @@ import torch
 from torch.fx import Graph, Node
 
 from penlight.passes.base import tensor_of
+from penlight.passes.bounds import bounds_of
 from penlight.passes.constants import Constants
 from penlight.passes.layouts import same_sizes, sizes_of
 
@@ -144,8 +145,8 @@ def _is_bent(node: Any, x: Node) -> bool:
 
 def _is_ramp(node: Node, x: Node) -> bool:
     """clamp(x + 3, 0, 6)"""
-    if node.target not in (aten.clamp.default, aten.hardtanh.default) or node.kwargs:
+    if bounds_of(node) != (0, 6):
         return False
-    raised, *bounds = node.args
+    raised = node.args[0]
     is_sum = isinstance(raised, Node) and raised.target is aten.add.Scalar and not raised.kwargs
-    return bounds == [0, 6] and is_sum and tuple(raised.args) == (x, 3)  # type: ignore[union-attr]
+    return is_sum and tuple(raised.args) == (x, 3)  # type: ignore[union-attr]
