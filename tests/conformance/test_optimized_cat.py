@@ -14,6 +14,7 @@ from penlight.runtime.kernels import call_kernel
 OP = overload_of("aten::cat")
 SPLIT, SPLIT_EVENLY = overload_of("aten::split_with_sizes_copy"), overload_of("aten::split_copy.Tensor")
 LENGTHS = (1, 3, 0, 2, 7)
+SIZES = [(5,), (3, 4), (2, 3, 4), (2, 3, 4, 5), (1, 2, 3, 1, 2), (3, 0, 2)]
 DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.complex64, torch.float64]
 
 
@@ -33,9 +34,7 @@ def check(
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(
-    "sizes", [(5,), (3, 4), (2, 3, 4), (2, 3, 4, 5), (1, 2, 3, 1, 2), (3, 0, 2)], ids=str
-)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_rows_of_every_dimension(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
     for dim in range(-len(sizes), len(sizes)):
         tensors = []
@@ -110,9 +109,7 @@ def check_split(
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize(
-    "sizes", [(5,), (3, 4), (2, 3, 4), (2, 3, 4, 5), (1, 2, 3, 1, 2), (3, 0, 2)], ids=str
-)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_split_along_every_dimension(dtype: torch.dtype, sizes: tuple[int, ...]) -> None:
     for dim in range(-len(sizes), len(sizes)):
         whole = number(*(13 if k == dim % len(sizes) else n for k, n in enumerate(sizes)), dtype=dtype)

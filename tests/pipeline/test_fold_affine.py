@@ -119,6 +119,7 @@ def test_bounds_move(kind: str, bound: str, step: str) -> None:
 def test_a_relu_of_scaled_channels_stays_one() -> None:
     model = Scaled(nn.Conv2d(6, 6, 3), (6, 1, 1), lambda y, g: torch.relu(y) * (g.abs() + 0.1))
     assert not arithmetic(model, IMAGE)
+    assert arithmetic(model, IMAGE, without=["fuse_epilogues"]) == ["relu"]
     check(model, IMAGE)
 
 
