@@ -70,6 +70,19 @@ TILES = [
     ((1, 16, 20, 20), 16, (0, 3, 0, 3), (1, 7), (1, 1)),
 ]
 
+# Lines with tiles whose windows lie inside the image, of each kind of tiles, and others beside them.
+LINES = [
+    ((1, 3, 30, 130), 16, (1, 1, 1, 1), (3, 3), (2, 2)),
+    ((2, 3, 21, 97), 72, (1, 1, 1, 1), (3, 3), (1, 1)),
+    ((1, 4, 19, 61), 40, (0, 3, 2, 1), (5, 4), (1, 1)),
+    ((1, 1, 40, 200), 24, (2, 2, 2, 2), (5, 5), (3, 3)),
+    ((1, 6, 15, 90), 100, (1, 0, 1, 9), (2, 7), (1, 2)),
+    ((3, 3, 26, 83), 8, (0, 0, 0, 0), (3, 3), (2, 2)),
+    ((1, 2, 33, 58), 145, (0, 40, 3, 0), (4, 4), (1, 1)),
+    ((1, 3, 50, 90), 48, (4, 4, 4, 4), (3, 3), (2, 1), (4, 4)),
+    ((2, 5, 31, 64), 31, (2, 6, 2, 6), (3, 3), (1, 2), (2, 6)),
+]
+
 # So few outputs that vectors are of channels; more of them, too few pixels.
 OUTPUTS = [
     ((1, 16, 20, 20), 1, (1, 1, 1, 1), (3, 3), (1, 1)),
@@ -91,12 +104,13 @@ class Layer:
         padding: tuple[int, ...] = (0, 0, 0, 0),
         taps: tuple[int, int] = (7, 7),
         stride: tuple[int, int] = (2, 2),
+        dilation: tuple[int, int] = (1, 1),
     ) -> None:
         self.op = overload_of("penlight::conv2d_packed")
         self.x = torch.randn(*sizes)
         self.weight, self.bias = torch.randn(outputs, sizes[1], *taps), torch.randn(outputs)
         self.packed = pack_panels(Derived.of(self.weight), self.bias).tensor()
-        self.padding, self.stride = padding, stride
+        self.padding, self.stride, self.dilation = padding, stride, dilation
 
     @classmethod
     def of_patches(cls, case: Any) -> Layer:
@@ -106,17 +120,20 @@ class Layer:
     def exact(self, x: Tensor) -> Tensor:
         above, left, below, right = self.padding
         padded = functional.pad(x.double(), [left, right, above, below])
-        exact = functional.conv2d(padded, self.weight.double(), self.bias.double(), self.stride)
+        exact = functional.conv2d(
+            padded, self.weight.double(), self.bias.double(), self.stride, 0, self.dilation
+        )
         return exact.contiguous(memory_format=torch.channels_last)
 
     def args(self, x: Tensor, residual: Tensor | None, activation: int) -> list[Any]:
         window = [self.weight.shape[0], *self.weight.shape[2:]]
-        numbers = [window, list(self.stride), list(self.padding), [1, 1], 1, activation, -5.0, 7.5]
+        steps = [list(self.stride), list(self.padding), list(self.dilation)]
+        numbers = [window, *steps, 1, activation, -5.0, 7.5]
         return [x, self.packed, residual, *numbers]
 
 
 @pytest.mark.parametrize("planar", [True, False], ids=["planar", "channels last"])
-@pytest.mark.parametrize("case", FIRST, ids=str)
+@pytest.mark.parametrize("case", FIRST + LINES, ids=str)
 def test_first_convolution(isa: str, case: Any, planar: bool) -> None:
     check(Layer(*case), planar)
 
@@ -168,7 +185,7 @@ def test_what_is_not_finite(isa: str, channels: int, value: float, place: tuple[
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, equal_nan=True)
 
 
-@pytest.mark.parametrize("case", FIRST[:5] + PATCHES[:7] + TILES[:8] + OUTPUTS[:6], ids=str)
+@pytest.mark.parametrize("case", FIRST[:5] + LINES + PATCHES[:7] + TILES[:8] + OUTPUTS[:6], ids=str)
 def test_threads_change_nothing(isa: str, case: Any) -> None:
     layer = Layer.of_patches(case) if case in PATCHES else Layer(*case)
     if case in TILES + OUTPUTS:

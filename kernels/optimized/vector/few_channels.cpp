@@ -1,8 +1,8 @@
 // Convolution of images with few channels, as the first of a network is, in either order.
 //
-// Runs of a window would be short and their pointers many. Instead the lines of the input
-// under a few rows of outputs are copied, with the padding; what one output reads then lies
-// a fixed distance from what its neighbour reads, for every step of the sum.
+// Runs of a window would be short and their pointers many. But what one output reads lies a fixed distance
+// from what its neighbour reads, for every step of the sum: in the image itself where windows of a tile do
+// not leave it, and elsewhere in copies of the lines under a few rows of outputs, with the padding.
 #include "few_channels.h"
 
 #include "strip.h"
@@ -20,6 +20,9 @@ constexpr int kHeights[] = {kTileRows};
 #else
 constexpr int kHeights[] = {kTileRows, kTileRows * 2 / 3, kTileRows / 2 + 1};
 #endif
+// Are windows inside the image read where they lie? Two lists of the steps' places then.
+constexpr bool kReadsInPlace = !kFewTiles;
+constexpr ptrdiff_t kPlaces = kReadsInPlace ? 2 : 1;
 
 int height_of(const Geometry& g) { return best_height(g.out_width, kHeights); }
 
@@ -40,7 +43,47 @@ ptrdiff_t columns_of(const FewChannels& p) {
   ptrdiff_t outputs = round_up(g.out_width, height_of(g));
   if (has_wide_tiles(p)) outputs = max_of(outputs, round_up(g.out_width, kWideRows));
   if (tall) outputs = max_of(outputs, round_up(g.out_width, tall));
-  return (outputs - 1) * g.stride_w + (g.taps_w - 1) * g.dilation_w + 1;
+  return columns_under(g, outputs);
+}
+
+// Columns of the result that tiles of one kind compute.
+struct Stripe {
+  ptrdiff_t width;
+  int height;  // of the tiles
+  bool is_tall, is_wide;
+};
+
+// The one from a column on.
+Stripe stripe_of(const FewChannels& p, ptrdiff_t column) {
+  const ptrdiff_t rest = p.outputs - column;
+  if (has_wide_tiles(p) && rest >= kWideColumns) return {kWideColumns, kWideRows, false, true};
+  const int tall = rest < kStripColumns ? tall_height(p) : 0;
+  if (tall) return {min_of(kPanel, rest), tall, true, false};
+  return {min_of(kStripColumns, rest), height_of(p.geometry), false, false};
+}
+
+// Outputs [first, last) of a line: of tiles of a height whose windows lie inside the image.
+struct Inner {
+  ptrdiff_t first, last;
+};
+
+Inner inner_of(const Geometry& g, ptrdiff_t height) {
+  const ptrdiff_t first = round_up((g.pad_w + g.stride_w - 1) / g.stride_w, height);
+  const ptrdiff_t spare = g.width + g.pad_w - columns_under(g, 1);  // beside the first window
+  const ptrdiff_t last = spare < 0 ? 0 : (spare / g.stride_w + 1) / height * height;
+  return {first, max_of(min_of(last, g.out_width), first)};
+}
+
+// Those of the tiles of all stripes.
+Inner inner_of_all(const FewChannels& p) {
+  Inner all{0, p.geometry.out_width};
+  for (ptrdiff_t column = 0; column < p.outputs;) {
+    const Stripe stripe = stripe_of(p, column);
+    const Inner inner = inner_of(p.geometry, stripe.height);
+    all = {max_of(all.first, inner.first), min_of(all.last, inner.last)};
+    column += stripe.width;
+  }
+  return all;
 }
 
 struct Tiles {
@@ -116,6 +159,20 @@ void multiply_wide(const Tiles& t, ptrdiff_t outputs) {
   }
 }
 
+// The first outputs of a line.
+void multiply_stripe(const Tiles& t, const Stripe& stripe, ptrdiff_t outputs) {
+  if (stripe.is_tall) {
+    multiply_line_tall(t.weights, t.lines, t.offsets, t.next, t.steps, outputs, stripe.height, false,
+                       t.finish);
+  } else if (stripe.is_wide) {
+    multiply_wide(t, outputs);
+  } else if (stripe.width > kHalfVectors * kLanes) {
+    multiply_line<kTileVectors>(t, stripe.height, outputs);
+  } else {
+    multiply_line<kHalfVectors>(t, stripe.height, outputs);
+  }
+}
+
 }  // namespace
 
 size_t few_channels_scratch(const FewChannels& p) {
@@ -123,7 +180,7 @@ size_t few_channels_scratch(const FewChannels& p) {
   size_t size = static_cast<size_t>(lines_of(g, rows_of(g)));
   if (__builtin_mul_overflow(size, static_cast<size_t>(columns_of(p)), &size) ||
       __builtin_mul_overflow(size, static_cast<size_t>(p.channels) * sizeof(float), &size) ||
-      __builtin_add_overflow(size, static_cast<size_t>(steps_of(p)) * sizeof(ptrdiff_t), &size)) {
+      __builtin_add_overflow(size, static_cast<size_t>(kPlaces * steps_of(p)) * sizeof(ptrdiff_t), &size)) {
     return SIZE_MAX;
   }
   return size;
@@ -132,41 +189,52 @@ size_t few_channels_scratch(const FewChannels& p) {
 void few_channels(const FewChannels& p) {
   const Geometry& g = p.geometry;
   const ptrdiff_t steps = steps_of(p);
-  ptrdiff_t* offsets = static_cast<ptrdiff_t*>(p.scratch);
-  float* lines = reinterpret_cast<float*>(offsets + steps);
+  ptrdiff_t *offsets = static_cast<ptrdiff_t*>(p.scratch), *places = offsets + (kPlaces - 1) * steps;
+  float* lines = reinterpret_cast<float*>(places + steps);
   const ptrdiff_t columns = columns_of(p), line = columns * p.channels;
+  const ptrdiff_t image_line = g.width * column_of(p), plane = g.height * g.width;
+  if (kReadsInPlace) find_steps(p, image_line, plane, places);
   find_steps(p, columns, offsets);
+  const Inner all = kReadsInPlace ? inner_of_all(p) : Inner{0, 0};
   Tiles t;
-  t.offsets = offsets;
   t.steps = steps;
   t.next = next_of(p);
   t.weights_panel = (1 + steps) * kPanel;
-  const int height = height_of(g), tall = tall_height(p);
   ptrdiff_t count = 0;
   for (ptrdiff_t first = p.first_row; first < p.last_row; first += count) {
     const ptrdiff_t image = first / g.out_height, oh = first % g.out_height;
     count = min_of(rows_of(g), min_of(p.last_row - first, g.out_height - oh));
-    copy_lines(p, image, oh * g.stride_h - g.pad_h, lines_of(g, count), columns, lines);
-    for (ptrdiff_t column = 0, width; column < p.outputs; column += width) {
-      const ptrdiff_t rest = p.outputs - column;
-      const bool wide = has_wide_tiles(p) && rest >= kWideColumns, is_tall = tall && rest < kStripColumns;
-      width = min_of(wide ? kWideColumns : is_tall ? kPanel : kStripColumns, rest);
+    const ptrdiff_t top = oh * g.stride_h - g.pad_h, height = lines_of(g, count);
+    const bool in_place = all.first < all.last && top >= 0 && top + height <= g.height;
+    copy_lines(p, image, top, height, columns, 0, in_place ? columns_under(g, all.first) : columns, lines);
+    if (in_place && all.last < g.out_width) {
+      copy_lines(p, image, top, height, columns, all.last * g.stride_w, columns, lines);
+    }
+    for (ptrdiff_t column = 0; column < p.outputs;) {
+      const Stripe stripe = stripe_of(p, column);
+      const Inner inner = in_place ? inner_of(g, stripe.height) : Inner{g.out_width, g.out_width};
       t.weights = p.packed + column / kPanel * t.weights_panel + column % kPanel;
       for (ptrdiff_t r = 0; r < count; ++r) {
-        const ptrdiff_t at = (first + r) * g.out_width * p.outputs + column;
-        t.lines = lines + r * g.stride_h * line;
-        t.finish = {p.output + at, p.outputs, width, p.epilogue};
-        if (t.finish.epilogue.residual) t.finish.epilogue.residual += at;
-        if (is_tall) {
-          multiply_line_tall(t.weights, t.lines, offsets, t.next, steps, g.out_width, tall, false, t.finish);
-        } else if (wide) {
-          multiply_wide(t, g.out_width);
-        } else if (width > kHalfVectors * kLanes) {
-          multiply_line<kTileVectors>(t, height, g.out_width);
-        } else {
-          multiply_line<kHalfVectors>(t, height, g.out_width);
+        const auto multiply_some = [&](ptrdiff_t begin, ptrdiff_t end, const float* from) {
+          if (begin >= end) return;
+          const ptrdiff_t at = ((first + r) * g.out_width + begin) * p.outputs + column;
+          t.lines = from;
+          t.finish = {p.output + at, p.outputs, stripe.width, p.epilogue};
+          if (t.finish.epilogue.residual) t.finish.epilogue.residual += at;
+          multiply_stripe(t, stripe, end - begin);
+        };
+        const float* const copied = lines + r * g.stride_h * line;
+        t.offsets = offsets;
+        multiply_some(0, inner.first, copied);
+        multiply_some(inner.last, g.out_width, copied + inner.last * t.next);
+        if (kReadsInPlace) {
+          t.offsets = places;
+          multiply_some(inner.first, inner.last,
+                        p.input + image * plane * p.channels + (top + r * g.stride_h) * image_line +
+                            (inner.first * g.stride_w - g.pad_w) * column_of(p));
         }
       }
+      column += stripe.width;
     }
   }
 }

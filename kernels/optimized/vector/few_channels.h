@@ -17,10 +17,12 @@ inline ptrdiff_t lines_of(const Geometry& g, ptrdiff_t rows) {
   return (rows - 1) * g.stride_h + (g.taps_h - 1) * g.dilation_h + 1;
 }
 
-// Columns of a line with its padding, under all that a row of the result reads.
-inline ptrdiff_t columns_under(const Geometry& g) {
-  return (g.out_width - 1) * g.stride_w + (g.taps_w - 1) * g.dilation_w + 1;
+// Columns of a line with its padding, under so many outputs.
+inline ptrdiff_t columns_under(const Geometry& g, ptrdiff_t outputs) {
+  return (outputs - 1) * g.stride_w + (g.taps_w - 1) * g.dilation_w + 1;
 }
+// And under all that a row of the result reads.
+inline ptrdiff_t columns_under(const Geometry& g) { return columns_under(g, g.out_width); }
 
 // Elements from one column of a channel to the next: a line has the channels of each pixel side by side,
 // or one channel after the other.
@@ -29,11 +31,10 @@ inline ptrdiff_t column_of(const FewChannels& p) { return p.planar ? 1 : p.chann
 // And from what one output reads to what the next does.
 inline ptrdiff_t next_of(const FewChannels& p) { return p.geometry.stride_w * column_of(p); }
 
-// Where each step of the sum reads, in lines of so many columns.
-inline void find_steps(const FewChannels& p, ptrdiff_t columns, ptrdiff_t* offset) {
+// Where each step of the sum reads: lines lie so far apart, and channels of lines that follow each other.
+inline void find_steps(const FewChannels& p, ptrdiff_t line, ptrdiff_t plane, ptrdiff_t* offset) {
   const Geometry& g = p.geometry;
-  const ptrdiff_t line = columns * p.channels, per_column = column_of(p),
-                  per_channel = p.planar ? columns : 1;
+  const ptrdiff_t per_column = column_of(p), per_channel = p.planar ? plane : 1;
   for (ptrdiff_t th = 0; th < g.taps_h; ++th) {
     for (ptrdiff_t tw = 0; tw < g.taps_w; ++tw) {
       for (ptrdiff_t c = 0; c < p.channels; ++c) {
@@ -43,34 +44,42 @@ inline void find_steps(const FewChannels& p, ptrdiff_t columns, ptrdiff_t* offse
   }
 }
 
-// One line with its padding, `elements` to a column; zeros if it is not inside.
-inline void copy_line(const Geometry& g, const float* line, bool inside, ptrdiff_t elements,
-                      ptrdiff_t columns, float* to) {
-  const ptrdiff_t first = inside ? min_of(g.pad_w, columns) : columns;
-  const ptrdiff_t last = inside ? min_of(g.pad_w + g.width, columns) : columns;
-  memset(to, 0, static_cast<size_t>(first * elements) * sizeof(float));
-  if (last > first) {
-    memcpy(to + first * elements, line, static_cast<size_t>((last - first) * elements) * sizeof(float));
-  }
-  if (columns > last) {
-    memset(to + last * elements, 0, static_cast<size_t>((columns - last) * elements) * sizeof(float));
-  }
+// The same in copied lines of so many columns, one after the other.
+inline void find_steps(const FewChannels& p, ptrdiff_t columns, ptrdiff_t* offset) {
+  find_steps(p, columns * p.channels, columns, offset);
 }
 
-// `count` lines of an image from line `top` on, which may lie outside.
+// Columns [begin, end) of a line with its padding, `elements` to a column; zeros if it is not inside.
+inline void copy_line(const Geometry& g, const float* line, bool inside, ptrdiff_t elements, ptrdiff_t begin,
+                      ptrdiff_t end, float* to) {
+  const ptrdiff_t first = inside ? min_of(max_of(g.pad_w, begin), end) : end;
+  const ptrdiff_t last = inside ? max_of(min_of(g.pad_w + g.width, end), first) : end;
+  const auto size_of = [&](ptrdiff_t columns) {
+    return static_cast<size_t>(columns * elements) * sizeof(float);
+  };
+  if (first > begin) memset(to + begin * elements, 0, size_of(first - begin));
+  if (last > first) memcpy(to + first * elements, line + (first - g.pad_w) * elements, size_of(last - first));
+  if (end > last) memset(to + last * elements, 0, size_of(end - last));
+}
+
+// Columns [begin, end) of `count` lines of an image from line `top` on, which may lie outside.
 inline void copy_lines(const FewChannels& p, ptrdiff_t image, ptrdiff_t top, ptrdiff_t count,
-                       ptrdiff_t columns, float* to) {
+                       ptrdiff_t columns, ptrdiff_t begin, ptrdiff_t end, float* to) {
   const Geometry& g = p.geometry;
   const ptrdiff_t plane = g.height * g.width;
   const float* input = p.input + image * plane * p.channels;
   for (ptrdiff_t h = top; h < top + count; ++h, to += columns * p.channels) {
     const bool inside = h >= 0 && h < g.height;
     const float* from = inside ? input + h * g.width * column_of(p) : input;
-    if (!p.planar) copy_line(g, from, inside, p.channels, columns, to);
+    if (!p.planar) copy_line(g, from, inside, p.channels, begin, end, to);
     for (ptrdiff_t c = 0; p.planar && c < p.channels; ++c) {
-      copy_line(g, from + c * plane, inside, 1, columns, to + c * columns);
+      copy_line(g, from + c * plane, inside, 1, begin, end, to + c * columns);
     }
   }
+}
+inline void copy_lines(const FewChannels& p, ptrdiff_t image, ptrdiff_t top, ptrdiff_t count,
+                       ptrdiff_t columns, float* to) {
+  copy_lines(p, image, top, count, columns, 0, columns, to);
 }
 
 // Has such lines closer for when they are copied.
