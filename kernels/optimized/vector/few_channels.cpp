@@ -227,7 +227,7 @@ void few_channels(const FewChannels& p) {
         t.offsets = offsets;
         multiply_some(0, inner.first, copied);
         multiply_some(inner.last, g.out_width, copied + inner.last * t.next);
-        if (kReadsInPlace) {
+        if (in_place) {
           t.offsets = places;
           multiply_some(inner.first, inner.last,
                         p.input + image * plane * p.channels + (top + r * g.stride_h) * image_line +
