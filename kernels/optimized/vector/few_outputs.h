@@ -6,17 +6,17 @@
 
 #include "dots.h"
 #include "epilogue.h"
+#include "folded.h"
 #include "indirect.h"
-#include "quads.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
 
 namespace {
 
-// Of those that quads can have, but two.
+// Of those that folded vectors are for, but two.
 inline bool has_few_outputs(const Product& p) {
-  return p.by_channels && 2 * p.outputs <= kLanes && quad_columns_of(p) <= 2;
+  return p.by_channels && 2 * p.outputs <= kLanes && folded_columns_of(p) <= 2;
 }
 
 // Weights of one output: each tap's channels, and zeros up to whole vectors.

@@ -13,10 +13,10 @@
 
 #include "epilogue.h"
 #include "few_outputs.h"
+#include "folded.h"
 #include "indirect.h"
 #include "line_product.h"
 #include "narrow_groups.h"
-#include "quads.h"
 #include "spread_rows.h"
 #include "strip.h"
 
@@ -189,7 +189,7 @@ Steps steps_of(const Product& p) {
   if (p.rows <= kRows) return {taps, max_of(p.channels, 1)};
   if (p.channels < kDepth) return {min_of(taps, kDepth / max_of(p.channels, 1)), max_of(p.channels, 1)};
   const ptrdiff_t parts = (p.channels + kDepth - 1) / kDepth;
-  return {1, round_up((p.channels + parts - 1) / parts, kQuad)};
+  return {1, round_up((p.channels + parts - 1) / parts, kMostFold)};
 }
 
 // Most elements of a copy of a block of rows: of all of k where they stay in the second cache, else of a
@@ -214,7 +214,7 @@ void multiply_columns(const StripOf<Weights>& s) {
 #ifndef PENLIGHT_FEW_TILES
   if (s.single && s.finish.columns > kStripColumns) return multiply<Weights, 1, kWide * kVectors>(s, 0, 1);
   if (s.finish.columns > kStripColumns) return multiply_wide(s);
-  if (s.quads) return multiply_by_quads(s);
+  if (s.folded) return multiply_folded(s);
 #endif
   if (s.finish.columns > kHalfVectors * kLanes) {
     multiply_rows<kVectors>(s);
@@ -237,8 +237,8 @@ void multiply_all(const Product& p) {
   const float** pointers = static_cast<const float**>(p.scratch);
   float* const copies = reinterpret_cast<float*>(pointers + round_up(most * taps, kLine));
   float* const spread = are_crowded(p) ? copies : nullptr;
-  const ptrdiff_t quad_columns = quad_columns_of(p);
-  float* const quads = copies + (spread ? round_up(spread_size(p), kLine) : 0);
+  const ptrdiff_t folded_columns = folded_columns_of(p);
+  float* const folded = copies + (spread ? round_up(spread_size(p), kLine) : 0);
   const Element* laid_out = nullptr;  // weights of a group that are there
   Rows rows(p, pointers);
   rows.sort_where_padded();
@@ -322,11 +322,12 @@ void multiply_all(const Product& p) {
                           strip.taps * strip.channels);
       }
       strip.start = at.step == 0 ? start_of(at) : nullptr;
-      strip.quads = nullptr;
-      if (quad_columns && at.column + quad_columns == p.outputs) {
-        if (laid_out != packed) lay_out_quads(strip, start_of(at) + kPanel, taps, quads);
+      strip.folded = nullptr;
+      if (folded_columns && at.column + folded_columns == p.outputs) {
+        if (laid_out != packed) lay_out_folded(strip, start_of(at) + kPanel, taps, folded);
         laid_out = packed;
-        strip.quads = quads + tap * quads_of_run(strip) + size_of_quads(quad_columns, channel);
+        strip.folded =
+            folded + tap * folded_size(folded_columns, p.channels) + folded_size(folded_columns, channel);
         strip.next_row = rows_follow && at.column == p.first_panel * kPanel ? p.channels : 0;
       }
       const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + at.column;

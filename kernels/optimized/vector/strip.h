@@ -33,8 +33,8 @@ struct StripOf {
   // Where rows begin depends on what several threads are given: the last ones are summed as those before.
   bool alike = false;
   const uint16_t* places = nullptr;  // of rows of the output; null: in their order
-  // Of a strip of few columns: its weights once more, as quads.h has them; else null.
-  const float* quads = nullptr;
+  // Of a strip of few columns: its weights once more, as folded.h has them; else null.
+  const float* folded = nullptr;
   ptrdiff_t next_row = 0;  // elements from row to row, where they are fetched ahead
   Finish finish;
 };
