@@ -397,8 +397,8 @@ def test_infinite_weight_of_depthwise(isa: str, outputs: int, size: int, stride:
     close(run_op(op, args, {}, want.float(), "optimized")[0], want, size * size)
 
 
-# Every number of groups of four columns that may be left of a strip, whole and not, of a depth that is in
-# registers, that leaves some steps of four, and that is walked in blocks.
+# Every width of vectors that have several steps, whole and not, of a depth that is in registers, that leaves
+# some of the steps, and that is walked in blocks.
 @pytest.mark.parametrize("outputs", [3, 8, 9, 12, 16, 19, 24, 37, 52, 85, 120])
 @pytest.mark.parametrize("depth", [16, 24, 31, 32, 47, 130, 1538])
 def test_few_columns(isa: str, depth: int, outputs: int) -> None:
@@ -422,6 +422,31 @@ def test_few_columns(isa: str, depth: int, outputs: int) -> None:
             )
             close(alone, want, depth)
             assert all(torch.equal(one.view(torch.int32), alone.view(torch.int32)) for one in others)
+
+
+# Tiles of every width, of which the last is whole or not, and as many rows as tiles of any height, and blocks
+# of them, may be left with.
+@pytest.mark.parametrize("outputs", [17, 31, 33, 45, 48, 63, 64, 65, 77, 93, 100])
+@pytest.mark.parametrize("depth", [1, 6, 17, 100])
+def test_adjacent_rows(isa: str, depth: int, outputs: int) -> None:
+    weight, bias = torch.randn(outputs, depth), torch.randn(outputs)
+    weight[outputs - 1, depth - 1] = math.inf
+    packed = pack_panels(Derived.of(weight), bias).tensor()
+    for rows in (13, 38, 59, 81, 227, 300):
+        x, residual = torch.randn(rows, depth), torch.randn(rows, outputs)
+        x[rows - 1, 0], x[3, depth // 2] = math.nan, -math.inf
+        want = functional.linear(x.double(), weight.double(), bias.double()) + residual
+        want = ACTIVATIONS[2](want).float()
+        args = [x, packed, residual, outputs, 2, -0.5, 0.75]
+        file = one_op_program(overload_of("penlight::linear_packed"), args, {}, want)
+        alone, *others = (
+            torch.as_tensor(
+                penlight.load(file, libraries="optimized", threads=n)(x, packed, residual)[0].clone()
+            )
+            for n in (1, 2, 3, 8)
+        )
+        close(alone, want.double(), depth)
+        assert all(torch.equal(one.view(torch.int32), alone.view(torch.int32)) for one in others)
 
 
 @pytest.mark.parametrize("outputs", [5, 24, 40, 72, 90, 160, 190])

@@ -11,6 +11,7 @@
 // panels between threads. Weights of 16 bits are made float32 where they are loaded.
 #pragma once
 
+#include "adjacent_rows.h"
 #include "epilogue.h"
 #include "few_outputs.h"
 #include "folded.h"
@@ -229,6 +230,7 @@ void multiply_all(const Product& p) {
   if (is_line_product(p)) return multiply_line_product(p);
   if (has_few_outputs(p)) return multiply_few<Weights>(p);
   if (has_narrow_groups(p)) return multiply_narrow_groups<Weights>(p);
+  if (has_adjacent_rows(p)) return multiply_adjacent_rows(p);
 #endif
   using Element = typename Weights::Element;
   const ptrdiff_t taps = runs_of(p);

@@ -1,0 +1,200 @@
+// Products of little depth whose rows lie one after the other, as a convolution's of one pixel.
+//
+// The tiles of such a product begin and end so often that what they do beside multiplying takes a good part
+// of their time. They have no pointers of their rows here, are walked by a loop that has little else in it,
+// and are low or high enough for as many sums as registers hold, whatever their width.
+#pragma once
+
+#include "epilogue.h"
+#include "folded.h"
+#include "indirect.h"
+#include "spread_rows.h"
+
+namespace penlight::optimized {
+namespace PENLIGHT_ISA {
+
+namespace {
+
+// Steps of the sum, and weights, at most: those of more are read from afar, and fetched ahead elsewhere.
+constexpr ptrdiff_t kMostAdjacentSteps = 256, kMostAdjacentWeights = 10 << 10;
+// Elements that a block of rows reads and gives, which stay in the first cache from strip to strip.
+constexpr ptrdiff_t kAdjacentBlock = 1 << 13;
+
+inline bool has_adjacent_rows(const Product& p) {
+  return has_wide_tiles(p) && p.has_room && is_matrix(p.geometry) && !p.parts && p.channels > 0 &&
+         p.channels <= kMostAdjacentSteps && p.channels * p.outputs <= kMostAdjacentWeights &&
+         p.format == Format::Float32;
+}
+
+#if defined(__AVX512F__) && !defined(PENLIGHT_FEW_TILES)
+
+// Some columns of a block of rows.
+struct AdjacentRows {
+  const float* input;
+  ptrdiff_t pitch, count, depth;
+  const float* weights;  // biases first
+  ptrdiff_t panel;       // elements from panel to panel
+  const float* folded;   // of few columns: their weights once more
+  bool fetches;          // rows are read for the first time
+  Finish finish;
+};
+
+// Rows of a tile: of each three, where the first one is, as an address has room for twice a distance.
+template <int rows>
+struct TileRows {
+  const float* threes[(rows + 2) / 3];
+  ptrdiff_t pitch;
+
+  __attribute__((always_inline)) TileRows(const float* first, ptrdiff_t pitch) : pitch(pitch) {
+    for (int i = 0; i < (rows + 2) / 3; ++i) threes[i] = first + 3 * i * pitch;
+  }
+  __attribute__((always_inline)) const float* operator[](int i) const {
+    return threes[i / 3] + i % 3 * pitch;
+  }
+  __attribute__((always_inline)) void advance(ptrdiff_t steps) {
+    for (int i = 0; i < (rows + 2) / 3; ++i) threes[i] += steps;
+  }
+};
+
+// Rows from `row` on.
+template <int rows, int vectors>
+PENLIGHT_INLINE void multiply_adjacent(const AdjacentRows& s, ptrdiff_t row) {
+  Floats sums[rows][vectors];
+  const float* weights = s.weights;
+  const ptrdiff_t panel = s.panel;
+  repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+    const Floats bias = load(weights + v * panel);
+    repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
+  });
+  weights += kPanel;
+  TileRows<rows> x(s.input + row * s.pitch, s.pitch);
+  constexpr int elements = rows * kStepsAtOnce;
+  const float* ahead = s.fetches ? s.input + (row + 2 * rows) * s.pitch : weights;
+  const ptrdiff_t further = s.fetches ? elements : 0;
+  const auto step = [&](auto k) __attribute__((always_inline)) {
+    Floats columns[vectors];
+    repeat<vectors>(
+        [&](auto v) __attribute__((always_inline)) { columns[v] = load(weights + v * panel + k * kPanel); });
+    repeat<rows>([&](auto i) __attribute__((always_inline)) {
+      const Floats value = splat(x[i][k]);
+      repeat<vectors>([&](auto v)
+                          __attribute__((always_inline)) { multiply_add(sums[i][v], value, columns[v]); });
+    });
+  };
+  ptrdiff_t k = 0;
+  for (; k + kStepsAtOnce <= s.depth; k += kStepsAtOnce, weights += kStepsAtOnce * kPanel) {
+    repeat<(elements + kLine - 1) / kLine>(
+        [&](auto line) __attribute__((always_inline)) { __builtin_prefetch(ahead + line * kLine); });
+    ahead += further;
+    repeat<kStepsAtOnce>(step);
+    x.advance(kStepsAtOnce);
+  }
+  for (; k < s.depth; ++k, weights += kPanel) {
+    step(Index<0>());
+    x.advance(1);
+  }
+  finish_tile(s.finish, row, rows, sums);
+}
+
+// The same of few columns. The rows after the last of `count` are as that.
+template <int fold, int rows, int vectors, bool whole>
+PENLIGHT_INLINE void multiply_adjacent_folded(const AdjacentRows& s, ptrdiff_t row, ptrdiff_t count) {
+  Floats sums[rows][vectors] = {};
+  const float* a[rows];
+  const float* const first = s.input + row * s.pitch;
+  repeat<rows>([&](auto i) __attribute__((always_inline)) {
+    a[i] = first + (whole ? static_cast<ptrdiff_t>(i) : min_of(i, count - 1)) * s.pitch;
+  });
+  const FetchRows<fold, rows> fetch{s.fetches ? first + 2 * rows * s.pitch : nullptr};
+  add_folded(a, s.folded, s.depth, sums, fetch);
+  Floats found[rows][unfolded(vectors)];
+  unfold<fold>(sums, found);
+  repeat<unfolded(vectors)>([&](auto v) __attribute__((always_inline)) {
+    const Floats bias = load(s.weights + v * s.panel);
+    repeat<rows>([&](auto i) __attribute__((always_inline)) { found[i][v] += bias; });
+  });
+  finish_tile(s.finish, row, whole ? rows : count, found);
+}
+
+// All rows, by tiles of the first height, then of lower ones.
+template <int vectors, int rows, int... lower>
+void multiply_by_heights(const AdjacentRows& s, ptrdiff_t row) {
+  for (; row + rows <= s.count; row += rows) multiply_adjacent<rows, vectors>(s, row);
+  if constexpr (sizeof...(lower) > 0) {
+    if (row < s.count) multiply_by_heights<vectors, lower...>(s, row);
+  }
+}
+template <int fold, int vectors, int rows, int few>
+void multiply_by_heights_folded(const AdjacentRows& s) {
+  ptrdiff_t row = 0;
+  for (; row + rows <= s.count; row += rows) {
+    multiply_adjacent_folded<fold, rows, vectors, true>(s, row, rows);
+  }
+  for (; row < s.count; row += few) {
+    multiply_adjacent_folded<fold, few, vectors, false>(s, row, min_of(few, s.count - row));
+  }
+}
+
+inline void multiply_strip(const AdjacentRows& s) {
+  const ptrdiff_t columns = s.finish.columns;
+  if (s.folded) {
+    return with_fold(columns, [&](auto fold, auto vectors) __attribute__((always_inline)) {
+      multiply_by_heights_folded<fold, vectors, vectors <= 2 ? 12 : 8, 4>(s);
+    });
+  }
+  if (columns > 3 * kLanes) return multiply_by_heights<4, 6, 2, 1>(s, 0);
+  if (columns > 2 * kLanes) return multiply_by_heights<3, 8, 2, 1>(s, 0);
+  if (columns > kLanes) return multiply_by_heights<2, 12, 4, 1>(s, 0);
+  multiply_by_heights<1, 24, 6, 1>(s, 0);
+}
+
+inline void multiply_adjacent_rows(const Product& p) {
+  const ptrdiff_t panel = (1 + p.channels) * kPanel, panels = (p.outputs + kPanel - 1) / kPanel;
+  const ptrdiff_t last_column = min_of(p.last_panel * kPanel, p.outputs);
+  const ptrdiff_t few = folded_columns_of(p), first_of_few = few ? p.outputs - few : last_column;
+  const ptrdiff_t block = max_of(kAdjacentBlock / (p.channels + p.outputs) / 24, 1) * 24;
+  float* const folded = static_cast<float*>(p.scratch);
+  for (ptrdiff_t group = p.first_group; group < p.last_group; ++group) {
+    const float* const packed = static_cast<const float*>(p.packed) + group * panels * panel;
+    if (few && last_column == p.outputs) {
+      StripOf<Singles> strip{};
+      strip.weights_tap = p.channels * kPanel;
+      strip.weights_panel = panel;
+      strip.finish.columns = few;
+      lay_out_folded(strip, packed + first_of_few / kPanel * panel + kPanel, 1, folded);
+    }
+    for (ptrdiff_t row = p.first_row; row < p.last_row; row += block) {
+      AdjacentRows s{};
+      s.input = p.input + row * p.pixel + group * p.channels;
+      s.pitch = p.pixel;
+      s.count = min_of(block, p.last_row - row);
+      s.depth = p.channels;
+      s.panel = panel;
+      s.finish = {nullptr, p.output_pitch, 0, p.epilogue};
+      const ptrdiff_t first = p.first_panel * kPanel;
+      for (ptrdiff_t column = first; column < last_column; column += s.finish.columns) {
+        const bool is_few = column >= first_of_few;
+        s.weights = packed + column / kPanel * panel;
+        s.folded = is_few ? folded : nullptr;
+        s.fetches = column == first && p.pixel == p.channels;
+        s.finish.columns =
+            min_of(kWideColumns, (is_few ? last_column : min_of(first_of_few, last_column)) - column);
+        const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + column;
+        s.finish.output = p.output + offset;
+        s.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + offset : nullptr;
+        multiply_strip(s);
+      }
+    }
+  }
+}
+
+#else
+
+inline void multiply_adjacent_rows(const Product&) {}
+
+#endif
+
+}  // namespace
+
+}  // namespace PENLIGHT_ISA
+}  // namespace penlight::optimized
