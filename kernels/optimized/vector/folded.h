@@ -20,8 +20,7 @@ constexpr ptrdiff_t kFoldedColumns = 24;  // at most, of a strip
 // From how many rows on the weights are worth laying out once more.
 constexpr ptrdiff_t kFoldedRows = 48;
 
-// Steps of a vector, and the most of them.
-constexpr ptrdiff_t kMostFold = 4;
+constexpr ptrdiff_t kMostFold = 4;  // steps of a vector
 constexpr int fold_of(ptrdiff_t columns) { return columns <= 4 ? 4 : 2; }
 // From which depth on the sums of a column are worth adding up: sooner where a vector of columns would be
 // half empty.
@@ -51,9 +50,8 @@ inline ptrdiff_t folded_size(ptrdiff_t columns, ptrdiff_t channels) {
 
 #if defined(__AVX512F__) && !defined(PENLIGHT_FEW_TILES)
 
-// One vector of the weights of two steps, and where there is another, that one too: of two steps of the same
-// columns, eight of them or sixteen. In each 128 bits are two columns, so that those of two vectors become
-// four in their order when the steps are added up.
+// Two steps of eight columns, of which each 128 bits have two: so that those of two vectors become four, in
+// their order, when the steps are added up.
 PENLIGHT_INLINE Floats eight_columns(Floats first, Floats second) {
   const auto spread = [](Floats x) __attribute__((always_inline)) {
     return PENLIGHT_SHUFFLE(x, x, 0, 1, 0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6, 7, 6, 7);
