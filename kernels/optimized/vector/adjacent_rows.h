@@ -8,7 +8,6 @@
 #include "epilogue.h"
 #include "folded.h"
 #include "indirect.h"
-#include "spread_rows.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -19,6 +18,7 @@ namespace {
 constexpr ptrdiff_t kMostAdjacentSteps = 256, kMostAdjacentWeights = 10 << 10;
 // Elements that a block of rows reads and gives, which stay in the first cache from strip to strip.
 constexpr ptrdiff_t kAdjacentBlock = 1 << 13;
+constexpr ptrdiff_t kTileHeights = 24;  // each tile's height divides it
 
 inline bool has_adjacent_rows(const Product& p) {
   return has_wide_tiles(p) && p.has_room && is_matrix(p.geometry) && !p.parts && p.channels > 0 &&
@@ -68,9 +68,7 @@ PENLIGHT_INLINE void multiply_adjacent(const AdjacentRows& s, ptrdiff_t row) {
   });
   weights += kPanel;
   TileRows<rows> x(s.input + row * s.pitch, s.pitch);
-  constexpr int elements = rows * kStepsAtOnce;
-  const float* ahead = s.fetches ? s.input + (row + 2 * rows) * s.pitch : weights;
-  const ptrdiff_t further = s.fetches ? elements : 0;
+  FetchRows<kStepsAtOnce, rows> fetch{s.fetches ? s.input + (row + 2 * rows) * s.pitch : nullptr};
   const auto step = [&](auto k) __attribute__((always_inline)) {
     Floats columns[vectors];
     repeat<vectors>(
@@ -83,9 +81,7 @@ PENLIGHT_INLINE void multiply_adjacent(const AdjacentRows& s, ptrdiff_t row) {
   };
   ptrdiff_t k = 0;
   for (; k + kStepsAtOnce <= s.depth; k += kStepsAtOnce, weights += kStepsAtOnce * kPanel) {
-    repeat<(elements + kLine - 1) / kLine>(
-        [&](auto line) __attribute__((always_inline)) { __builtin_prefetch(ahead + line * kLine); });
-    ahead += further;
+    fetch();
     repeat<kStepsAtOnce>(step);
     x.advance(kStepsAtOnce);
   }
@@ -151,17 +147,17 @@ inline void multiply_strip(const AdjacentRows& s) {
 inline void multiply_adjacent_rows(const Product& p) {
   const ptrdiff_t panel = (1 + p.channels) * kPanel, panels = (p.outputs + kPanel - 1) / kPanel;
   const ptrdiff_t last_column = min_of(p.last_panel * kPanel, p.outputs);
-  const ptrdiff_t few = folded_columns_of(p), first_of_few = few ? p.outputs - few : last_column;
-  const ptrdiff_t block = max_of(kAdjacentBlock / (p.channels + p.outputs) / 24, 1) * 24;
+  const ptrdiff_t few = folded_columns_of(p), last_plain = min_of(p.outputs - few, last_column);
+  const ptrdiff_t block = max_of(kAdjacentBlock / (p.channels + p.outputs) / kTileHeights, 1) * kTileHeights;
   float* const folded = static_cast<float*>(p.scratch);
   for (ptrdiff_t group = p.first_group; group < p.last_group; ++group) {
     const float* const packed = static_cast<const float*>(p.packed) + group * panels * panel;
-    if (few && last_column == p.outputs) {
+    if (last_plain < last_column) {
       StripOf<Singles> strip{};
       strip.weights_tap = p.channels * kPanel;
       strip.weights_panel = panel;
       strip.finish.columns = few;
-      lay_out_folded(strip, packed + first_of_few / kPanel * panel + kPanel, 1, folded);
+      lay_out_folded(strip, packed + last_plain / kPanel * panel + kPanel, 1, folded);
     }
     for (ptrdiff_t row = p.first_row; row < p.last_row; row += block) {
       AdjacentRows s{};
@@ -173,12 +169,10 @@ inline void multiply_adjacent_rows(const Product& p) {
       s.finish = {nullptr, p.output_pitch, 0, p.epilogue};
       const ptrdiff_t first = p.first_panel * kPanel;
       for (ptrdiff_t column = first; column < last_column; column += s.finish.columns) {
-        const bool is_few = column >= first_of_few;
         s.weights = packed + column / kPanel * panel;
-        s.folded = is_few ? folded : nullptr;
+        s.folded = few && column + few == p.outputs ? folded : nullptr;
         s.fetches = column == first && p.pixel == p.channels;
-        s.finish.columns =
-            min_of(kWideColumns, (is_few ? last_column : min_of(first_of_few, last_column)) - column);
+        s.finish.columns = min_of(kWideColumns, (column < last_plain ? last_plain : last_column) - column);
         const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + column;
         s.finish.output = p.output + offset;
         s.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + offset : nullptr;
