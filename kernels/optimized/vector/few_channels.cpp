@@ -5,6 +5,7 @@
 // not leave it, and elsewhere in copies of the lines under a few rows of outputs, with the padding.
 #include "few_channels.h"
 
+#include "shared_columns.h"
 #include "strip.h"
 #include "tall_tiles.h"
 
@@ -41,25 +42,36 @@ ptrdiff_t columns_of(const FewChannels& p) {
   const Geometry& g = p.geometry;
   const int tall = tall_height(p);
   ptrdiff_t outputs = round_up(g.out_width, height_of(g));
+  if (shares_columns(p)) {
+    outputs = max_of(outputs, round_up(g.out_width, shared_height(1, g.out_width)));
+    outputs = max_of(outputs, round_up(g.out_width, shared_height(2, g.out_width)));
+  }
   if (has_wide_tiles(p)) outputs = max_of(outputs, round_up(g.out_width, kWideRows));
   if (tall) outputs = max_of(outputs, round_up(g.out_width, tall));
   return columns_under(g, outputs);
 }
 
+enum class Kind { Usual, Wide, Tall, Shared };
+
 // Columns of the result that tiles of one kind compute.
 struct Stripe {
+  Kind kind;
   ptrdiff_t width;
   int height;  // of the tiles
-  bool is_tall, is_wide;
 };
 
 // The one from a column on.
 Stripe stripe_of(const FewChannels& p, ptrdiff_t column) {
   const ptrdiff_t rest = p.outputs - column;
-  if (has_wide_tiles(p) && rest >= kWideColumns) return {kWideColumns, kWideRows, false, true};
+  const ptrdiff_t width = min_of(kStripColumns, rest);
+  if (shares_columns(p)) {
+    const int vectors = width > kHalfVectors * kLanes ? 2 : 1;
+    return {Kind::Shared, width, shared_height(vectors, p.geometry.out_width)};
+  }
+  if (has_wide_tiles(p) && rest >= kWideColumns) return {Kind::Wide, kWideColumns, kWideRows};
   const int tall = rest < kStripColumns ? tall_height(p) : 0;
-  if (tall) return {min_of(kPanel, rest), tall, true, false};
-  return {min_of(kStripColumns, rest), height_of(p.geometry), false, false};
+  if (tall) return {Kind::Tall, min_of(kPanel, rest), tall};
+  return {Kind::Usual, width, height_of(p.geometry)};
 }
 
 // Outputs [first, last) of a line: of tiles of a height whose windows lie inside the image.
@@ -160,11 +172,18 @@ void multiply_wide(const Tiles& t, ptrdiff_t outputs) {
 }
 
 // The first outputs of a line.
-void multiply_stripe(const Tiles& t, const Stripe& stripe, ptrdiff_t outputs) {
-  if (stripe.is_tall) {
+void multiply_stripe(const FewChannels& p, const Tiles& t, const Stripe& stripe, ptrdiff_t outputs) {
+  if (kHasWideTiles && stripe.kind == Kind::Shared) {
+    const SharedColumns s{t.offsets, t.steps, t.weights, t.weights_panel};
+    if (stripe.width > kHalfVectors * kLanes) {
+      multiply_shared<2>(p, s, t.lines, outputs, stripe.height, t.finish);
+    } else {
+      multiply_shared<1>(p, s, t.lines, outputs, stripe.height, t.finish);
+    }
+  } else if (kHasTallTiles && stripe.kind == Kind::Tall) {
     multiply_line_tall(t.weights, t.lines, t.offsets, t.next, t.steps, outputs, stripe.height, false,
                        t.finish);
-  } else if (stripe.is_wide) {
+  } else if (kHasWideTiles && stripe.kind == Kind::Wide) {
     multiply_wide(t, outputs);
   } else if (stripe.width > kHalfVectors * kLanes) {
     multiply_line<kTileVectors>(t, stripe.height, outputs);
@@ -221,7 +240,7 @@ void few_channels(const FewChannels& p) {
           t.lines = from;
           t.finish = {p.output + at, p.outputs, stripe.width, p.epilogue};
           if (t.finish.epilogue.residual) t.finish.epilogue.residual += at;
-          multiply_stripe(t, stripe, end - begin);
+          multiply_stripe(p, t, stripe, end - begin);
         };
         const float* const copied = lines + r * g.stride_h * line;
         t.offsets = offsets;
