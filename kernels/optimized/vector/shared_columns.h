@@ -14,7 +14,8 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-constexpr int kSharedTaps = 3, kSharedChannels = 3;
+constexpr int kSharedTaps = 3;
+constexpr int kParts = 3;  // of a sum at once: channels of a line, or of one channel, lines
 
 // Heights of tiles of so many vectors of columns, one or two.
 template <int vectors>
@@ -27,7 +28,7 @@ inline bool shares_columns(const FewChannels& p) {
   const bool is_near = g.stride_w == 1 || g.stride_w == 2;
   return kHasWideTiles && p.wide_tiles && g.taps_w == kSharedTaps && g.dilation_w == 1 && is_near &&
          g.out_width >= kSharedHeights<1>[1] &&
-         (p.channels == kSharedChannels || (p.channels == 1 && g.taps_h == kSharedTaps));
+         (p.channels == kParts || (p.channels == 1 && g.taps_h == kParts));
 }
 
 inline int shared_height(int vectors, ptrdiff_t width) {
@@ -45,19 +46,20 @@ struct SharedColumns {
 // Windows so far apart, over columns so far apart, of so many channels.
 template <int stride, int column, int channels>
 struct Windows {
+  static_assert(channels == 1 || channels == kParts);
+
   // Adds the products of windows, of which the first one begins at `line`, to their sums.
   template <int rows, int vectors>
   static __attribute__((always_inline)) void add(const SharedColumns& s, const float* line,
                                                  Floats (&sums)[rows][vectors]) {
-    // Three channels of a line, or three lines of one channel, are one run of code: a loop over them would
-    // end too often for its end to be foreseen.
-    constexpr int run = 3 * kSharedTaps, tap = channels, next = channels == 1 ? kSharedTaps : 1;
+    // The parts are one run of code: a loop over them would end too often for its end to be foreseen.
+    constexpr int run = kParts * kSharedTaps, tap = channels, next = channels == 1 ? kSharedTaps : 1;
     const ptrdiff_t* const offsets = s.offsets;
     const ptrdiff_t steps = s.steps;
     const float *weights = s.weights + kPanel, *others = weights + (vectors - 1) * s.weights_panel;
     for (ptrdiff_t k = 0; k < steps; k += run, weights += run * kPanel, others += run * kPanel) {
       keep_in_register(others);
-      repeat<3>([&](auto part) __attribute__((always_inline)) {
+      repeat<kParts>([&](auto part) __attribute__((always_inline)) {
         const float* x = line + offsets[k + part * next];
         keep_in_register(x);  // else its two parts are added up by each load
         Floats columns[kSharedTaps][vectors];
@@ -98,7 +100,7 @@ struct Windows {
 // Calls body(Windows<...>()).
 template <class Body>
 void with_windows(const FewChannels& p, const Body& body) {
-  constexpr int all = kSharedChannels;
+  constexpr int all = kParts;
   const bool is_next = p.geometry.stride_w == 1;
   if (p.channels == 1) return is_next ? body(Windows<1, 1, 1>()) : body(Windows<2, 1, 1>());
   if (p.planar) return is_next ? body(Windows<1, 1, all>()) : body(Windows<2, 1, all>());
