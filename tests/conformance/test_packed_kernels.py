@@ -426,7 +426,7 @@ def test_few_columns(isa: str, depth: int, outputs: int) -> None:
 
 # Tiles of every width, of which the last is whole or not, and as many rows as tiles of any height, and blocks
 # of them, may be left with.
-@pytest.mark.parametrize("outputs", [17, 31, 33, 45, 48, 63, 64, 65, 77, 93, 100])
+@pytest.mark.parametrize("outputs", [3, 8, 12, 17, 24, 31, 33, 40, 45, 48, 63, 64, 65, 77, 93, 100])
 @pytest.mark.parametrize("depth", [1, 6, 17, 100])
 def test_adjacent_rows(isa: str, depth: int, outputs: int) -> None:
     weight, bias = torch.randn(outputs, depth), torch.randn(outputs)

@@ -14,28 +14,34 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
+// Of weights of 16 bits, vectors with sixteen lanes have other tiles, which sum in the same order.
+template <class Weights>
+constexpr bool kHasAdjacentRows =
+    !kFewTiles && (kLanes == 8 || (kLanes == 16 && sizeof(typename Weights::Element) == sizeof(float)));
 // Steps of the sum, and weights, at most: those of more are read from afar, and fetched ahead elsewhere.
-constexpr ptrdiff_t kMostAdjacentSteps = 256, kMostAdjacentWeights = 10 << 10;
+constexpr ptrdiff_t kMostAdjacentSteps = 256, kMostAdjacentWeights = kLanes == 16 ? 10 << 10 : 26 << 10;
+// Steps that are unrolled: of tiles with few sums the ends of a shorter loop take a good part of the time.
+constexpr int kAdjacentSteps = kLanes == 16 ? kStepsAtOnce : 2 * kStepsAtOnce;
 // Elements that a block of rows reads and gives, which stay in the first cache from strip to strip.
 constexpr ptrdiff_t kAdjacentBlock = 1 << 13;
 constexpr ptrdiff_t kTileHeights = 24;  // each tile's height divides it
 
+// Of vectors with sixteen lanes, for the cores that prefer wide tiles.
 inline bool has_adjacent_rows(const Product& p) {
-  return has_wide_tiles(p) && p.has_room && is_matrix(p.geometry) && !p.parts && p.channels > 0 &&
-         p.channels <= kMostAdjacentSteps && p.channels * p.outputs <= kMostAdjacentWeights &&
-         p.format == Format::Float32;
+  const bool is_meant = kLanes == 16 ? has_wide_tiles(p) : p.rows > kTileRows;
+  return is_meant && p.has_room && is_matrix(p.geometry) && !p.parts && p.channels > 0 &&
+         p.channels <= kMostAdjacentSteps && p.channels * p.outputs <= kMostAdjacentWeights;
 }
 
-#if defined(__AVX512F__) && !defined(PENLIGHT_FEW_TILES)
-
 // Some columns of a block of rows.
+template <class Weights>
 struct AdjacentRows {
   const float* input;
   ptrdiff_t pitch, count, depth;
-  const float* weights;  // biases first
-  ptrdiff_t panel;       // elements from panel to panel
-  const float* folded;   // of few columns: their weights once more
-  bool fetches;          // rows are read for the first time
+  const typename Weights::Element* weights;  // biases first
+  ptrdiff_t panel;                           // elements from panel to panel
+  const float* folded;                       // of few columns: their weights once more
+  bool fetches;                              // rows are read for the first time
   Finish finish;
 };
 
@@ -57,13 +63,17 @@ struct TileRows {
 };
 
 // Rows from `row` on.
-template <int rows, int vectors>
-PENLIGHT_INLINE void multiply_adjacent(const AdjacentRows& s, ptrdiff_t row) {
+template <int rows, int vectors, class Weights>
+PENLIGHT_INLINE void multiply_adjacent(const AdjacentRows<Weights>& s, ptrdiff_t row) {
   Floats sums[rows][vectors];
-  const float* weights = s.weights;
+  const typename Weights::Element* weights = s.weights;
   const ptrdiff_t panel = s.panel;
+  const auto load_columns = [&](auto v, ptrdiff_t k) __attribute__((always_inline)) {
+    constexpr int per_panel = kPanel / kLanes;
+    return Weights::load(weights + v / per_panel * panel + v % per_panel * kLanes + k * kPanel);
+  };
   repeat<vectors>([&](auto v) __attribute__((always_inline)) {
-    const Floats bias = load(weights + v * panel);
+    const Floats bias = load_columns(v, 0);
     repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
   });
   weights += kPanel;
@@ -71,8 +81,7 @@ PENLIGHT_INLINE void multiply_adjacent(const AdjacentRows& s, ptrdiff_t row) {
   FetchRows<kStepsAtOnce, rows> fetch{s.fetches ? s.input + (row + 2 * rows) * s.pitch : nullptr};
   const auto step = [&](auto k) __attribute__((always_inline)) {
     Floats columns[vectors];
-    repeat<vectors>(
-        [&](auto v) __attribute__((always_inline)) { columns[v] = load(weights + v * panel + k * kPanel); });
+    repeat<vectors>([&](auto v) __attribute__((always_inline)) { columns[v] = load_columns(v, k); });
     repeat<rows>([&](auto i) __attribute__((always_inline)) {
       const Floats value = splat(x[i][k]);
       repeat<vectors>([&](auto v)
@@ -80,6 +89,14 @@ PENLIGHT_INLINE void multiply_adjacent(const AdjacentRows& s, ptrdiff_t row) {
     });
   };
   ptrdiff_t k = 0;
+  if constexpr (kAdjacentSteps > kStepsAtOnce) {
+    for (; k + kAdjacentSteps <= s.depth; k += kAdjacentSteps, weights += kAdjacentSteps * kPanel) {
+      fetch();
+      fetch();
+      repeat<kAdjacentSteps>(step);
+      x.advance(kAdjacentSteps);
+    }
+  }
   for (; k + kStepsAtOnce <= s.depth; k += kStepsAtOnce, weights += kStepsAtOnce * kPanel) {
     fetch();
     repeat<kStepsAtOnce>(step);
@@ -92,9 +109,21 @@ PENLIGHT_INLINE void multiply_adjacent(const AdjacentRows& s, ptrdiff_t row) {
   finish_tile(s.finish, row, rows, sums);
 }
 
+// All rows, by tiles of the first height, then of lower ones.
+template <int vectors, int rows, int... lower, class Weights>
+void multiply_by_heights(const AdjacentRows<Weights>& s, ptrdiff_t row) {
+  for (; row + rows <= s.count; row += rows) multiply_adjacent<rows, vectors>(s, row);
+  if constexpr (sizeof...(lower) > 0) {
+    if (row < s.count) multiply_by_heights<vectors, lower...>(s, row);
+  }
+}
+
+#if defined(__AVX512F__) && !defined(PENLIGHT_FEW_TILES)
+
 // The same of few columns. The rows after the last of `count` are as that.
 template <int fold, int rows, int vectors, bool whole>
-PENLIGHT_INLINE void multiply_adjacent_folded(const AdjacentRows& s, ptrdiff_t row, ptrdiff_t count) {
+PENLIGHT_INLINE void multiply_adjacent_folded(const AdjacentRows<Singles>& s, ptrdiff_t row,
+                                              ptrdiff_t count) {
   Floats sums[rows][vectors] = {};
   const float* a[rows];
   const float* const first = s.input + row * s.pitch;
@@ -112,16 +141,8 @@ PENLIGHT_INLINE void multiply_adjacent_folded(const AdjacentRows& s, ptrdiff_t r
   finish_tile(s.finish, row, whole ? rows : count, found);
 }
 
-// All rows, by tiles of the first height, then of lower ones.
-template <int vectors, int rows, int... lower>
-void multiply_by_heights(const AdjacentRows& s, ptrdiff_t row) {
-  for (; row + rows <= s.count; row += rows) multiply_adjacent<rows, vectors>(s, row);
-  if constexpr (sizeof...(lower) > 0) {
-    if (row < s.count) multiply_by_heights<vectors, lower...>(s, row);
-  }
-}
 template <int fold, int vectors, int rows, int few>
-void multiply_by_heights_folded(const AdjacentRows& s) {
+void multiply_by_heights_folded(const AdjacentRows<Singles>& s) {
   ptrdiff_t row = 0;
   for (; row + rows <= s.count; row += rows) {
     multiply_adjacent_folded<fold, rows, vectors, true>(s, row, rows);
@@ -131,8 +152,12 @@ void multiply_by_heights_folded(const AdjacentRows& s) {
   }
 }
 
-inline void multiply_strip(const AdjacentRows& s) {
+#endif
+
+template <class Weights>
+void multiply_strip(const AdjacentRows<Weights>& s) {
   const ptrdiff_t columns = s.finish.columns;
+#if defined(__AVX512F__) && !defined(PENLIGHT_FEW_TILES)
   if (s.folded) {
     return with_fold(columns, [&](auto fold, auto vectors) __attribute__((always_inline)) {
       multiply_by_heights_folded<fold, vectors, vectors <= 2 ? 12 : 8, 4>(s);
@@ -142,25 +167,38 @@ inline void multiply_strip(const AdjacentRows& s) {
   if (columns > 2 * kLanes) return multiply_by_heights<3, 8, 2, 1>(s, 0);
   if (columns > kLanes) return multiply_by_heights<2, 12, 4, 1>(s, 0);
   multiply_by_heights<1, 24, 6, 1>(s, 0);
+#else
+  if (columns > 2 * kLanes) return multiply_by_heights<3, 4, 2, 1>(s, 0);
+  if (columns > kLanes) return multiply_by_heights<2, 6, 2, 1>(s, 0);
+  multiply_by_heights<1, 12, 4, 1>(s, 0);
+#endif
 }
 
-inline void multiply_adjacent_rows(const Product& p) {
+// Columns of the next strip, of so many that are left.
+inline ptrdiff_t adjacent_columns(ptrdiff_t rest) {
+  if (kHasWideTiles) return min_of(kWideColumns, rest);
+  return rest <= 3 * kLanes ? rest : kStripColumns;
+}
+
+template <class Weights>
+void multiply_adjacent_rows(const Product& p) {
+  using Element = typename Weights::Element;
   const ptrdiff_t panel = (1 + p.channels) * kPanel, panels = (p.outputs + kPanel - 1) / kPanel;
   const ptrdiff_t last_column = min_of(p.last_panel * kPanel, p.outputs);
   const ptrdiff_t few = folded_columns_of(p), last_plain = min_of(p.outputs - few, last_column);
   const ptrdiff_t block = max_of(kAdjacentBlock / (p.channels + p.outputs) / kTileHeights, 1) * kTileHeights;
   float* const folded = static_cast<float*>(p.scratch);
   for (ptrdiff_t group = p.first_group; group < p.last_group; ++group) {
-    const float* const packed = static_cast<const float*>(p.packed) + group * panels * panel;
+    const Element* const packed = static_cast<const Element*>(p.packed) + group * panels * panel;
     if (last_plain < last_column) {
-      StripOf<Singles> strip{};
+      StripOf<Weights> strip{};
       strip.weights_tap = p.channels * kPanel;
       strip.weights_panel = panel;
       strip.finish.columns = few;
       lay_out_folded(strip, packed + last_plain / kPanel * panel + kPanel, 1, folded);
     }
     for (ptrdiff_t row = p.first_row; row < p.last_row; row += block) {
-      AdjacentRows s{};
+      AdjacentRows<Weights> s{};
       s.input = p.input + row * p.pixel + group * p.channels;
       s.pitch = p.pixel;
       s.count = min_of(block, p.last_row - row);
@@ -172,7 +210,7 @@ inline void multiply_adjacent_rows(const Product& p) {
         s.weights = packed + column / kPanel * panel;
         s.folded = few && column + few == p.outputs ? folded : nullptr;
         s.fetches = column == first && p.pixel == p.channels;
-        s.finish.columns = min_of(kWideColumns, (column < last_plain ? last_plain : last_column) - column);
+        s.finish.columns = adjacent_columns((column < last_plain ? last_plain : last_column) - column);
         const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + column;
         s.finish.output = p.output + offset;
         s.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + offset : nullptr;
@@ -181,12 +219,6 @@ inline void multiply_adjacent_rows(const Product& p) {
     }
   }
 }
-
-#else
-
-inline void multiply_adjacent_rows(const Product&) {}
-
-#endif
 
 }  // namespace
 

@@ -48,6 +48,20 @@ inline ptrdiff_t folded_size(ptrdiff_t columns, ptrdiff_t channels) {
   return round_up(channels, fold) / fold * folded_vectors(columns) * kLanes;
 }
 
+// Rows that lie one after the other, fetched two tiles before they are read: those of a tile, by its turns.
+template <int fold, int rows>
+struct FetchRows {
+  const float* ahead;  // null: none
+
+  __attribute__((always_inline)) void operator()() {
+    if (!ahead) return;
+    constexpr int elements = fold * rows;
+    repeat<(elements + kLine - 1) / kLine>(
+        [&](auto line) __attribute__((always_inline)) { __builtin_prefetch(ahead + line * kLine); });
+    ahead += elements;
+  }
+};
+
 #if defined(__AVX512F__) && !defined(PENLIGHT_FEW_TILES)
 
 // Two steps of eight columns, of which each 128 bits have two: so that those of two vectors become four, in
@@ -113,20 +127,6 @@ PENLIGHT_INLINE Floats splat_some(const float* from, ptrdiff_t left) {
   if constexpr (fold == 4) return (Floats)_mm512_maskz_broadcast_f32x4(0xffff, some);
   return (Floats)_mm512_maskz_broadcastsd_pd(0xff, _mm_castps_pd(some));
 }
-
-// Rows that lie one after the other, fetched two tiles before they are read: those of a tile, by its turns.
-template <int fold, int rows>
-struct FetchRows {
-  const float* ahead;  // null: none
-
-  __attribute__((always_inline)) void operator()() {
-    if (!ahead) return;
-    constexpr int elements = fold * rows;
-    repeat<(elements + kLine - 1) / kLine>(
-        [&](auto line) __attribute__((always_inline)) { __builtin_prefetch(ahead + line * kLine); });
-    ahead += elements;
-  }
-};
 
 // Adds a run of some rows, that begin at a[i], to their sums.
 template <int fold, int rows, int vectors>

@@ -230,7 +230,9 @@ void multiply_all(const Product& p) {
   if (is_line_product(p)) return multiply_line_product(p);
   if (has_few_outputs(p)) return multiply_few<Weights>(p);
   if (has_narrow_groups(p)) return multiply_narrow_groups<Weights>(p);
-  if (has_adjacent_rows(p)) return multiply_adjacent_rows(p);
+  if constexpr (kHasAdjacentRows<Weights>) {
+    if (has_adjacent_rows(p)) return multiply_adjacent_rows<Weights>(p);
+  }
 #endif
   using Element = typename Weights::Element;
   const ptrdiff_t taps = runs_of(p);
