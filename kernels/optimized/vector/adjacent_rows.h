@@ -69,8 +69,7 @@ PENLIGHT_INLINE void multiply_adjacent(const AdjacentRows<Weights>& s, ptrdiff_t
   const typename Weights::Element* weights = s.weights;
   const ptrdiff_t panel = s.panel;
   const auto load_columns = [&](auto v, ptrdiff_t k) __attribute__((always_inline)) {
-    constexpr int per_panel = kPanel / kLanes;
-    return Weights::load(weights + v / per_panel * panel + v % per_panel * kLanes + k * kPanel);
+    return Weights::load(weights + place_of_vector(v, panel) + k * kPanel);
   };
   repeat<vectors>([&](auto v) __attribute__((always_inline)) {
     const Floats bias = load_columns(v, 0);

@@ -111,10 +111,7 @@ struct Tiles {
 // A tile of outputs from `column` on, of which so many are stored.
 template <int rows, int vectors>
 PENLIGHT_INLINE void multiply_tile(const Tiles& t, ptrdiff_t column, ptrdiff_t stored) {
-  const auto weight = [&](const float* base, int v) {
-    constexpr int per_panel = kPanel / kLanes;
-    return base + (v / per_panel) * t.weights_panel + (v % per_panel) * kLanes;
-  };
+  const auto weight = [&](const float* base, int v) { return base + place_of_vector(v, t.weights_panel); };
   Floats sums[rows][vectors];
   repeat<vectors>([&](auto v) __attribute__((always_inline)) {
     const Floats bias = load(weight(t.weights, v));

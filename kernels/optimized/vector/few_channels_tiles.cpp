@@ -137,7 +137,7 @@ PENLIGHT_INLINE void multiply(const Layout& layout, const float* tiles, const fl
     repeat<kPhases>([&](auto at) __attribute__((always_inline)) {
       Floats columns[vectors];
       repeat<vectors>([&](auto v) __attribute__((always_inline)) {
-        columns[v] = load(weights + at * kPanel + v * kLanes / kPanel * panel + v * kLanes % kPanel);
+        columns[v] = load(weights + at * kPanel + place_of_vector(v, panel));
       });
       repeat<rows>([&](auto i) __attribute__((always_inline)) {
         const Floats value = splat(tiles[i * kPixel + at]);

@@ -53,12 +53,8 @@ template <class Weights, int rows, int vectors>
 PENLIGHT_INLINE void multiply(const StripOf<Weights>& s, ptrdiff_t row, ptrdiff_t stored) {
   constexpr int kSums = sums_of_tile(rows, vectors);
   Floats sums[kSums][rows][vectors];
-  // Panels are narrower than a tile of the widest vectors: vector v lies here.
   using Element = typename Weights::Element;
-  const auto weight = [&](const Element* base, int v) {
-    constexpr int per_panel = kPanel / kLanes;
-    return base + (v / per_panel) * s.weights_panel + (v % per_panel) * kLanes;
-  };
+  const auto weight = [&](const Element* base, int v) { return base + place_of_vector(v, s.weights_panel); };
   constexpr bool wide = kHasWideTiles && rows > 1 && vectors == kWideVectors;
   const float* const* const pointers = s.rows + row / kRows * s.tile_step + (wide ? row % kRows : 0);
   repeat<kSums>([&](auto k) __attribute__((always_inline)) {

@@ -10,6 +10,13 @@ namespace PENLIGHT_ISA {
 constexpr ptrdiff_t kWideColumns = kWideVectors * kLanes;
 static_assert(!kHasWideTiles || kWideColumns == kWidePanels * kPanel);
 
+// Elements from the first to another vector of a tile's columns, in panels so far apart: some are narrower
+// than a tile.
+PENLIGHT_INLINE ptrdiff_t place_of_vector(int v, ptrdiff_t panel) {
+  constexpr int per_panel = kPanel / kLanes;
+  return v / per_panel * panel + v % per_panel * kLanes;
+}
+
 PENLIGHT_INLINE bool has_wide_tiles(const Product& p) {
   return kHasWideTiles && p.wide_tiles && p.rows > kTileRows;
 }
