@@ -17,8 +17,9 @@ namespace penlight::optimized {
 
 namespace {
 
-// Outputs of a phase that are computed together at least, where its lines are shorter.
-constexpr dim_t kTogether = 48;
+// Outputs of a phase that are computed together at least, where its lines are shorter; and where vectors are
+// of channels, for which weights are laid out first.
+constexpr dim_t kTogether = 48, kByChannels = 192;
 
 // One direction of the outputs whose windows begin with tap `first`.
 struct Phase {
@@ -52,7 +53,8 @@ struct Transposed {
   // Lines of a phase in an item of work.
   dim_t lines() const {
     const dim_t width = (columns.out + columns.stride - 1) / columns.stride;
-    return epilogue.residual || width >= kTogether ? 1 : (kTogether + width - 1) / width;
+    const dim_t together = outputs <= routines().few_outputs ? kByChannels : kTogether;
+    return epilogue.residual || width >= together ? 1 : (together + width - 1) / width;
   }
   dim_t blocks() const {
     const dim_t height = (rows.out + rows.stride - 1) / rows.stride;
@@ -207,7 +209,7 @@ Tensor& conv_transpose2d_packed_out(KernelContext& ctx, const Tensor& input, con
   const double operations = 2.0 * static_cast<double>(input.numel()) *
                             static_cast<double>(taps[0] * taps[1]) * static_cast<double>(t.outputs);
   const dim_t parts = parts_of(ctx, operations, t.items());
-  // Lines that are put together have fewer than kTogether pixels and one line more.
+  // Lines that are put together have fewer pixels than are computed together, and one line more.
   const dim_t width = (t.columns.out + t.columns.stride - 1) / t.columns.stride;
   dim_t buffer = t.lines() == 1 ? 0 : t.lines() * width;
   if (!multiply_sizes(buffer, round_to_panel(t.outputs), buffer) ||
