@@ -1,6 +1,6 @@
-// Convolution over time, of channels-last frames that lie one after the other: with windows of one
-// pixel, or of any size where every channel has its own.
-#include "convolution.h"
+// Convolution over time, of channels-last frames that lie one after the other.
+#include "video.h"
+
 #include "image.h"
 #include "isa.h"
 #include "packed.h"
@@ -9,17 +9,6 @@
 namespace penlight::optimized {
 
 namespace {
-
-// Numbers of a direction of the window.
-struct Numbers {
-  dim_t taps, stride, before, behind, dilation;
-};
-
-// How the window passes over time.
-struct Times {
-  dim_t videos, frames, out;  // frames of one video
-  Numbers window;
-};
 
 bool read_number(ArrayRef<int64_t> from, size_t place, int64_t least, dim_t& to) {
   dim_t pair[2];
@@ -147,21 +136,35 @@ Tensor& conv3d_packed_out(KernelContext& ctx, const Tensor& input, const Tensor&
     return out;
   }
   dim_t count = 0;
-  if ((!one_pixel && c.groups != input.size(1)) || !multiply_sizes(times.videos, times.out, count))
-    return ctx.fail(
-        out, Status::InvalidArgument,
-        "conv3d_packed takes windows of one pixel, or a window for each of {} channels, not {} groups",
-        input.size(1), groups);
+  if (!multiply_sizes(times.videos, times.out, count))
+    return ctx.fail(out, Status::InvalidArgument, "conv3d_packed: {} videos of {} frames are too many",
+                    times.videos, times.out);
   const dim_t sizes[] = {count, c.outputs, c.out[0], c.out[1]};
   if (!ctx.resize(out, SizesRef(sizes, 4))) return out;
   if (!is_channels_last(out))
     return ctx.fail(out, Status::InvalidArgument, "the result of conv3d_packed is channels-last");
   if (!check_activation(ctx, activation) || !check_residual(ctx, residual, out)) return out;
-  if (!one_pixel) {
+  if (!one_pixel && c.groups > 1 && c.groups == input.size(1)) {
     depthwise(ctx, input, weight, times, c, epilogue_of(residual, activation, low, high), out);
     return out;
   }
   if (times.videos == 0) return out;
+  if (!one_pixel) {
+    convolve_side_by_side(ctx,
+                          {{&input, 1},
+                           weight,
+                           residual,
+                           {shape, 3},
+                           {stride.data() + 1, 2},
+                           {around, 4},
+                           {dilation.data() + 1, 2},
+                           groups,
+                           activation,
+                           low,
+                           high},
+                          times, out);
+    return out;
+  }
   const Numbers& n = times.window;
   const int64_t taps[] = {window[0], n.taps, 1}, steps[] = {n.stride, 1}, apart[] = {n.dilation, 1},
                 pads[] = {n.before, 0, n.behind, 0};

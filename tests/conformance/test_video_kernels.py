@@ -83,6 +83,24 @@ ONE_PIXEL = [
     ((1, 4, 32, 1, 1), 48, (1, 1, 1), (1, 1, 1), (0, 0, 0), (1, 1, 1), 1),
     ((0, 4, 32, 2, 2), 48, (3, 1, 1), (1, 1, 1), (1, 0, 0), (1, 1, 1), 1),
 ]
+# Windows of several pixels of several frames.
+SIDE_BY_SIDE = [
+    ((1, 6, 16, 9, 10), 24, (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1),
+    ((2, 5, 1, 12, 11), 16, (3, 3, 3), (2, 2, 2), (1, 1, 1), (1, 1, 1), 1),
+    ((2, 4, 3, 9, 7), 8, (2, 3, 5), (1, 1, 2), (1, 1, 2), (1, 1, 1), 1),
+    ((3, 3, 5, 8, 8), 7, (3, 2, 2), (1, 1, 1), (0, 1, 0, 4, 0, 1), (1, 2, 1), 1),
+    ((1, 9, 8, 6, 6), 4, (4, 3, 3), (3, 1, 1), (5, 1, 1), (2, 1, 1), 1),
+    ((1, 4, 40, 6, 5), 20, (3, 1, 1), (1, 2, 2), (1, 0, 0), (1, 1, 1), 1),
+    ((1, 4, 12, 6, 5), 18, (3, 1, 1), (1, 1, 1), (2, 0, 1, 0, 1, 0), (1, 1, 1), 1),
+    ((2, 4, 12, 7, 6), 18, (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 3),
+    ((1, 5, 8, 7, 6), 8, (2, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 2),
+    ((1, 3, 64, 1, 1), 32, (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1),
+    ((0, 3, 16, 4, 4), 8, (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1),
+    # Results in several turns: of large frames one each, of two videos.
+    ((2, 3, 64, 40, 42), 24, (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1),
+    ((1, 11, 8, 50, 52), 8, (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1),
+    ((2, 7, 8, 60, 56), 2, (3, 3, 3), (1, 1, 1), (2, 1, 1, 0, 1, 1), (1, 1, 1), 1),
+]
 CASES = [*((*case, case[0][2]) for case in DEPTHWISE), *ONE_PIXEL]
 
 
@@ -106,6 +124,51 @@ def test_convolution_over_time(isa: str, case: tuple[object, ...]) -> None:
             (got,) = run_op(op, args, {}, want.float(), "optimized")
             close(got, want, depth)
             torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", SIDE_BY_SIDE, ids=str)
+def test_windows_of_several_pixels(isa: str, case: tuple[object, ...]) -> None:
+    """Within what tiles of transformed products give; and where an element is not finite."""
+    sizes, outputs, window, stride, padding, dilation, groups = case
+    videos, frames, channels, *pixels = sizes
+    op = overload_of("penlight::conv3d_packed")
+    x = image(videos * frames, channels, *pixels)
+    weight, bias = torch.randn(outputs, channels // groups, *window), torch.randn(outputs)
+    exact = convolved(x.double(), frames, weight.double(), bias.double(), stride, padding, dilation)
+    residual = image(*exact.shape)
+    numbers = [list(part) for part in ((outputs, *window), stride, padding, dilation)]
+    packed = packed_of(weight, bias, channels)
+    for activation in (0, 1, 6):
+        for added in (None, residual):
+            want = ACTIVATIONS[activation](exact if added is None else exact + added)
+            want = want.contiguous(memory_format=torch.channels_last)
+            args = [x, packed, added, frames, *numbers, groups, activation, 0.0, 0.0]
+            (got,) = run_op(op, args, {}, want.float(), "optimized")
+            torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4 * math.sqrt(weight[0].numel()))
+            if want.numel():
+                assert (got.double() - want).abs().max() < 3e-5 * (want.max() - want.min())
+    for value in (math.nan, math.inf) if want.numel() else ():
+        wild = x.clone(memory_format=torch.channels_last)
+        wild[-1, -1, 0, 0] = value
+        args = [wild, packed, None, frames, *numbers, groups, 1, 0.0, 0.0]
+        want = op(*args)
+        (got,) = run_op(op, args, {}, want, "optimized")
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=2e-3, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("channels, groups", [(24, 1), (64, 1), (64, 2)])
+def test_weights_of_16_bits(isa: str, channels: int, groups: int, dtype: torch.dtype) -> None:
+    """The same bits as of float32 that holds the same numbers."""
+    x, weight = image(6, channels, 9, 8), torch.randn(20, channels // groups, 3, 3, 3).to(dtype).float()
+    packed = packed_of(weight, None, channels)
+    numbers = [3, [20, 3, 3, 3], [1] * 3, [1] * 3, [1] * 3, groups, 1, 0.0, 0.0]
+    like = image(6, 20, 9, 8)
+    op = overload_of("penlight::conv3d_packed")
+    got, want = (
+        run_op(op, [x, part, None, *numbers], {}, like, "optimized")[0] for part in (packed.to(dtype), packed)
+    )
+    assert want.abs().max() > 1 and torch.equal(got, want)
 
 
 def test_random_windows(isa: str) -> None:
@@ -197,7 +260,15 @@ REFUSED = {
     "high": ((3, [8, 3, 9, 3], [1] * 3, [1] * 3, [1] * 3, 8, 0), "do not fit 8 channels of 5 by 6"),
     "numbers": ((3, [8, 3, 3], [1] * 3, [1] * 3, [1] * 3, 8, 0), "windows over time, height and width"),
     "stride": ((3, [8, 3, 3, 3], [0, 1, 1], [1] * 3, [1] * 3, 8, 0), "does not fit videos of 3 frames"),
-    "groups": ((3, [8, 3, 3, 3], [1] * 3, [1] * 3, [1] * 3, 4, 0), "or a window for each of 8 channels"),
+    "groups": ((3, [8, 3, 3, 3], [1] * 3, [1] * 3, [1] * 3, 3, 0), "do not fit 8 channels of 5 by 6"),
+    "weights of groups": (
+        (3, [8, 3, 3, 3], [1] * 3, [1] * 3, [1] * 3, 4, 0),
+        "448 elements, the other arguments need 3520",
+    ),
+    "weights of all": (
+        (3, [8, 3, 3, 3], [1] * 3, [1] * 3, [1] * 3, 1, 0),
+        "448 elements, the other arguments need 3472",
+    ),
     "weights": (
         (3, [8, 3, 3, 5], [1] * 3, [1, 1, 2], [1] * 3, 8, 0),
         "448 elements, the other arguments need 736",

@@ -157,11 +157,12 @@ def _unpacked(x: Tensor, weight: Tensor, window: Sequence[int], groups: int) -> 
     outputs, *taps = window
     channels = x.shape[1] // groups
     if groups > 1 and channels == 1:
-        rows = weight.reshape(-1, -(-outputs // PANEL) * PANEL)[:, :outputs].T
-    else:
-        rows = unpack_panels(weight, outputs, channels * math.prod(taps), groups)
-    rows = rows.to(x.dtype)
-    return rows[:, 0], rows[:, 1:].reshape(outputs, *taps, channels).movedim(-1, 1)
+        rows = weight.reshape(-1, -(-outputs // PANEL) * PANEL)[:, :outputs].T.to(x.dtype)
+        return rows[:, 0], rows[:, 1:].reshape(outputs, 1, *taps)
+    rows = unpack_panels(weight, outputs, channels * math.prod(taps), groups).to(x.dtype)
+    *frames, height, width = (1, 1, *taps)[-max(len(taps), 2) :]
+    steps = rows[:, 1:].reshape(outputs, height * width, *frames, channels).movedim(-1, 1)
+    return rows[:, 0], steps.movedim(2, -1).reshape(outputs, channels, *taps)
 
 
 def _convolution(

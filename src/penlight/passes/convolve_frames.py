@@ -1,12 +1,11 @@
 """Convolutions and pools over time are computed on frames, as images are.
 
-A video [N, C, T, H, W] is kept as an image of N * T frames, [N * T, C, H, W]. Then a
-convolution over kt frames is one of images, whose channels are those of the kt frames
-that each output needs, one behind the other:
+A video [N, C, T, H, W] is kept as an image of N * T frames, [N * T, C, H, W]. A convolution over
+one frame is one of images then, and one over several has an operator over frames. But where groups
+are narrow it is the sum of convolutions over one:
 
-    conv3d(x, w [O, C, kt, kh, kw])  =  conv2d(kt frames side by side, w [O, kt * C, kh, kw])
+    conv3d(x, w [O, C, kt, kh, kw])  =  sum over k of conv2d(frames at place k, w[:, :, k])
 
-Depthwise ones, and those whose window has one pixel of each frame, have an operator over frames.
 So 3-D networks have what there is for images: packed weights, fused activations and residuals,
 channels-last order. Elementwise operators between two convolutions move to the frames, and group
 norms to an image of all frames of a video, one below the other.
@@ -27,19 +26,19 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from penlight.passes.base import Leave, add_node, add_permute, add_view, tensor_of
+from penlight.passes.base import Leave, add_node, tensor_of
 from penlight.passes.constants import Constants
 from penlight.passes.fold_padding import TRANSPOSED, zeros_around
 from penlight.passes.frame_operators import compute_on_frames
 from penlight.passes.image_copies import channels_last_of, from_channels_last, to_channels_last
 from penlight.passes.layouts import sizes_of
-from penlight.passes.pack_weights import is_depthwise, packed_once
+from penlight.passes.pack_weights import packed_once
 from penlight.passes.transposed_frames import convolve_transposed
-from penlight.passes.video_frames import SWAPPED, Times, Videos, apart, shape_of, side_by_side, triple
+from penlight.passes.video_frames import Times, Videos, apart, shape_of, triple
 
 aten = torch.ops.aten
 
-# Most channels of a group that the kernels have vectors of several groups for.
+# Most channels of a group of images that the kernels have vectors of several groups for.
 _NARROW = 8
 _READ_OTHERWISE = "something else reads the weight as it is"
 
@@ -118,39 +117,21 @@ def _convolved(videos: Videos, constants: Constants, node: Node, op: OpOverload)
     return _convolution(videos, node, window)
 
 
-def _is_depthwise(node: Node) -> bool:
-    weight: Any = tensor_of(node.args[1])
-    return is_depthwise(weight, node.args[-1])
-
-
 def _convolution(videos: Videos, node: Node, window: _Window) -> Node:
-    """By a convolution of images whose channels are those of all frames in the window.
-
-    Of narrow groups, by the sum of one for each of these frames, which has vector code.
-    """
+    """By the sum of a convolution of images for each frame of the window, of which there mostly is one."""
     graph, times = videos.graph, window.times
     given: Any = node.args
     x, weight, bias, *_, groups = given
-    outputs, channels, taps, *pixels = shape_of(weight)
+    outputs, channels, _, *pixels = shape_of(weight)
     (n, _, t, *_), (_, _, length, *image) = shape_of(x), shape_of(node)
-    sizes, frames = (n * length, outputs, *image), videos.frames_of(x)
+    sizes, result = (n * length, outputs, *image), None
     lists = [list(pair) for pair in (window.stride, window.padding, window.dilation)]
-
-    def convolved(frames: Node, kernel: Node, bias: Any) -> Node:
-        args = (frames, kernel, bias, *lists, False, [0, 0], groups)
-        return add_node(graph, aten.convolution.default, args, sizes, node)
-
-    if groups == 1 or not 1 < channels == outputs // groups <= _NARROW:
-        rows = (outputs, taps * channels, *pixels)
-        kernel = videos.weight(
-            weight, "together", lambda: add_view(graph, add_permute(graph, weight, SWAPPED), rows)
-        )
-        return convolved(side_by_side(videos, frames, (n, t), times, groups), kernel, bias)
-    result = None
-    for tap, part in enumerate(apart(videos, frames, (n, t), times)):
+    for tap, frames in enumerate(apart(videos, videos.frames_of(x), (n, t), times)):
         size = (outputs, channels, *pixels)
         select = partial(add_node, graph, aten.select_copy.int, (weight, 2, tap), size, weight)
-        one = convolved(part, videos.weight(weight, tap, select), bias if tap == 0 else None)
+        kernel = videos.weight(weight, tap, select)
+        args = (frames, kernel, bias if tap == 0 else None, *lists, False, [0, 0], groups)
+        one = add_node(graph, aten.convolution.default, args, sizes, node)
         result = one if result is None else add_node(graph, aten.add.Tensor, (result, one), sizes, node)
     assert result is not None
     return result
@@ -184,10 +165,7 @@ def _takes_zeros(node: Node) -> bool:
     value = tensor_of(node)
     if node.target is not aten.convolution.default or value is None or value.dim() != 5:
         return False
-    around, window = zeros_around(node), _Window.of(node)
-    if isinstance(around, str) or not window.is_for_operator(node):
-        return False
-    return _is_depthwise(node) or not any(map(any, around[1:]))
+    return not isinstance(zeros_around(node), str) and _Window.of(node).is_for_operator(node)
 
 
 def _is_padding_taken(node: Node) -> bool:
@@ -215,6 +193,9 @@ class _Window:
         return cls(times, tuple(pixels), strides[1:], pads[1:], steps[1:])
 
     def is_for_operator(self, node: Node) -> bool:
-        """Does it reach over several frames, and has one pixel of each, or one channel?"""
+        """Does it reach over several frames, and over one pixel of each if its groups are narrow?"""
+        groups: Any = node.args[-1]
+        outputs, channels = shape_of(node.args[1])[:2]  # type: ignore[arg-type]
+        is_narrow = 1 < channels == outputs // groups <= _NARROW and groups > 1
         one_pixel = (*self.pixels, *self.stride, *self.padding) == (1, 1, 1, 1, 0, 0)
-        return self.times.taps > 1 and (one_pixel or _is_depthwise(node))
+        return self.times.taps > 1 and (one_pixel or not is_narrow)

@@ -127,7 +127,9 @@ def packed_once(constants: Constants, node: Node) -> Node:
     if is_depthwise(like, groups):
         return _add(constants, weight, bias, pack_depthwise)
     # Windows over few channels have a kernel of their own, for weights of float32.
-    short = groups > 1 or like.shape[1] >= FEW_CHANNELS or like[0, 0].numel() == 1
+    frames = like.shape[2] if like.dim() == 5 else 1  # side by side in channels
+    channels, pixels = like.shape[1] * frames, like[0, 0].numel() // frames
+    short = groups > 1 or channels >= FEW_CHANNELS or pixels == 1
     return _add(constants, weight, bias, lambda w, b: _pack_panels(w, b, groups, short))
 
 

@@ -28,6 +28,8 @@ PANEL = 16
 def pack_panels(weight: Derived, bias: torch.Tensor | None, groups: int = 1) -> Derived:
     """Weights `[outputs, ...]` as panels; the steps of the sum are in the order (taps, channels).
 
+    Windows over time are as those of images whose channels are those of all frames, frame by frame.
+
     Args:
         weight: `[outputs, depth]`, or of a convolution `[outputs, channels, *taps]`.
         bias: `[outputs]`.
@@ -40,6 +42,7 @@ def pack_panels(weight: Derived, bias: torch.Tensor | None, groups: int = 1) -> 
     def pieces() -> Iterator[torch.Tensor]:
         row = 0
         for rows in _rows_of_panels(weight, per_group):
+            rows = rows.transpose(1, 2).flatten(1, 2) if rows.dim() == 5 else rows
             steps = rows.flatten(2).transpose(1, 2).flatten(1) if rows.dim() > 2 else rows
             panel = torch.zeros(1 + depth, PANEL, dtype=rows.dtype)
             if bias is not None:

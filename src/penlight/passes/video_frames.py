@@ -131,26 +131,23 @@ class Pixels:
             sizes = (self.count, self.length, h, w, c)
             self.node = add_node(graph, aten.constant_pad_nd.default, args, sizes, frames)
 
-    def at(self, first: int, taps: int, groups: int = 1) -> Node:
-        """The frames at so many places of the window, from place `first` on.
-
-        The channels of a group lie together, those of one place after those of another.
-        """
+    def at(self, first: int, taps: int) -> Node:
+        """The frames at so many places of the window, from place `first` on, side by side."""
         graph, times, (h, w, c) = self.videos.graph, self.times, self.image
-        frame, each = h * w * c, c // groups
-        sizes = (self.count, times.length, h, w, groups, taps, each)
-        strides = (self.length * frame, times.stride * frame, w * c, c, each, times.dilation * frame, 1)
+        frame = h * w * c
+        sizes = (self.count, times.length, h, w, taps, c)
+        strides = (self.length * frame, times.stride * frame, w * c, c, times.dilation * frame, 1)
         numbers = self.videos.numbers
         args = (self.node, numbers(sizes), numbers(strides), *numbers([first * times.dilation * frame]))
         read = add_node(graph, aten.as_strided_copy.default, args, sizes, self.node)
         return self.videos.image_of(self.videos.view(read, (self.count * times.length, h, w, taps * c)))
 
 
-def side_by_side(videos: Videos, frames: Node, count: Any, times: Times, groups: int = 1) -> Node:
+def side_by_side(videos: Videos, frames: Node, count: Any, times: Times) -> Node:
     """For each result, the channels of all frames in its window, one behind the other."""
     if times.is_one_frame():
         return frames
-    return Pixels(videos, frames, count, times).at(0, times.taps, groups)
+    return Pixels(videos, frames, count, times).at(0, times.taps)
 
 
 def apart(videos: Videos, frames: Node, count: Any, times: Times, border: float = 0.0) -> list[Node]:
