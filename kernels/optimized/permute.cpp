@@ -59,6 +59,12 @@ void slice_copy_tensor_out(KernelContext& ctx, const Tensor& self, int64_t dim, 
                 [&](View& view) { return slice_view(ctx, view, dim, start, end, step); });
 }
 
+void as_strided_copy_out(KernelContext& ctx, const Tensor& self, IntArrayRef size, IntArrayRef stride,
+                         Optional<int64_t> storage_offset, Tensor& out) {
+  copy_in_parts(ctx, self, kInRuns, out,
+                [&](View& view) { return as_strided_view(ctx, self, size, stride, storage_offset, view); });
+}
+
 // The program says which memory order `out` has.
 void to_dim_order_copy_out(KernelContext& ctx, const Tensor& self, bool, Optional<IntArrayRef>, Tensor& out) {
   if (self.scalar_type() != out.scalar_type()) return ctx.decline();

@@ -1,5 +1,5 @@
 """Transpositions of few and of many rows: each number of rows has loops of its own. And their split between
-threads, and that of slices."""
+threads, and that of slices and of strided views."""
 
 from __future__ import annotations
 
@@ -78,6 +78,37 @@ def test_threads_share_a_slice(
     for threads in (1, 2, 3, 8):
         (got,) = penlight.load(file, libraries="optimized", threads=threads)(x)
         assert torch.equal(got, want), f"{threads} threads"
+
+
+STRIDED = [
+    ((22, 40, 3, 50), (2000, 50, 2000, 1), 0),  # windows over time, side by side
+    ((40, 9, 64), (1000, 500, 7), 3),
+    ((300, 200), (0, 1), 11),
+    ((5, 6000), (1, 5), 20),
+    ((30, 0, 7), (100, 10, 1), 0),
+    ((), (), 47999),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.complex128], ids=str)
+@pytest.mark.parametrize(("sizes", "strides", "offset"), STRIDED, ids=str)
+def test_threads_share_a_strided_view(
+    sizes: tuple[int, ...], strides: tuple[int, ...], offset: int, dtype: torch.dtype
+) -> None:
+    x = torch.randint(0, 200, (24, 40, 50)).to(dtype)
+    want = x.as_strided(sizes, strides, offset).contiguous()
+    args = [x, list(sizes), list(strides), offset]
+    file = one_op_program(overload_of("aten::as_strided_copy"), args, {}, want)
+    for threads in (1, 2, 3, 8):
+        (got,) = penlight.load(file, libraries="optimized", threads=threads)(x)
+        assert torch.equal(got, want), f"{threads} threads"
+
+
+@pytest.mark.parametrize("library", ["portable", "optimized"])
+def test_a_view_past_the_end(library: str) -> None:
+    args = [torch.randn(3, 4), [2, 3], [6, 3], 0]
+    with pytest.raises(PenlightError, match="as_strided reaches element 12 of a tensor with 12"):
+        run_op(overload_of("aten::as_strided_copy"), args, {}, torch.randn(2, 3), library)
 
 
 @pytest.mark.parametrize("name", ["_to_dim_order_copy", "_clone_dim_order"])
