@@ -90,6 +90,16 @@ def test_threads_give_the_same_bits(channels: int, size: int) -> None:
     assert torch.equal(torch.as_tensor(one), torch.as_tensor(three))
 
 
+@pytest.mark.parametrize("stride", [1, (1, 2, 2)])
+@pytest.mark.parametrize("window", [(3, 1, 1), (1, 3, 3), (3, 3, 3), (2, 1, 3), 1])
+@pytest.mark.parametrize("channels", [6, 12, 40])
+def test_weights_that_16_bits_hold(channels: int, window: object, stride: object) -> None:
+    """Kernels for few channels take those of float32 alone."""
+    model = nn.Conv3d(channels, 300, window, stride)  # type: ignore[arg-type]
+    model.load_state_dict({name: value.bfloat16().float() for name, value in model.state_dict().items()})
+    check(model, torch.randn(1, channels, 4, 7, 6))
+
+
 class Padded(nn.Module):
     """Causal in time, with a residual, as in networks that see a video frame by frame."""
 

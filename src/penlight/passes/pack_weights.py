@@ -126,10 +126,11 @@ def packed_once(constants: Constants, node: Node) -> Node:
         return _add(constants, weight, bias, lambda w, b: pack_transposed(w, b, steps))
     if is_depthwise(like, groups):
         return _add(constants, weight, bias, pack_depthwise)
-    # Windows over few channels have a kernel of their own, for weights of float32.
-    frames = like.shape[2] if like.dim() == 5 else 1  # side by side in channels
-    channels, pixels = like.shape[1] * frames, like[0, 0].numel() // frames
-    short = groups > 1 or channels >= FEW_CHANNELS or pixels == 1
+    # Windows over few channels have a kernel of their own, for weights of float32. Frames that a window over
+    # several pixels of each reads lie side by side in channels.
+    taps = like[0, 0].numel()
+    channels = like[0, :, :, 0, 0].numel() if like.dim() == 5 and taps > like.shape[2] else like.shape[1]
+    short = groups > 1 or channels >= FEW_CHANNELS or taps == 1
     return _add(constants, weight, bias, lambda w, b: _pack_panels(w, b, groups, short))
 
 
