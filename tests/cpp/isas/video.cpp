@@ -27,15 +27,6 @@ void draw(Random& r, Direction (&all)[3]) {
   }
 }
 
-// Windows, strides, paddings and dilations, as the operator takes them, for outputs in so many groups.
-void pass(Call& call, const Direction (&all)[3], dim_t outputs, dim_t groups, bool added) {
-  const auto& [time, row, column] = all;
-  call.tensor(x).tensor(weight).optional(added ? &residual : nullptr).integer(time.size);
-  call.integers(outputs, time.taps, row.taps, column.taps).integers(time.stride, row.stride, column.stride);
-  call.integers(time.before, row.before, column.before, time.behind, row.behind, column.behind);
-  call.integers(time.dilation, row.dilation, column.dilation).integer(groups);
-}
-
 struct Finish {
   int activation;
   double low, high;
@@ -79,6 +70,29 @@ void see_all(Judge& judge, const Direction (&all)[3], dim_t groups, bool added, 
   }
 }
 
+// Runs `x` by `weight`, with outputs of the sizes `to`, and judges the result as above.
+template <class WeightAt>
+void compare(Random& r, const char* what, long round, const Direction (&all)[3], const dim_t (&to)[4],
+             dim_t groups, double slack, WeightAt&& weight_at) {
+  const bool added = r.one_in(3), front = r.one_in(2);
+  residual.shape(to, 4, kChannelsLast, ScalarType::Float, r.one_in(2));
+  out.shape(to, 4, kChannelsLast, ScalarType::Float, front);
+  again.shape(to, 4, kChannelsLast, ScalarType::Float, !front);
+  fill(residual, r, false);
+  const Finish finish{static_cast<int>(r.in(0, kActivationCount - 1)), -0.5, 0.75};
+  const auto& [time, row, column] = all;
+  Call call(optimized_library, "penlight::conv3d_packed.out");
+  call.tensor(x).tensor(weight).optional(added ? &residual : nullptr).integer(time.size);
+  call.integers(to[1], time.taps, row.taps, column.taps).integers(time.stride, row.stride, column.stride);
+  call.integers(time.before, row.before, column.before, time.behind, row.behind, column.behind);
+  call.integers(time.dilation, row.dilation, column.dilation).integer(groups);
+  call.integer(finish.activation).number(finish.low).number(finish.high);
+  Judge judge{what, round};
+  judge.ran(call.run(out), call, out);
+  see_all(judge, all, groups, added, finish, slack, weight_at);
+  check_threads(call, out, again);
+}
+
 // One for each channel.
 void depthwise(Random r, long round) {
   Direction all[3];
@@ -100,21 +114,8 @@ void depthwise(Random r, long round) {
     const dim_t c = i % padded, t = i / padded - 1;
     weight.data()[i] = c >= outputs ? 0 : t < 0 ? bias.data()[c] : plain.data()[c * taps + t];
   }
-  const bool added = r.one_in(3), front = r.one_in(2);
-  residual.shape(to, 4, kChannelsLast, ScalarType::Float, r.one_in(2));
-  out.shape(to, 4, kChannelsLast, ScalarType::Float, front);
-  again.shape(to, 4, kChannelsLast, ScalarType::Float, !front);
-  fill(residual, r, false);
-  const int activation = static_cast<int>(r.in(0, kActivationCount - 1));
-  const double low = -0.5, high = 0.75;
-  Call call(optimized_library, "penlight::conv3d_packed.out");
-  pass(call, all, outputs, channels, added);
-  call.integer(activation).number(low).number(high);
-  Judge judge{"conv3d_packed", round};
-  judge.ran(call.run(out), call, out);
   const auto of_tap = [&](dim_t c, dim_t t, dim_t) { return plain.data()[c * taps + t]; };
-  see_all(judge, all, channels, added, Finish{activation, low, high}, 0, of_tap);
-  check_threads(call, out, again);
+  compare(r, "conv3d_packed", round, all, to, channels, 0, of_tap);
 }
 
 // Of all channels of a group, some by tiles of transformed products: finite numbers of one size.
@@ -147,22 +148,9 @@ void dense(Random r, long round) {
                 c = panel / panels * more + n;
     weight.data()[i] = n >= more ? 0 : k < 0 ? bias.data()[c] : plain.data()[c * depth + k];
   }
-  const bool added = r.one_in(3), front = r.one_in(2);
-  residual.shape(to, 4, kChannelsLast, ScalarType::Float, r.one_in(2));
-  out.shape(to, 4, kChannelsLast, ScalarType::Float, front);
-  again.shape(to, 4, kChannelsLast, ScalarType::Float, !front);
-  fill(residual, r, false);
-  const int activation = static_cast<int>(r.in(0, kActivationCount - 1));
-  const double low = -0.5, high = 0.75;
-  Call call(optimized_library, "penlight::conv3d_packed.out");
-  pass(call, all, outputs, groups, added);
-  call.integer(activation).number(low).number(high);
-  Judge judge{"conv3d_packed of groups", round};
-  judge.ran(call.run(out), call, out);
   // About 1e-5 of the range of sums of products of numbers from -1 to 1.
   const double slack = 3e-5 * sqrt(static_cast<double>(depth));
-  see_all(judge, all, groups, added, Finish{activation, low, high}, slack, of_step);
-  check_threads(call, out, again);
+  compare(r, "conv3d_packed of groups", round, all, to, groups, slack, of_step);
 }
 
 }  // namespace
