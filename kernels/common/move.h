@@ -6,7 +6,7 @@
 //   - walks the destination in address order, so writes are sequential;
 //   - joins dimensions that are contiguous in both layouts, so that the inner
 //     loop is a memcpy wherever memory order allows it;
-//   - takes a run of 2 to 16 bytes as one wider element;
+//   - takes a run of 2 to 16 bytes as one wider element, and one of 32 or 64 where code may be larger;
 //   - walks in square tiles when the fast dimensions of the two differ
 //     (a transposition), so that each cache line is fetched once.
 // Strides are in bytes, may be zero (broadcast) or negative (flip) in the source.
@@ -107,6 +107,15 @@ void move_row(dim_t count, const char* __restrict src, dim_t src_stride, char* _
   } else {
     for (dim_t i = 0; i < count; ++i) store_item(dst + i * dst_stride, load_item<Item>(src + i * src_stride));
   }
+}
+
+// Runs of so many bytes, more than an item has.
+template <size_t bytes>
+void move_runs(dim_t count, const char* src, dim_t src_stride, char* dst, dim_t dst_stride) {
+  struct Run {
+    Bytes16 parts[bytes / sizeof(Bytes16)];
+  };
+  for (dim_t i = 0; i < count; ++i) store_item(dst + i * dst_stride, load_item<Run>(src + i * src_stride));
 }
 
 // Columns of three rows of 4 bytes, one after the other, by four of them; how many that were.
@@ -288,7 +297,7 @@ class Mover {
   void choose_loop() {
     row_ = nullptr;
     tiles_ = nullptr;
-    if (dim_ == 0) return;
+    if (dim_ == 0 || takes_runs()) return;
     const int last = dim_ - 1;
     // A few short items are quicker in a loop than in a call of memcpy.
     const bool copies = contiguous() && item_ * sizes_[last] > 32;
@@ -309,6 +318,20 @@ class Mover {
       row_ = detail::move_row<typename decltype(tag)::type>;
       tiles_ = detail::move_tiled<typename decltype(tag)::type>;
     });
+  }
+
+  // Are there several runs of a few items, each to be moved as one?
+  bool takes_runs() {
+#ifndef __OPTIMIZE_SIZE__
+    const dim_t run = dim_ > 1 && contiguous() ? item_ * sizes_[dim_ - 1] : 0;
+    if (run == 32) row_ = detail::move_runs<32>;
+    if (run == 64) row_ = detail::move_runs<64>;
+    if (row_) {
+      item_ = run;
+      --dim_;
+    }
+#endif
+    return row_ != nullptr;
   }
 
   void run_inner(const char* src, char* dst) const {

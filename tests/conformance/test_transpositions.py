@@ -54,6 +54,27 @@ def test_threads_share_a_permutation(
         assert torch.equal(got, want), f"{threads} threads"
 
 
+@pytest.mark.parametrize("library", ["portable", "optimized"])
+@pytest.mark.parametrize("size", [16, 31, 32, 33, 48, 64, 65])
+def test_runs_of_bytes(size: int, library: str) -> None:
+    """That are moved at once, and others; from the last to the first, and one several times."""
+    x = torch.randint(0, 256, (7, 5, size), dtype=torch.uint8)
+    strides = (size, 2 * size, 1)
+    cases = [
+        ("permute_copy", [x, [1, 0, 2]], x.permute(1, 0, 2)),
+        ("slice_copy.Tensor", [x, 1, 1, 5, 2], x[:, 1:5:2]),
+        ("as_strided_copy", [x, [6, 3, size], list(strides), 0], x.as_strided((6, 3, size), strides)),
+    ]
+    if library == "portable":
+        cases += [
+            ("flip", [x, [0, 1]], x.flip(0, 1)),
+            ("expand_copy", [x[:, :1], [7, 4, size]], x[:, :1].expand(7, 4, size)),
+        ]
+    for name, args, want in cases:
+        (got,) = run_op(overload_of(f"aten::{name}"), args, {}, want.contiguous(), library)
+        assert torch.equal(got, want), name
+
+
 @pytest.mark.parametrize("dims", [(0, 1), (-1, 0), (1, -1), (2, 2)], ids=str)
 def test_threads_share_a_transposition(dims: tuple[int, int]) -> None:
     x = torch.randn(30, 41, 53)
