@@ -1,9 +1,8 @@
 // Convolution of videos by windows of several pixels of several frames, as one of images: the frames that
 // each result needs are laid side by side, a few results at a time, so that they are in the cache when the
 // convolution reads them.
-#include <string.h>
-
 #include "image.h"
+#include "kernels/common/move.h"
 #include "packed.h"
 #include "parallel.h"
 #include "video.h"
@@ -12,62 +11,60 @@ namespace penlight::optimized {
 
 namespace {
 
-// Elements laid out at once, about as many as the second cache holds; and more where weights are many, of
-// which each convolution reads all.
+// Elements laid out at once, half of what the second cache holds; and more where weights are many, of which
+// each convolution reads all.
 constexpr dim_t kElements = kSecondCache / 2, kElementsOfWeight = 4;
 
-// Copies runs of `length` floats, which lie one after the other at `from`, to every `apart`th float; or
-// zeros, where that is null.
-template <class Length>
-void spread(const float* from, float* to, dim_t count, dim_t apart, Length length) {
-  const size_t bytes = static_cast<size_t>(length) * sizeof(float);
-  if (!from) {
-    for (dim_t i = 0; i < count; ++i) memset(to + i * apart, 0, bytes);
-    return;
-  }
-  for (dim_t i = 0; i < count; ++i) memcpy(to + i * apart, from + i * length, bytes);
-}
-
-template <dim_t kValue>
-struct Constant {
-  constexpr operator dim_t() const { return kValue; }
-};
-
-// The same, by instructions for lengths that are small powers of two.
-void spread_runs(const float* from, float* to, dim_t count, dim_t apart, dim_t length) {
-#ifndef __OPTIMIZE_SIZE__
-  if (length == 1) return spread(from, to, count, apart, Constant<1>{});
-  if (length == 2) return spread(from, to, count, apart, Constant<2>{});
-  if (length == 4) return spread(from, to, count, apart, Constant<4>{});
-  if (length == 8) return spread(from, to, count, apart, Constant<8>{});
-  if (length == 16) return spread(from, to, count, apart, Constant<16>{});
-#endif
-  spread(from, to, count, apart, length);
-}
-
 // Frames as a window over time reads them.
-struct Frames {
-  const float* input;
-  Times times;
-  dim_t height, width, channels, groups;
+class Frames {
+ public:
+  Frames(const float* input, const Times& times, dim_t height, dim_t width, dim_t channels, dim_t groups)
+      : height(height),
+        width(width),
+        channels(channels),
+        input_(reinterpret_cast<const char*>(input)),
+        times_(times),
+        each_(channels / groups * kItem),
+        frames_(mover(width * groups, each_)),
+        zeros_(mover(width * groups, 0)) {}
 
-  dim_t side_by_side() const { return times.window.taps * channels; }
-
-  // Where row `y` of the frame lies that result `index` reads at place `tap`; null outside of its video.
-  const float* row(dim_t index, dim_t tap, dim_t y) const {
-    const Numbers& n = times.window;
-    const dim_t video = index / times.out, frame = index % times.out * n.stride - n.before + tap * n.dilation;
-    if (frame < 0 || frame >= times.frames) return nullptr;
-    return input + ((video * times.frames + frame) * height + y) * width * channels;
-  }
+  dim_t side_by_side() const { return times_.window.taps * channels; }
 
   // Row `y` of what result `index` reads.
   void lay(dim_t index, dim_t y, float* to) const {
-    const dim_t taps = times.window.taps, each = channels / groups, pixel = side_by_side();
-    // One group's runs are those of another that has as many more pixels.
-    for (dim_t tap = 0; tap < taps; ++tap)
-      spread_runs(row(index, tap, y), to + tap * each, width * groups, pixel / groups, each);
+    constexpr float zero = 0;
+    for (dim_t tap = 0; tap < times_.window.taps; ++tap) {
+      const char* const from = row(index, tap, y);
+      char* const place = reinterpret_cast<char*>(to) + tap * each_;
+      from ? frames_.run(from, place) : zeros_.run(reinterpret_cast<const char*>(&zero), place);
+    }
   }
+
+  const dim_t height, width, channels;
+
+ private:
+  static constexpr dim_t kItem = sizeof(float);
+
+  // One group's runs are those of another that has as many more pixels.
+  Mover mover(dim_t runs, dim_t from) const {
+    const dim_t sizes[] = {runs, each_ / kItem}, source[] = {from, from ? kItem : 0},
+                places[] = {times_.window.taps * each_, kItem};
+    return Mover(sizeof(float), 2, sizes, source, places);
+  }
+
+  // Where row `y` of the frame lies that result `index` reads at place `tap`; null outside of its video.
+  const char* row(dim_t index, dim_t tap, dim_t y) const {
+    const Numbers& n = times_.window;
+    const dim_t video = index / times_.out,
+                frame = index % times_.out * n.stride - n.before + tap * n.dilation;
+    if (frame < 0 || frame >= times_.frames) return nullptr;
+    return input_ + ((video * times_.frames + frame) * height + y) * width * channels * kItem;
+  }
+
+  const char* input_;
+  Times times_;
+  dim_t each_;  // bytes of a group's channels
+  Mover frames_, zeros_;
 };
 
 // Convolves what results `range` read.
@@ -115,8 +112,8 @@ void convolve_range(KernelContext& ctx, const PackedConvolution& call, const Fra
 bool convolve_side_by_side(KernelContext& ctx, const PackedConvolution& call, const Times& times,
                            Tensor& out) {
   const Tensor& input = call.images[0];
-  const Frames frames{input.const_data_ptr<float>(),  times, input.size(2), input.size(3), input.size(1),
-                      static_cast<dim_t>(call.groups)};
+  const Frames frames(input.const_data_ptr<float>(), times, input.size(2), input.size(3), input.size(1),
+                      static_cast<dim_t>(call.groups));
   const dim_t results = times.videos * times.out;
   dim_t frame = 0, all = 0, wanted = 0;
   if (!multiply_sizes(times.window.taps, frames.channels, frame) ||
@@ -127,7 +124,7 @@ bool convolve_side_by_side(KernelContext& ctx, const PackedConvolution& call, co
   if (wanted < kElements) wanted = kElements;
   const dim_t turns = all > wanted ? (all - 1) / wanted + 1 : 1, parts = turns < results ? turns : results;
   for (dim_t part = 0; part < parts && ctx.ok(); ++part) {
-    if (part > 0) ctx.reset();  // the memory of the part before
+    if (part > 0) ctx.release_scratch();
     convolve_range(ctx, call, frames, range_of(static_cast<size_t>(part), parts, results), out);
   }
   return ctx.ok();

@@ -136,6 +136,10 @@ class KernelContext {
     return static_cast<T*>(allocate_scratch(count * sizeof(T), alignof(T) < 16 ? 16 : alignof(T)));
   }
 
+  // Gives back all of it, for a kernel that computes in turns: what it asks for next may lie in the same
+  // place.
+  void release_scratch();
+
   // How many threads a kernel may split its work between, the caller's included.
   size_t threads() const { return workers_.run ? workers_.threads : 1; }
   // Calls body(i) for each i below `count`, on several threads where there are some. The
@@ -171,7 +175,6 @@ class KernelContext {
   // `what` is the status, and above it a bit for each word that is text (message.h).
   void record(unsigned what, const char* format, ...);
   bool resize_slow(Tensor& out, SizesRef sizes);
-  void release_scratch();
 
   Status status_;
   ResizeFn resize_;
