@@ -1,5 +1,7 @@
 // Normalisation of groups of channels, and of each channel of each image (instance norm), of float32;
 // the portable kernels take, and report, what these decline.
+#include <cmath>
+
 #include "image.h"
 #include "isa.h"
 #include "parallel.h"
@@ -12,6 +14,57 @@ namespace {
 struct Results {
   Tensor &out, &means, &rstds;
 };
+
+// Elements whose moments are taken while they are in a near cache; how they are cut hangs on the shape alone,
+// so that any number of threads gives the same bits.
+constexpr dim_t kElementsOfPart = 1 << 14;
+// A thread's part is that of a few pixels at least: what is done once for each channel is worth as much as
+// they.
+constexpr dim_t kLeastPixels = 32, kPixelStep = 64;
+
+constexpr double kOperations = 6.0;  // of each element, once for the moments and once for the rest
+
+dim_t part_of(const GroupNorm& norm) {
+  if (norm.planar) return kElementsOfPart;
+  const dim_t pixels = kElementsOfPart / (norm.groups * norm.channels);
+  return pixels < kPixelStep ? (pixels < kLeastPixels ? kLeastPixels : pixels)
+                             : pixels / kPixelStep * kPixelStep;
+}
+
+// Of a group, whose parts' moments are `pitch` apart (Chan, Golub and LeVeque, "Updating formulae and a
+// pairwise algorithm for computing sample variances", 1979).
+void combine(const GroupNorm& norm, double eps, dim_t item, const Moments* moments, dim_t pitch) {
+  const dim_t each = norm.planar ? 1 : norm.channels, all = norm.channels * norm.pixels;
+  const double count = static_cast<double>(all), first = moments->mean;
+  double apart = 0, squares = 0;
+  const auto over_parts = [&](auto&& body) {
+    const Moments* part = moments;
+    for (dim_t begin = 0; begin < all; begin += norm.part * each, part += pitch) {
+      const dim_t left = all - begin, size = norm.part * each;
+      body(*part, static_cast<double>(left < size ? left : size));
+    }
+  };
+  over_parts([&](const Moments& part, double size) { apart += (part.mean - first) * size; });
+  const double mean = first + apart / count;
+  over_parts([&](const Moments& part, double size) {
+    squares += part.squares + (part.mean - mean) * (part.mean - mean) * size;
+  });
+  norm.means[item] = static_cast<float>(mean);
+  norm.rstds[item] = static_cast<float>(1.0 / std::sqrt(squares / count + eps));
+}
+
+// Groups that one thread has all of.
+void normalize_groups(const GroupNorm& norm, double eps, dim_t parts, Range items, Moments* moments) {
+  GroupNorm one = norm;
+  one.moments = moments;
+  for (dim_t item = items.first; item < items.last; ++item) {
+    one.first = item * parts;
+    one.last = one.first + parts;
+    routines().group_moments(one);
+    combine(one, eps, item, moments, 1);
+    routines().norm_groups(one);
+  }
+}
 
 // `items` groups in all, `groups` of each image.
 void normalize(KernelContext& ctx, const Tensor& input, const Optional<Tensor>& weight,
@@ -28,26 +81,50 @@ void normalize(KernelContext& ctx, const Tensor& input, const Optional<Tensor>& 
   norm.channels = input.size(1) / groups;
   norm.pixels = input.numel() / (input.size(0) * input.size(1));
   norm.planar = planar;
-  norm.eps = eps;
-  const dim_t count = norm.channels * norm.pixels, channels = norm.groups * norm.channels;
-  // Channels of a part that are less than a line of the cache would be fetched by two threads.
-  const dim_t step = norm.planar ? 1 : (kPanel + norm.channels - 1) / norm.channels;
-  const double operations = 12.0 * static_cast<double>(items) * static_cast<double>(count);
-  const dim_t parts = parts_of(ctx, operations, (items + step - 1) / step);
+  norm.part = part_of(norm);
+  const dim_t count = norm.channels * norm.pixels, threads = static_cast<dim_t>(ctx.threads());
+  const dim_t length = planar ? count : norm.pixels, parts = (length + norm.part - 1) / norm.part;
+  const double operations = 2 * kOperations * static_cast<double>(count);
+  if (planar && parts == 1) {
+    return in_parts(ctx, items, operations, [&](Range range) {
+      Moments moments;
+      normalize_groups(norm, eps, 1, range, &moments);
+    });
+  }
+  const dim_t of_part = planar ? 1 : groups, all = (planar ? items : items / groups) * parts;
+  const size_t size = static_cast<size_t>(all * of_part) * sizeof(Moments);
+  Moments* moments = static_cast<Moments*>(ctx.allocate_scratch(size, alignof(Moments)));
+  if (!moments) return;
+  // Groups that are as many as the threads are read again, and written, while they are in a near cache.
+  if (planar && items % threads == 0) {
+    return in_parts(ctx, items, operations, [&](Range range) {
+      normalize_groups(norm, eps, parts, range, moments + range.first * parts);
+    });
+  }
+  const dim_t cuts = parts_of(ctx, operations / 2 * static_cast<double>(items), all);
   PartMemory memory = {};
-  if (!norm.planar &&
-      !allocate_parts(ctx, parts, static_cast<size_t>(channels) * (sizeof(double) + 3 * sizeof(float)),
-                      memory))
-    return;
-  const auto part = [&](size_t index) {
-    GroupNorm mine = norm;
-    const Range range = range_of(index, parts, items, step);
-    mine.first = range.first;
-    mine.last = range.last;
-    mine.scratch = norm.planar ? nullptr : memory.of(index);
-    routines().norm_groups(mine);
+  const size_t room = static_cast<size_t>(room_of_group_norm(groups * norm.channels));
+  if (!planar && !allocate_parts(ctx, cuts, room * (sizeof(double) + sizeof(float)), memory)) return;
+  const auto in_cuts = [&](void (*routine)(const GroupNorm&)) {
+    const auto part = [&](size_t index) {
+      const Range range = range_of(index, cuts, all);
+      GroupNorm mine = norm;
+      mine.first = range.first;
+      mine.last = range.last;
+      mine.moments = moments + range.first * of_part;
+      mine.scratch = planar ? nullptr : memory.of(index);
+      routine(mine);
+    };
+    ctx.parallel(static_cast<size_t>(cuts), part);
   };
-  ctx.parallel(static_cast<size_t>(parts), part);
+  in_cuts(routines().group_moments);
+  in_parts(ctx, items, 2 * kOperations * static_cast<double>(parts), [&](Range range) {
+    for (dim_t item = range.first; item < range.last; ++item) {
+      const dim_t first = planar ? item * parts : item / groups * parts * groups + item % groups;
+      combine(norm, eps, item, moments + first, of_part);
+    }
+  });
+  in_cuts(routines().norm_groups);
 }
 
 }  // namespace

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from run_op import overload_of, run_op
+from run_op import one_op_program, overload_of, run_op
+
+import penlight
 
 pytestmark = pytest.mark.usefixtures("isa")
 
@@ -136,6 +138,52 @@ def test_group_norm(sizes: tuple[int, ...], order: str, shift: float) -> None:
                 # Of one element, or close ones, what is left of the mean is rounding times 1 / sqrt(eps).
                 few = c // groups * h * w < 4
                 close(got, want, rtol=1e-4 if shift else 2e-5, atol=2e-2 if shift or few else 2e-5)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ((2, 6, 70, 90), (1, 3, 6)),
+        ((1, 8, 97, 101), (1, 8)),
+        ((3, 40, 33, 35), (1, 5)),
+        ((1, 600, 9, 13), (1, 30)),
+    ],
+    ids=str,
+)
+def test_group_norm_of_many_parts_and_threads(
+    sizes: tuple[int, ...], groups: tuple[int, ...], order: str
+) -> None:
+    """So many elements that their moments are taken in parts, the last of which is smaller."""
+    op, (n, c, h, w) = overload_of("aten::native_group_norm"), sizes
+    for count in groups:
+        x = image(sizes, order) * torch.linspace(0.5, 2.0, h).reshape(-1, 1) + 3
+        x[-1, -1, -1, -1] = 40.0
+        args = [x, torch.randn(c), torch.randn(c), n, c, h * w, count, 1e-5]
+        want = op(*args)
+        image_too = want[0].contiguous(memory_format=ORDERS[order])
+        file = one_op_program(op, args, {}, (image_too, *want[1:]))
+        alone, *others = (
+            [part.clone() for part in penlight.load(file, libraries="optimized", threads=threads)(*args[:3])]
+            for threads in (1, 2, 3, 8)
+        )
+        for got, true in zip(alone, exact("aten::native_group_norm", args), strict=True):
+            close(got, true, rtol=2e-6, atol=1e-5)
+        for other in others:
+            assert all(torch.equal(a, b) for a, b in zip(other, alone, strict=True))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_group_norm_of_many_parts_with_what_is_not_finite(order: str) -> None:
+    x = torch.randn(4, 6, 90, 110)
+    x[0, 0, -1, -1], x[1, 3, 0, 0], x[2, 4:] = math.nan, math.inf, 3e38
+    x = x.contiguous(memory_format=ORDERS[order])
+    args = [x, None, None, 4, 6, 9900, 3, 1e-5]
+    got, want = run("aten::native_group_norm", args, order), exact("aten::native_group_norm", args)
+    assert got[0][0, :2].isnan().all() and got[0][1, 2:4].isnan().all()
+    assert got[1][2, 2].item() == pytest.approx(3e38, rel=1e-6)
+    for place in ((0, slice(2, 6)), (1, slice(0, 2)), (1, slice(4, 6)), (2, slice(0, 4)), (3, slice(0, 6))):
+        close(got[0][place], want[0][place], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -349,18 +349,28 @@ struct NormRows {
 
 // Groups of `channels` channels of `pixels` pixels: (x - mean) / sqrt(variance + eps) * weight + bias,
 // with a weight and a bias for each channel.
+struct Moments {
+  double mean, squares;  // what is apart from the mean, squared and added up
+};
+
+// Channels, or one row of several pixels' channels, that the scratch of pixels has room for.
+constexpr ptrdiff_t room_of_group_norm(ptrdiff_t channels) {
+  return channels >= 64 ? channels + kPanel : 64 * kPanel;
+}
+
 struct GroupNorm {
   const float* input;
-  const float* weight;  // may be null, as may all below but `output`
+  const float* weight;  // may be null, as may the bias
   const float* bias;
   float* output;
-  float* means;  // of each group
+  float* means;  // of each group of each image: what norm_groups() reads
   float* rstds;
   ptrdiff_t groups, channels, pixels;  // of each image, of each group, of each channel
   bool planar;                         // else all channels of a pixel lie side by side
-  ptrdiff_t first, last;               // of images * groups
-  double eps;
-  void* scratch;  // of pixels: a double and three floats for each channel of an image
+  ptrdiff_t part;                      // planar: elements of a group; else pixels of an image
+  ptrdiff_t first, last;               // parts of all groups, or of all images
+  Moments* moments;                    // what group_moments() gives of these parts; of pixels, of each group
+  void* scratch;  // of pixels: a double and a float for so many as there is room for, or three floats
 };
 
 // Columns that are reduced at once.
@@ -538,6 +548,7 @@ struct Routines {
   void (*pack_matrix)(const PackMatrix&);
   void (*plain_product)(const PlainProduct&);
   void (*norm_rows)(const NormRows&);
+  void (*group_moments)(const GroupNorm&);
   void (*norm_groups)(const GroupNorm&);
   void (*rotary)(const Rotary&);
   void (*pack_recurrent)(const PackRecurrent&);

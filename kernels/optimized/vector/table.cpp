@@ -32,6 +32,7 @@ void average_pool(const AveragePool& pool);
 void pack_matrix(const PackMatrix& matrix);
 void plain_product(const PlainProduct& product);
 void norm_rows(const NormRows& rows);
+void group_moments(const GroupNorm& groups);
 void norm_groups(const GroupNorm& groups);
 void softmax(const Softmax& run);
 void reduce(const Reduce& run);
@@ -138,6 +139,7 @@ extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, stride
 #define fold_number_rows nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_GROUPS)
+#define group_moments nullptr
 #define norm_groups nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_ROTARY)
@@ -204,6 +206,7 @@ const Routines routines = {
     pack_matrix,
     plain_product,
     norm_rows,
+    group_moments,
     norm_groups,
     rotary,
     pack_recurrent,

@@ -93,8 +93,11 @@ void nearest(Random r, long round) {
 }
 
 void group_norm(Random r, long round) {
-  const dim_t groups = r.in(1, 9), each = r.one_in(5) ? r.in(16, 70) : r.in(1, 9);
-  const dim_t sizes[] = {r.in(1, 3), groups * each, r.in(1, 12), r.in(1, 15)}, channels = sizes[1];
+  const bool large = r.one_in(12);  // so that the moments of a group are taken in parts
+  const dim_t groups = r.in(1, large ? 3 : 9), each = !large && r.one_in(5) ? r.in(16, 70) : r.in(1, 9);
+  const dim_t sizes[] = {r.in(1, large ? 2 : 3), groups * each, large ? r.in(30, 60) : r.in(1, 12),
+                         large ? r.in(60, 80) : r.in(1, 15)};
+  const dim_t channels = sizes[1];
   const dim_t moments[] = {sizes[0], groups}, pixels = sizes[2] * sizes[3], count = each * pixels;
   const uint8_t* order = any_order(r);
   x.shape(sizes, 4, order, ScalarType::Float, r.one_in(2));
