@@ -15,17 +15,29 @@ namespace PENLIGHT_ISA {
 namespace {
 
 constexpr int kHalfVectors = kTileVectors / 2;
+// Of one vector of few lanes there are to be so many sums that none waits for the one before it.
+constexpr bool kHasNarrowTiles = !kFewTiles && kLanes == 8 && kHalfVectors == 1;
+template <int vectors>
+constexpr int kTimes = kHasNarrowTiles && vectors == kHalfVectors ? 2 : 1;
 // Heights of tiles: a line of 14, 56 or 112 outputs is no multiple of the highest.
+template <int vectors>
 #ifdef PENLIGHT_FEW_TILES
 constexpr int kHeights[] = {kTileRows};
 #else
-constexpr int kHeights[] = {kTileRows, kTileRows * 2 / 3, kTileRows / 2 + 1};
+constexpr int kHeights[] = {kTileRows * kTimes<vectors>, kTileRows * kTimes<vectors> * 2 / 3,
+                            kTileRows * kTimes<vectors> / 2 + 1};
 #endif
 // Are windows inside the image read where they lie? Two lists of the steps' places then.
 constexpr bool kReadsInPlace = !kFewTiles;
 constexpr ptrdiff_t kPlaces = kReadsInPlace ? 2 : 1;
 
-int height_of(const Geometry& g) { return best_height(g.out_width, kHeights); }
+// Of tiles of a whole strip, or of some columns of one.
+int height_of(const Geometry& g, ptrdiff_t columns = kStripColumns) {
+  if (kHasNarrowTiles && columns <= kHalfVectors * kLanes) {
+    return best_height(g.out_width, kHeights<kHalfVectors>);
+  }
+  return best_height(g.out_width, kHeights<kTileVectors>);
+}
 
 // Rows of outputs at a time: enough outputs to be worth a pass over the weights.
 ptrdiff_t rows_of(const Geometry& g) { return min_of(max_of(4, 64 / g.out_width), g.out_height); }
@@ -42,6 +54,7 @@ ptrdiff_t columns_of(const FewChannels& p) {
   const Geometry& g = p.geometry;
   const int tall = tall_height(p);
   ptrdiff_t outputs = round_up(g.out_width, height_of(g));
+  if (kHasNarrowTiles) outputs = max_of(outputs, round_up(g.out_width, height_of(g, 1)));
   if (shares_columns(p)) {
     outputs = max_of(outputs, round_up(g.out_width, shared_height(1, g.out_width)));
     outputs = max_of(outputs, round_up(g.out_width, shared_height(2, g.out_width)));
@@ -71,7 +84,7 @@ Stripe stripe_of(const FewChannels& p, ptrdiff_t column) {
   if (has_wide_tiles(p) && rest >= kWideColumns) return {Kind::Wide, kWideColumns, kWideRows};
   const int tall = rest < kStripColumns ? tall_height(p) : 0;
   if (tall) return {Kind::Tall, min_of(kPanel, rest), tall};
-  return {Kind::Usual, width, height_of(p.geometry)};
+  return {Kind::Usual, width, height_of(p.geometry, width)};
 }
 
 // Outputs [first, last) of a line: of tiles of a height whose windows lie inside the image.
@@ -153,10 +166,10 @@ void multiply(const Tiles& t, ptrdiff_t column, ptrdiff_t outputs) {
 // A line of outputs, by tiles of a height.
 template <int vectors, int at = 0>
 void multiply_line(const Tiles& t, int height, ptrdiff_t outputs) {
-  if constexpr (at + 1 < static_cast<int>(sizeof kHeights / sizeof *kHeights)) {
-    if (height != kHeights[at]) return multiply_line<vectors, at + 1>(t, height, outputs);
+  if constexpr (at + 1 < static_cast<int>(sizeof kHeights<vectors> / sizeof *kHeights<vectors>)) {
+    if (height != kHeights<vectors>[at]) return multiply_line<vectors, at + 1>(t, height, outputs);
   }
-  multiply<kHeights[at], vectors>(t, 0, outputs);
+  multiply<kHeights<vectors>[at], vectors>(t, 0, outputs);
 }
 
 // By wide tiles, the last of them no higher than it needs to be.
