@@ -19,15 +19,22 @@ Geometry transposed(const Geometry& g) {
           g.stride_w, g.stride_h, g.pad_w,     g.pad_h,      g.dilation_w, g.dilation_h};
 }
 
-// Windows of three by three taps, of one row of three and more, or of several rows of more; of groups that
-// have no fewer channels and outputs than a panel.
+// Are channels and outputs so many that products, not the transforms, take most of the time? Of groups, what
+// is computed otherwise is faster until there are more of them.
+bool has_products(const Product& p) {
+  const dim_t channels = p.channels * p.part_count, few = routines().few_outputs, least = few > 4 ? 16 : 8;
+  if (channels >= 16 && p.outputs >= 16) return true;
+  return p.last_group == 1 && channels >= least && p.outputs > few &&
+         channels * p.outputs >= 2 * least * least;
+}
+
+// Windows of three by three taps, of one row of three and more, or of several rows of more.
 bool has_tiles(const Product& p, const Geometry& g) {
   const bool flat = g.taps_h == 1, three = g.taps_w == 3, alone = g.stride_h == 1 && g.stride_w == 1;
   const bool dense = g.dilation_w == 1 && (flat || g.dilation_h == 1);
   const bool square = three && g.taps_h == 3 && g.stride_h == g.stride_w;
   const bool shaped = square || (flat && g.taps_w >= 3) || (g.taps_w > 3 && alone && dense);
-  return shaped && (g.stride_w == 1 || (g.stride_w == 2 && three && dense)) &&
-         p.channels * p.part_count >= 16 && p.outputs >= 16;
+  return shaped && (g.stride_w == 1 || (g.stride_w == 2 && three && dense)) && has_products(p);
 }
 
 // Is each block to have all panels? Where there are many tiles; or where the second cache keeps the weights,

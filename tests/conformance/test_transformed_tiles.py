@@ -41,6 +41,13 @@ LARGE = [
     ((2, 128, 14, 11), 27, 1, 1, 1),
     ((1, 96, 27, 28), 96, 1, 1, 1),
     ((1, 64, 55, 50), 48, 1, 2, 1),
+    # Outputs, or channels, that are fewer than the columns of a tile.
+    ((1, 24, 33, 30), 8, 1, 1, 1),
+    ((2, 32, 21, 23), 5, 0, 1, 1),
+    ((1, 8, 41, 33), 16, 1, 1, 1),
+    ((2, 12, 33, 38), 41, (0, 2, 1, 0), 1, 1),
+    ((1, 64, 57, 50), 7, 1, 2, 1),
+    ((1, 70, 28, 28), 12, 2, 1, 2),
 ]
 # The same with windows of one row, over signals and over images; before it, their taps.
 LARGE_ROWS = [
@@ -65,6 +72,8 @@ LARGE_ROWS = [
     (11, (5, 48, 3, 30), 48, (0, 5), 1, 1),
     (15, (1, 90, 1, 400), 72, (0, 14, 0, 0), 1, 1),
     (31, (2, 32, 1, 190), 32, (0, 15), 1, 1),
+    (3, (1, 20, 1, 400), 8, (0, 1), 1, 1),
+    (7, (2, 40, 1, 150), 6, (0, 3), 1, 1),
     # Lines of one tile, each of which has the input of several.
     (11, (60, 96, 1, 14), 96, 0, 1, 1),
     # More transformed weights than are made at once.
@@ -83,6 +92,7 @@ LARGE_WINDOWS = [
     ((9, 9), (1, 32, 40, 25), 40, 4, 1, 1),
     ((5, 5), (1, 48, 15, 150), 40, 2, 1, 1),
     ((5, 5), (1, 384, 14, 14), 512, 2, 1, 1),
+    ((5, 5), (2, 32, 30, 33), 8, 2, 1, 1),
 ]
 
 # Groups, each with tiles of its own: of one block and of several, of whole panels and not.
@@ -174,6 +184,7 @@ def test_direct_convolution(isa: str, sizes: tuple[int, ...]) -> None:
         (1, 48, 41, 39, 40),
         (1, 32, 43, 37, 128),
         (1, 96, 14, 14, 160),
+        (2, 45, 31, 37, 6),
     ],
     ids=str,
 )

@@ -130,6 +130,21 @@ def test_first_layers_are_measured_where_there_are_two_ways() -> None:
         assert len(asked) == ways
 
 
+def test_few_outputs_and_groups_that_have_two_ways() -> None:
+    assert OPS is not None
+    for channels, outputs, groups, ways in ((32, 5, 1, 2), (32, 4, 1, 0), (32, 32, 2, 2), (32, 16, 2, 0)):
+        asked: list[str] = []
+
+        def measure(name: str, arguments: list[Any], asked: list[str] = asked) -> float:
+            asked.append(name)
+            return 1.0
+
+        layer = nn.Conv2d(channels, outputs, 3, padding=1, groups=groups)
+        program = to_edge(export(nn.Sequential(layer).eval(), (torch.randn(1, channels, 32, 32),)))
+        run(program, recipes.tuned(OPS.convolution, OPS.direct_convolution, measure), Report())
+        assert len(asked) == ways
+
+
 @pytest.mark.parametrize(
     "window, stride, dilation, channels, ways",
     [
@@ -137,8 +152,9 @@ def test_first_layers_are_measured_where_there_are_two_ways() -> None:
         *(((taps, 1), 1, 1, 16, 2) for taps in (3, 5, 31)),
         *(((1, 7), 1, 3, 16, 2), ((7, 1), 1, 2, 16, 2), ((1, 3), 2, 1, 16, 2), ((3, 1), 2, 1, 16, 2)),
         *(((5, 5), 1, 1, 16, 2), ((2, 4), 1, 1, 16, 2), ((3, 3), 1, 2, 16, 2), ((3, 3), 2, 1, 16, 2)),
+        *(((1, 7), 1, 1, 8, 2), ((3, 3), 1, 1, 12, 2)),
         # One way: too few taps or channels, strides and dilations that no tiles are for.
-        *(((1, 2), 1, 1, 16, 0), ((1, 1), 1, 1, 16, 0), ((5, 3), 1, 1, 16, 0), ((1, 7), 1, 1, 15, 0)),
+        *(((1, 2), 1, 1, 16, 0), ((1, 1), 1, 1, 16, 0), ((5, 3), 1, 1, 16, 0), ((1, 7), 1, 1, 7, 0)),
         *(((1, 5), 2, 1, 16, 0), ((5, 5), 2, 1, 16, 0), ((5, 5), 1, 2, 16, 0), ((3, 3), 2, 2, 16, 0)),
         *(((1, 3), 3, 1, 16, 0), ((3, 3), 3, 1, 16, 0)),
     ],

@@ -380,14 +380,15 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
                                       strip.channels);
           if (!fetches || (!w.weights && turn >= turns)) strip.ahead.step = strip.ahead.turn = 0;
           strip.first_channel = plane_of(i, j) * input_plane(w) + input;
-          // Whole panels, so that no tile has an edge.
-          for (ptrdiff_t column = 0; column < panels * kPanel; column += strip.finish.columns) {
+          // Whole vectors, so that no tile has an edge.
+          const ptrdiff_t columns = min_of(panels * kPanel, round_up(w.outputs - panel * kPanel, kLanes));
+          for (ptrdiff_t column = 0; column < columns; column += strip.finish.columns) {
             const float* zeros =
                 weights + matrix * plane + column / kPanel * strip.weights_panel + column % kPanel;
             strip.start = block == 0 ? zeros : nullptr;
             strip.weights = zeros + kPanel;
             strip.finish.output = out + sums_of(w, i, j) + column;
-            const ptrdiff_t left = panels * kPanel - column;
+            const ptrdiff_t left = columns - column;
             strip.finish.columns =
                 has_wide_tiles(w) && left == kWideColumns ? left : min_of(kStripColumns, left);
             multiply_strip(strip);

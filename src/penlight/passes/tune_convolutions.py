@@ -1,9 +1,9 @@
 """Measure on this machine which way each convolution is faster, and keep that one.
 
-A convolution by 3x3 windows, by one row or column of three taps and more or several rows of more, all of 16
-channels of a group and more, or of few channels by 7x7, may be computed through transformed tiles or
-directly. Without tuning its kernel decides when it runs, by a model of the cost; with it, the program says so
-where direct was measured to be faster.
+A convolution by 3x3 windows, by one row or column of three taps and more or several rows of more, all of 8
+channels and more and of 5 outputs, of 16 of a group, or of few channels by 7x7, may be computed through
+transformed tiles or directly. Without tuning its kernel decides when it runs, by a model of the cost; with
+it, the program says so where direct was measured to be faster.
 
 Needs:  convolutions over packed weights, with their epilogues; known sizes.
 Keeps:  outputs up to rounding.
@@ -62,7 +62,8 @@ def _kernel(op: OpOverload) -> str:
 def _obstacle(node: Node) -> str | None:
     image, _, _, window, stride, _, dilation, groups, *_ = list[Any](node.args)
     channels, taps = image.meta["val"].shape[1], list(window[1:])
-    many = isinstance(channels, int) and channels >= 16 * groups and window[0] >= 16 * groups
+    fewest, outputs = (8, 5) if groups == 1 else (16 * groups, 16 * groups)
+    many = isinstance(channels, int) and channels >= fewest and window[0] >= outputs
     tiles = many and _has_tiles(taps, list(stride), list(dilation))
     few = groups == 1 and channels in (3, 4)
     first = few and taps == [7, 7] and list(stride) == [2, 2] and list(dilation) == [1, 1]
