@@ -3,6 +3,7 @@
 
 #include "image.h"
 #include "kernels/common/checks.h"
+#include "kernels/common/move.h"
 #include "parallel.h"
 
 namespace penlight::optimized {
@@ -33,6 +34,32 @@ dim_t inner_of(const Tensor& tensor, int d, Order order) {
   return inner;
 }
 
+// Some bytes of a whole and of a part: runs of which all of the part's are.
+struct Piece {
+  size_t place, at;   // where they are, in the whole and in the part
+  size_t run, pitch;  // bytes of a run, and from run to run of the whole; those of a part follow each other
+  dim_t count;        // runs
+};
+
+// Runs of so many bytes, of items of `item` bytes.
+__attribute__((noinline)) void move_runs(size_t item, dim_t count, size_t run, const char* src,
+                                         size_t src_pitch, char* dst, size_t dst_pitch) {
+  const dim_t size = static_cast<dim_t>(item), sizes[] = {count, static_cast<dim_t>(run / item)};
+  const dim_t from[] = {static_cast<dim_t>(src_pitch), size}, to[] = {static_cast<dim_t>(dst_pitch), size};
+  Mover(item, 2, sizes, from, to).run(src, dst);
+}
+
+// From `src` to `dst`, from one run of which to the next there are so many bytes. Not memcpy: a damaged file
+// may have a part where the whole is.
+inline void move_piece(size_t item, const Piece& piece, const char* src, size_t src_pitch, char* dst,
+                       size_t dst_pitch) {
+  if (piece.count == 1) {
+    memmove(dst, src, piece.run);
+  } else {
+    move_runs(item, piece.count, piece.run, src, src_pitch, dst, dst_pitch);
+  }
+}
+
 // A whole and its parts: runs of bytes, one of each part in turn.
 struct Runs {
   TensorList parts;
@@ -44,7 +71,13 @@ struct Runs {
     return is_skipped(part) ? 0 : static_cast<size_t>(part.size(d)) * step;
   }
 
-  // Calls move(place in the whole, part, place in it, count) for bytes [first, last) of the whole.
+  // Does it take longer to call memmove for each run than to move all runs of a part, then those of the next?
+  bool are_short() const {
+    constexpr size_t kShort = 64;
+    return whole <= kShort * parts.size();
+  }
+
+  // Calls move(part, piece) for bytes [first, last) of the whole.
   template <class Move>
   void each(size_t first, size_t last, Move&& move) const {
     size_t turn = first / whole, at = first % whole;
@@ -57,9 +90,24 @@ struct Runs {
         }
         const size_t count = run - at < last - first ? run - at : last - first;
         if (count == 0) return;
-        move(first, part, turn * run + at, count);
+        move(part, Piece{first, turn * run + at, count, whole, 1});
         first += count;
         at = 0;
+      }
+    }
+  }
+
+  // The same of turns [first, last), of as many at once as the nearest cache holds.
+  template <class Move>
+  void each_turn(dim_t first, dim_t last, Move&& move) const {
+    constexpr size_t kNearest = 1 << 13;
+    const dim_t most = static_cast<dim_t>(kNearest / whole) + 1;
+    for (dim_t turn = first; turn < last; turn += most) {
+      size_t place = static_cast<size_t>(turn) * whole;
+      for (const Tensor& part : parts) {
+        const size_t run = run_of(part), at = static_cast<size_t>(turn) * run;
+        if (run > 0) move(part, Piece{place, at, run, whole, last - turn < most ? last - turn : most});
+        place += run;
       }
     }
   }
@@ -73,8 +121,12 @@ void each_run(KernelContext& ctx, const Tensor& whole, TensorList parts, int d, 
   Runs runs{parts, static_cast<size_t>(inner_of(whole, d, order)) * whole.element_size(), 0, d};
   runs.whole = static_cast<size_t>(whole.size(d)) * runs.step;
   constexpr size_t line = 64;
-  constexpr double operations = 4 * line;  // as long as copying one takes
-  in_parts(ctx, static_cast<dim_t>((total + line - 1) / line), operations, [&](Range range) {
+  constexpr double operations = 4;  // as long as copying a byte takes
+  if (runs.are_short()) {
+    return in_parts(ctx, static_cast<dim_t>(total / runs.whole), operations * static_cast<double>(runs.whole),
+                    [&](Range range) { runs.each_turn(range.first, range.last, move); });
+  }
+  in_parts(ctx, static_cast<dim_t>((total + line - 1) / line), operations * line, [&](Range range) {
     const size_t last = static_cast<size_t>(range.last) * line;
     runs.each(static_cast<size_t>(range.first) * line, last < total ? last : total, move);
   });
@@ -101,8 +153,10 @@ void split(KernelContext& ctx, const Tensor& self, int d, LengthOf&& length_of, 
   for (size_t i = 0; i < out.size(); ++i) kept = kept && out[i].size(d) == length_of(i);
   if (!kept) return ctx.decline();
   const char* const whole = self.const_data_ptr<char>();
-  each_run(ctx, self, out, d, order, [&](size_t from, const Tensor& part, size_t to, size_t count) {
-    memmove(part.mutable_data_ptr<char>() + to, whole + from, count);
+  const size_t item = self.element_size();
+  each_run(ctx, self, out, d, order, [&](const Tensor& part, const Piece& piece) {
+    move_piece(item, piece, whole + piece.place, piece.pitch, part.mutable_data_ptr<char>() + piece.at,
+               piece.run);
   });
 }
 
@@ -130,9 +184,10 @@ void cat_out(KernelContext& ctx, TensorList tensors, int64_t dim, Tensor& out) {
   if (!ctx.resize(out, SizesRef(sizes, static_cast<size_t>(rank)))) return;
   if (!has_order(out, order)) return ctx.decline();
   char* const result = out.mutable_data_ptr<char>();
-  // A damaged file may have it where a tensor is.
-  each_run(ctx, out, tensors, d, order, [&](size_t to, const Tensor& part, size_t from, size_t count) {
-    memmove(result + to, part.const_data_ptr<char>() + from, count);
+  const size_t item = out.element_size();
+  each_run(ctx, out, tensors, d, order, [&](const Tensor& part, const Piece& piece) {
+    move_piece(item, piece, part.const_data_ptr<char>() + piece.at, piece.run, result + piece.place,
+               piece.pitch);
   });
 }
 

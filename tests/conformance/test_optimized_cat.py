@@ -164,3 +164,21 @@ def test_split_by_threads(layout: torch.memory_format, dim: int) -> None:
         got = penlight.load(file, libraries="optimized", threads=threads)(whole)
         for a, b in zip(got, want, strict=True):
             torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex128], ids=str)
+@pytest.mark.parametrize("lengths", [(1, 1), (2, 0, 3), (1, 1, 1), (16, 16), (5, 11), (8, 3, 8)], ids=str)
+def test_short_runs_and_threads(lengths: tuple[int, ...], dtype: torch.dtype) -> None:
+    """Those of one part are moved together, of some turns at a time."""
+    for sizes in ((7, 6003, sum(lengths)), (3, 6003, sum(lengths), 1)):
+        x = torch.randint(0, 100, sizes)
+        whole = x.to(dtype) * (1 + 2j) if dtype.is_complex else x.to(dtype)
+        parts = [part.contiguous() for part in whole.split(lengths, 2)]
+        joined = one_op_program(OP, [parts, 2], {}, whole)
+        split = one_op_program(SPLIT, [whole, list(lengths), 2], {}, parts, image=True)
+        for threads in (1, 2, 3):
+            (got,) = penlight.load(joined, libraries="optimized", threads=threads)(*parts)
+            torch.testing.assert_close(got, whole, rtol=0, atol=0)
+            outs = penlight.load(split, libraries="optimized", threads=threads)(whole)
+            for a, b in zip(outs, parts, strict=True):
+                torch.testing.assert_close(a, b, rtol=0, atol=0)
