@@ -1,7 +1,5 @@
 // Normalisation of groups of channels, and of each channel of each image (instance norm), of float32;
 // the portable kernels take, and report, what these decline.
-#include <cmath>
-
 #include "image.h"
 #include "isa.h"
 #include "parallel.h"
@@ -50,7 +48,7 @@ void combine(const GroupNorm& norm, double eps, dim_t item, const Moments* momen
     squares += part.squares + (part.mean - mean) * (part.mean - mean) * size;
   });
   norm.means[item] = static_cast<float>(mean);
-  norm.rstds[item] = static_cast<float>(1.0 / std::sqrt(squares / count + eps));
+  norm.rstds[item] = static_cast<float>(1.0 / __builtin_sqrt(squares / count + eps));
 }
 
 // Groups that one thread has all of.
