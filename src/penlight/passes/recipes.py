@@ -42,6 +42,7 @@ from penlight.passes.scalars import promote
 from penlight.passes.shared_factors import share_factors
 from penlight.passes.simplify_batch_norm import simplify_batch_norm
 from penlight.passes.simplify_views import simplify_views
+from penlight.passes.single_images import batch_single_images
 from penlight.passes.single_precision import compute_in_float32
 from penlight.passes.sliding_sums import sum_sliding_windows
 from penlight.passes.subexpressions import merge_subexpressions
@@ -149,6 +150,7 @@ def packed(
         signals_as_images,
         fold_constants,
         shuffle_by_views,
+        batch_single_images,
         keep_channels_last(max_pool),
         pool_values(max_pool),
         read_images_as_pixels,
@@ -199,6 +201,7 @@ OPTIONAL = frozenset(
             "pack_groups",
             "signals_as_images",
             "shuffle_by_views",
+            "batch_single_images",
             "keep_channels_last",
             "pool_values",
         ),
