@@ -347,10 +347,9 @@ struct NormRows {
   bool centered;  // false: the mean is taken as zero, and there is no bias
 };
 
-// Groups of `channels` channels of `pixels` pixels: (x - mean) / sqrt(variance + eps) * weight + bias,
-// with a weight and a bias for each channel.
+// The mean of some numbers, and the sum of the squares of how far each is from it.
 struct Moments {
-  double mean, squares;  // what is apart from the mean, squared and added up
+  double mean, squares;
 };
 
 // Channels, or one row of several pixels' channels, that the scratch of pixels has room for.
@@ -358,6 +357,8 @@ constexpr ptrdiff_t room_of_group_norm(ptrdiff_t channels) {
   return channels >= 64 ? channels + kPanel : 64 * kPanel;
 }
 
+// Groups of `channels` channels of `pixels` pixels: (x - mean) / sqrt(variance + eps) * weight + bias,
+// with a weight and a bias for each channel.
 struct GroupNorm {
   const float* input;
   const float* weight;  // may be null, as may the bias
