@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from penlight.passes.base import add_node, add_permute, is_static, tensor_of
+from penlight.passes.base import add_permute, add_view, is_static, tensor_of
 from penlight.passes.contiguous import dense
 from penlight.passes.image_order import is_elementwise
 from penlight.passes.layouts import same_sizes, sizes_of
@@ -51,9 +51,7 @@ def batch_single_images(graph: Graph) -> int:
 def _permute_batch(graph: Graph, node: Node) -> None:
     source: Any = node.args[0]
     with graph.inserting_before(node):
-        batch = add_node(
-            graph, aten.unsqueeze_copy.default, (source, 0), (1, *source.meta["val"].shape), source
-        )
+        batch = add_view(graph, source, (1, *source.meta["val"].shape))
         new = add_permute(graph, batch, [0, 3, 1, 2], node)
     node.replace_all_uses_with(new)
     graph.erase_node(node)
