@@ -23,6 +23,8 @@ constexpr dim_t kFewChannels = 32;
 constexpr dim_t kManyTiles = 64;
 // From so many pixels on tiles may be faster than direct windows over fewer than kFewChannels.
 constexpr dim_t kManyPixels = 128;
+// Columns of one row that no two threads share: tiles of any height fill them.
+constexpr dim_t kColumnsTogether = 24;
 // A window that reaches further down is not cut into more parts than needed.
 constexpr dim_t kFewLines = 5;
 
@@ -77,25 +79,75 @@ void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight
   ctx.parallel(static_cast<size_t>(parts), part);
 }
 
-// Calls `run` with parts of so many rows of a convolution, each with scratch of its own. False, with the
-// failure recorded, where there is not so much memory.
-template <class Run>
-bool in_parts_of_rows(KernelContext& ctx, const FewChannels& convolution, double operations, dim_t rows,
-                      size_t scratch, Run&& run) {
-  const dim_t parts = parts_of(ctx, operations, rows);
+// Calls `run` with parts of a convolution, each with scratch of its own. False, with the failure recorded,
+// where there is not so much memory.
+template <class Piece, class Run>
+bool in_parts_of(KernelContext& ctx, dim_t parts, size_t scratch, Piece&& piece_at, Run&& run) {
   PartMemory memory;
   if (!allocate_parts(ctx, parts, scratch, memory)) return false;
   const auto part = [&](size_t index) {
-    FewChannels mine = convolution;
-    const Range range = range_of(index, parts, rows);
-    mine.first_row = range.first;
-    mine.last_row = range.last;
+    FewChannels mine = piece_at(index);
     mine.scratch = memory.of(index);
     run(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);
   return true;
 }
+
+// With parts of so many rows.
+template <class Run>
+bool in_parts_of_rows(KernelContext& ctx, const FewChannels& convolution, double operations, dim_t rows,
+                      size_t scratch, Run&& run) {
+  const dim_t parts = parts_of(ctx, operations, rows);
+  const auto rows_at = [&](size_t index) {
+    FewChannels some = convolution;
+    const Range range = range_of(index, parts, rows);
+    some.first_row = range.first;
+    some.last_row = range.last;
+    return some;
+  };
+  return in_parts_of(ctx, parts, scratch, rows_at, run);
+}
+
+#ifndef __OPTIMIZE_SIZE__
+// Some columns of one row of outputs, as a convolution of its own: the image begins so far to the left of
+// them that its padding is negative.
+FewChannels columns_of_row(const FewChannels& whole, dim_t row, Range columns) {
+  FewChannels some = whole;
+  const dim_t count = columns.last - columns.first;
+  const dim_t apart = (row * (whole.geometry.out_width - count) + columns.first) * whole.outputs;
+  some.geometry.out_width = count;
+  some.geometry.pad_w -= columns.first * whole.geometry.stride_w;
+  some.first_row = row;
+  some.last_row = row + 1;
+  some.output += apart;
+  if (some.epilogue.residual) some.epilogue.residual += apart;
+  return some;
+}
+
+// Shares columns of a few rows of outputs, as those of a signal are, between threads. False where there are
+// rows enough, or too few columns.
+bool in_parts_of_columns(KernelContext& ctx, const FewChannels& convolution, double operations, dim_t rows) {
+  const Routines& does = routines();
+  const dim_t width = convolution.geometry.out_width;
+  const dim_t steps = (width + kColumnsTogether - 1) / kColumnsTogether;
+  if (rows >= static_cast<dim_t>(ctx.threads())) return false;
+  const dim_t most = parts_of(ctx, operations, rows * steps) / rows, pieces = most < steps ? most : steps;
+  if (pieces < 2) return false;
+  const auto piece_at = [&](size_t index) {
+    const size_t row = index / static_cast<size_t>(pieces), piece = index % static_cast<size_t>(pieces);
+    return columns_of_row(convolution, static_cast<dim_t>(row),
+                          range_of(piece, pieces, width, kColumnsTogether));
+  };
+  size_t scratch = 0;
+  for (size_t i = 0; i < static_cast<size_t>(pieces); ++i) {
+    const size_t size = does.few_channels_scratch(piece_at(i));
+    scratch = size > scratch ? size : scratch;
+  }
+  in_parts_of(ctx, rows * pieces, scratch, piece_at, does.few_channels);
+  return true;
+}
+#endif
 
 void run_few_channels(KernelContext& ctx, const PackedConvolution& call, const Convolution& c,
                       const Epilogue& epilogue, Tensor& out) {
@@ -127,7 +179,11 @@ void run_few_channels(KernelContext& ctx, const PackedConvolution& call, const C
     if (!in_parts_of_rows(ctx, convolution, operations / 3, rows, by_tiles, run) || wild == 0) return;
   }
   convolution.wide_tiles = loads_delay_products();  // Zen 5 is faster without, up to 1.27 times
-  in_parts_of_rows(ctx, convolution, operations, images * c.out[0], does.few_channels_scratch(convolution),
+  const dim_t lines = images * c.out[0];
+#ifndef __OPTIMIZE_SIZE__
+  if (in_parts_of_columns(ctx, convolution, operations, lines)) return;
+#endif
+  in_parts_of_rows(ctx, convolution, operations, lines, does.few_channels_scratch(convolution),
                    does.few_channels);
 }
 

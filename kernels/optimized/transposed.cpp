@@ -49,18 +49,20 @@ struct Transposed {
   const float* zeros;
   float* output;
   Epilogue epilogue;
+  dim_t pieces = 1;  // of each line
 
+  // Outputs of a line of a phase, and lines of one.
+  dim_t width() const { return (columns.out + columns.stride - 1) / columns.stride; }
+  dim_t height() const { return (rows.out + rows.stride - 1) / rows.stride; }
   // Lines of a phase in an item of work.
   dim_t lines() const {
-    const dim_t width = (columns.out + columns.stride - 1) / columns.stride;
     const dim_t together = outputs <= routines().few_outputs ? kByChannels : kTogether;
-    return epilogue.residual || width >= together ? 1 : (together + width - 1) / width;
+    if (epilogue.residual || width() >= together) return 1;
+    const dim_t enough = (together + width() - 1) / width();
+    return enough < height() ? enough : height();
   }
-  dim_t blocks() const {
-    const dim_t height = (rows.out + rows.stride - 1) / rows.stride;
-    return (height + lines() - 1) / lines();
-  }
-  dim_t items() const { return batch * rows.stride * blocks(); }
+  dim_t blocks() const { return (height() + lines() - 1) / lines(); }
+  dim_t items() const { return batch * rows.stride * blocks() * pieces; }
   // Elements of the panels of some phases that have so many taps in all.
   dim_t panels(dim_t phases, dim_t taps) const {
     return round_to_panel(outputs) * (phases + taps * channels);
@@ -105,9 +107,11 @@ struct Transposed {
   }
 };
 
-// Some lines of one phase of the rows, all phases of the columns. Several lines are put together
-// in `buffer` first.
+// Some lines of one phase of the rows, or a piece of one, all phases of the columns. Several lines are put
+// together in `buffer` first.
 void run_item(const Transposed& t, dim_t item, float* buffer, void* scratch) {
+  const size_t piece = static_cast<size_t>(item % t.pieces);
+  item /= t.pieces;
   const dim_t block = item % t.blocks(), first = item / t.blocks() % t.rows.stride,
               image = item / t.blocks() / t.rows.stride;
   const Phase row = t.rows.phase(first);
@@ -129,12 +133,14 @@ void run_item(const Transposed& t, dim_t item, float* buffer, void* scratch) {
       p.packed = packed;
       p.scratch = scratch;
       p.first_row = (image * row.count + begin) * column.count;
-      p.last_row = p.first_row + lines * column.count;
       p.rows = lines * column.count;
       p.output_pitch = direct ? step : t.outputs;
       p.output = (direct ? t.output + place : buffer) - p.first_row * p.output_pitch;
       if (t.epilogue.residual)
         p.epilogue.residual = t.epilogue.residual + place - p.first_row * p.output_pitch;
+      const Range range = range_of(piece, t.pieces, p.rows, routines().tile_rows);
+      p.last_row = p.first_row + range.last;
+      p.first_row += range.first;
       routines().product(p);
       for (dim_t i = 0; !direct && i < lines; ++i) {
         const float* from = buffer + i * column.count * t.outputs;
@@ -208,10 +214,14 @@ Tensor& conv_transpose2d_packed_out(KernelContext& ctx, const Tensor& input, con
   t.epilogue = epilogue_of(residual, activation, low, high);
   const double operations = 2.0 * static_cast<double>(input.numel()) *
                             static_cast<double>(taps[0] * taps[1]) * static_cast<double>(t.outputs);
+  const dim_t lines = t.items();
+  if (t.lines() == 1 && lines < static_cast<dim_t>(ctx.threads())) {  // as of a signal
+    const dim_t pieces = parts_of(ctx, operations, lines * (t.width() / routines().tile_rows)) / lines;
+    t.pieces = pieces > 1 ? pieces : 1;
+  }
   const dim_t parts = parts_of(ctx, operations, t.items());
   // Lines that are put together have fewer pixels than are computed together, and one line more.
-  const dim_t width = (t.columns.out + t.columns.stride - 1) / t.columns.stride;
-  dim_t buffer = t.lines() == 1 ? 0 : t.lines() * width;
+  dim_t buffer = t.lines() == 1 ? 0 : t.lines() * t.width();
   if (!multiply_sizes(buffer, round_to_panel(t.outputs), buffer) ||
       buffer > INTPTR_MAX / static_cast<dim_t>(2 * sizeof(float)))
     return ctx.fail(out, Status::InvalidArgument, "conv_transpose2d_packed: {} outputs are too many",

@@ -6,10 +6,11 @@ import math
 
 import pytest
 import torch
-from run_op import overload_of, run_op
+from run_op import one_op_program, overload_of, run_op
 from test_packed_kernels import ACTIVATIONS, close, image
 from torch.nn import functional
 
+import penlight
 from penlight.errors import InvalidInput
 from penlight.ir.tensors import Derived
 from penlight.passes.packing import pack_transposed
@@ -37,6 +38,9 @@ CASES = [
     ((2, 32, 24, 23), 2, (3, 3), (2, 2), (1, 1), (1, 1)),
     ((1, 21, 9, 40), 4, (2, 2), (2, 2), (0, 0), (0, 0)),
     ((1, 16, 30, 7), 1, (5, 4), (3, 1), (1, 2), (1, 0)),
+    # Signals, of which threads share the columns.
+    ((1, 32, 1, 200), 16, (1, 8), (1, 4), (0, 2), (0, 0)),
+    ((1, 24, 1, 500), 2, (1, 16), (1, 8), (0, 4), (0, 1)),
 ]
 
 
@@ -56,6 +60,23 @@ def test_transposed_convolution(isa: str, case: tuple[object, ...]) -> None:
             (got,) = run_op(op, args, {}, want.float(), "optimized")
             close(got, want, sizes[1] * math.prod(window))
             torch.testing.assert_close(op(*args), got, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("case", CASES[-2:] + CASES[13:15], ids=str)
+def test_threads_change_nothing(isa: str, case: tuple[object, ...]) -> None:
+    sizes, outputs, window, stride, padding, more = case
+    op = overload_of("penlight::conv_transpose2d_packed")
+    x, weight, bias = image(*sizes), torch.randn(sizes[1], outputs, *window), torch.randn(outputs)
+    want = functional.conv_transpose2d(x, weight, bias, stride, padding, more)
+    packed = pack_transposed(Derived.of(weight), bias, stride).tensor()
+    numbers = [[outputs, *window], list(stride), list(padding), list(more)]
+    args = [x, packed, None, *numbers, 0, 0.0, 0.0]
+    file = one_op_program(op, args, {}, want.contiguous(memory_format=torch.channels_last))
+    alone, *others = (
+        penlight.load(file, libraries="optimized", threads=n)(x, packed)[0].clone() for n in (1, 2, 3, 8)
+    )
+    torch.testing.assert_close(alone, want, rtol=1e-4, atol=1e-4)
+    assert all(torch.equal(other, alone) for other in others)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])

@@ -93,7 +93,7 @@ struct Inner {
 };
 
 Inner inner_of(const Geometry& g, ptrdiff_t height) {
-  const ptrdiff_t first = round_up((g.pad_w + g.stride_w - 1) / g.stride_w, height);
+  const ptrdiff_t first = round_up(max_of((g.pad_w + g.stride_w - 1) / g.stride_w, 0), height);
   const ptrdiff_t spare = g.width + g.pad_w - columns_under(g, 1);  // beside the first window
   const ptrdiff_t last = spare < 0 ? 0 : (spare / g.stride_w + 1) / height * height;
   return {first, max_of(min_of(last, g.out_width), first)};

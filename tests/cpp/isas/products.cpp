@@ -115,6 +115,16 @@ Shape any_convolution(Random& r) {
       g.pad[d] = r.one_in(2) ? reach / 2 : r.in(0, reach + 2);
     }
   }
+  if (kind == 6 && r.one_in(2)) {  // signals: a line or two that threads share, at times of few outputs
+    s.height = r.in(1, 2);
+    s.width = r.in(100, 500);
+    s.channels = r.in(1, 31);
+    s.outputs = r.one_in(3) ? r.in(1, 4) : r.in(1, 40);
+    g.taps[0] = g.stride[0] = 1;
+    g.pad[0] = 0;
+    g.taps[1] = r.in(2, 11);
+    g.pad[1] = r.in(0, g.taps[1]);
+  }
   if (kind == 5) {  // tiles of transformed products: large ones, or small for small images
     const bool small = r.one_in(2);
     s.channels = small ? r.in(64, 80) : r.in(24, 37);
