@@ -35,8 +35,15 @@ inline bool check_packed(KernelContext& ctx, const Tensor& packed, dim_t size,
 
 // Is a product of so many rows, or pixels, quicker where a vector is of channels, not of outputs?
 inline bool is_by_channels(dim_t rows, dim_t channels, dim_t outputs) {
+#ifdef __OPTIMIZE_SIZE__  // there are no such products
+  static_cast<void>(rows), static_cast<void>(channels), static_cast<void>(outputs);
+  return false;
+#else
   constexpr dim_t kFewest = 64, kFewestChannels = 16, kFewOutputs = 8;
-  return rows >= kFewest && channels >= kFewestChannels && outputs <= kFewOutputs;
+  constexpr dim_t kFewestOfTwo = 8;  // channels, for one or two outputs
+  const dim_t fewest = outputs <= 2 ? kFewestOfTwo : kFewestChannels;
+  return rows >= kFewest && channels >= fewest && outputs <= kFewOutputs;
+#endif
 }
 
 inline bool check_activation(KernelContext& ctx, int64_t activation) {

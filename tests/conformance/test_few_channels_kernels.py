@@ -92,8 +92,25 @@ LINES = [
     ((1, 3, 20, 16), 40, (0, 0, 0, 0), (3, 3), (1, 1)),
 ]
 
+# One line or two, of which threads share the columns.
+SIGNALS = [
+    ((1, 8, 1, 2600), 8, (0, 3, 0, 3), (1, 7), (1, 1)),
+    ((1, 16, 1, 1501), 20, (0, 15, 0, 15), (1, 11), (1, 1), (1, 3)),
+    ((1, 1, 1, 16000), 64, (0, 0, 0, 0), (1, 10), (1, 5)),
+    ((1, 5, 1, 4001), 33, (0, 900, 0, 700), (1, 4), (1, 3)),
+    ((1, 3, 2, 3000), 12, (0, 1, 1, 1), (2, 3), (2, 1)),
+    ((2, 9, 1, 1300), 40, (0, 2, 0, 2), (1, 5), (1, 2)),
+    ((1, 30, 3, 200), 48, (0, 60, 0, 60), (3, 5), (1, 1), (1, 30)),
+]
+
 # So few outputs that vectors are of channels; more of them, too few pixels.
 OUTPUTS = [
+    ((1, 8, 1, 5000), 1, (0, 3, 0, 3), (1, 7), (1, 1)),
+    ((2, 11, 40, 50), 2, (1, 1, 1, 1), (3, 3), (1, 1)),
+    ((1, 16, 60, 75), 1, (2, 1, 1, 2), (3, 3), (1, 1)),
+    ((1, 24, 21, 130), 2, (1, 4, 1, 4), (3, 5), (1, 2), (1, 2)),
+    ((1, 29, 40, 31), 3, (1, 1, 1, 1), (3, 3), (1, 1)),
+    ((1, 16, 90, 13), 4, (1, 1, 1, 1), (3, 3), (1, 1)),
     ((1, 16, 20, 20), 1, (1, 1, 1, 1), (3, 3), (1, 1)),
     ((2, 31, 12, 17), 2, (0, 2, 1, 1), (3, 3), (1, 1)),
     ((1, 24, 33, 30), 3, (2, 2, 2, 2), (5, 5), (2, 2)),
@@ -142,7 +159,7 @@ class Layer:
 
 
 @pytest.mark.parametrize("planar", [True, False], ids=["planar", "channels last"])
-@pytest.mark.parametrize("case", FIRST + LINES, ids=str)
+@pytest.mark.parametrize("case", FIRST + LINES + SIGNALS, ids=str)
 def test_first_convolution(isa: str, case: Any, planar: bool) -> None:
     check(Layer(*case), planar)
 
@@ -194,7 +211,9 @@ def test_what_is_not_finite(isa: str, channels: int, value: float, place: tuple[
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3, equal_nan=True)
 
 
-@pytest.mark.parametrize("case", FIRST[:5] + LINES + PATCHES[:7] + TILES[:8] + OUTPUTS[:6], ids=str)
+@pytest.mark.parametrize(
+    "case", FIRST[:5] + LINES + SIGNALS + PATCHES[:7] + TILES[:8] + OUTPUTS[:12], ids=str
+)
 def test_threads_change_nothing(isa: str, case: Any) -> None:
     layer = Layer.of_patches(case) if case in PATCHES else Layer(*case)
     if case in TILES + OUTPUTS:
