@@ -92,7 +92,7 @@ LINES = [
     ((1, 3, 20, 16), 40, (0, 0, 0, 0), (3, 3), (1, 1)),
 ]
 
-# One line or two, of which threads share the columns.
+# A few lines, of which threads share the columns where they are more.
 SIGNALS = [
     ((1, 8, 1, 2600), 8, (0, 3, 0, 3), (1, 7), (1, 1)),
     ((1, 16, 1, 1501), 20, (0, 15, 0, 15), (1, 11), (1, 1), (1, 3)),
