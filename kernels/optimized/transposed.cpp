@@ -51,7 +51,7 @@ struct Transposed {
   Epilogue epilogue;
   dim_t pieces = 1;  // of each line
 
-  // Outputs of a line of a phase, and lines of one.
+  // The most outputs that a line of a phase has, and lines that a phase has.
   dim_t width() const { return (columns.out + columns.stride - 1) / columns.stride; }
   dim_t height() const { return (rows.out + rows.stride - 1) / rows.stride; }
   // Lines of a phase in an item of work.
@@ -214,9 +214,9 @@ Tensor& conv_transpose2d_packed_out(KernelContext& ctx, const Tensor& input, con
   t.epilogue = epilogue_of(residual, activation, low, high);
   const double operations = 2.0 * static_cast<double>(input.numel()) *
                             static_cast<double>(taps[0] * taps[1]) * static_cast<double>(t.outputs);
-  const dim_t lines = t.items();
-  if (t.lines() == 1 && lines < static_cast<dim_t>(ctx.threads())) {  // as of a signal
-    const dim_t pieces = parts_of(ctx, operations, lines * (t.width() / routines().tile_rows)) / lines;
+  const dim_t whole = t.items();
+  if (t.lines() == 1 && whole < static_cast<dim_t>(ctx.threads())) {  // as of a signal
+    const dim_t pieces = parts_of(ctx, operations, whole * (t.width() / routines().tile_rows)) / whole;
     t.pieces = pieces > 1 ? pieces : 1;
   }
   const dim_t parts = parts_of(ctx, operations, t.items());

@@ -268,7 +268,8 @@ class FewOutputsProduct {
     });
   }
 
-  // Tiles have the same rows however these are cut into parts: padding is left out tile by tile.
+  // Padding is left out tile by tile. Tiles begin at multiples of kRows, so parts that are cut there leave
+  // out the same.
   void multiply_pointed(ptrdiff_t first, ptrdiff_t last) {
     for (ptrdiff_t row = first, count = 0; row < last; row += count) {
       count = min_of(row % kRows != 0 ? kRows - row % kRows : most_, last - row);
