@@ -359,12 +359,22 @@ template <int value>
 struct Index {
   constexpr operator int() const { return value; }
 };
-template <int count, int first = 0, class Body>
+template <int... values>
+struct Indices {};
+template <int count, int... values>
+struct IndicesBelow : IndicesBelow<count - 1, count - 1, values...> {};
+template <int... values>
+struct IndicesBelow<0, values...> {
+  using Type = Indices<values...>;
+};
+// Not one call inside the other: compilers would copy the innermost as often as there are calls.
+template <int first, class Body, int... values>
+PENLIGHT_INLINE void repeat_from(Body&& body, Indices<values...>) {
+  (body(Index<first + values>()), ...);
+}
+template <int last, int first = 0, class Body>
 PENLIGHT_INLINE void repeat(Body&& body) {
-  if constexpr (first < count) {
-    body(Index<first>());
-    repeat<count, first + 1>(body);
-  }
+  repeat_from<first>(body, typename IndicesBelow<last - first>::Type());
 }
 
 }  // namespace PENLIGHT_ISA
