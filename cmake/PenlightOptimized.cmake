@@ -12,6 +12,11 @@ function(penlight_add_vector_routines isa)
   penlight_compile_flags(${name})
   # Unrolled tiles want -O3; a multiply and an add are fused wherever the set has that.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O3> -ffp-contract=fast ${ARGN})
+  if(PENLIGHT_SANITIZE)
+    # Of each pointer that a tile makes; what is read or written through one is checked all the same. They
+    # take a quarter of the time of compiling.
+    target_compile_options(${name} PRIVATE -fno-sanitize=null,pointer-overflow)
+  endif()
   target_compile_definitions(${name} PRIVATE PENLIGHT_ISA=${isa})
   target_sources(penlight_optimized PRIVATE $<TARGET_OBJECTS:${name}>)
 endfunction()
