@@ -12,11 +12,14 @@ from factors import FACTORS
 from run_op import run_op
 from torch import Tensor
 
-from conftest import computing_with
+from conftest import AVAILABLE, computing_with
 
 aten = torch.ops.aten
 DTYPES = (torch.float32, torch.float64)
-LOOPS = ("portable", "base", "avx2", "avx512")  # all that there are
+LOOPS = (
+    "portable",
+    *(name for name in ("base", "avx2", "avx512") if name in AVAILABLE),
+)  # all that there are
 # Around a vector, a block of columns and a tile of a product; several of each.
 SIZES = (2, 7, 8, 9, 15, 16, 17, 31, 33, 50, 67)
 
