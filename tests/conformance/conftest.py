@@ -29,7 +29,7 @@ def _is_available(name: str) -> bool:
 
 
 #: Those that this processor has. Cases of the others are not made: there would be more of them than of all
-#: other tests. test_instruction_sets.py says which those are.
+#: other tests. test_choosing_kernels.py says which those are.
 AVAILABLE = tuple(name for name in INSTRUCTION_SETS if _is_available(name))
 
 
