@@ -359,22 +359,14 @@ template <int value>
 struct Index {
   constexpr operator int() const { return value; }
 };
-template <int... values>
-struct Indices {};
-template <int count, int... values>
-struct IndicesBelow : IndicesBelow<count - 1, count - 1, values...> {};
-template <int... values>
-struct IndicesBelow<0, values...> {
-  using Type = Indices<values...>;
-};
-// Not one call inside the other: compilers would copy the innermost as often as there are calls.
-template <int first, class Body, int... values>
-PENLIGHT_INLINE void repeat_from(Body&& body, Indices<values...>) {
-  (body(Index<first + values>()), ...);
-}
+// Four at a time: compilers copy what is inlined once for each call that it is inside of.
 template <int last, int first = 0, class Body>
 PENLIGHT_INLINE void repeat(Body&& body) {
-  repeat_from<first>(body, typename IndicesBelow<last - first>::Type());
+  if constexpr (first < last) body(Index<first>());
+  if constexpr (first + 1 < last) body(Index<first + 1>());
+  if constexpr (first + 2 < last) body(Index<first + 2>());
+  if constexpr (first + 3 < last) body(Index<first + 3>());
+  if constexpr (first + 4 < last) repeat<last, first + 4>(body);
 }
 
 }  // namespace PENLIGHT_ISA
