@@ -28,8 +28,8 @@ def _is_available(name: str) -> bool:
         return False
 
 
-#: Those that this processor has. Cases of the others are not made: there would be more of them than of all
-#: other tests. test_choosing_kernels.py says which those are.
+#: Those that this processor has. Cases of the others are not made: without AVX-512 they would be more than
+#: half of all tests. test_choosing_kernels.py says which those are.
 AVAILABLE = tuple(name for name in INSTRUCTION_SETS if _is_available(name))
 
 

@@ -16,10 +16,8 @@ from conftest import AVAILABLE, computing_with
 
 aten = torch.ops.aten
 DTYPES = (torch.float32, torch.float64)
-LOOPS = (
-    "portable",
-    *(name for name in ("base", "avx2", "avx512") if name in AVAILABLE),
-)  # all that there are
+# All that this processor has: other instruction sets have the loops of one of these.
+LOOPS = ("portable", *(name for name in ("base", "avx2", "avx512") if name in AVAILABLE))
 # Around a vector, a block of columns and a tile of a product; several of each.
 SIZES = (2, 7, 8, 9, 15, 16, 17, 31, 33, 50, 67)
 
