@@ -195,6 +195,21 @@ struct Block {
   ptrdiff_t count;
 };
 
+// Has the lines closer that finish() writes of every kIn-th tile, a line to a pixel, while there is time to
+// fetch them: outputs are larger than near caches, and stores that wait for theirs hold up all others.
+// Inline, or compilers leave calls that only fetch away.
+PENLIGHT_INLINE void fetch_outputs(const FewChannels& p, const Block& block, ptrdiff_t tile,
+                                   ptrdiff_t column) {
+  const ptrdiff_t pitch = p.geometry.out_width * p.outputs;
+  const float* line = p.output + (block.image * p.geometry.out_height + block.top) * pitch + column;
+  for (ptrdiff_t h = 0; h < kOut; ++h, line += pitch) {
+    for (ptrdiff_t t = tile; t < block.count; t += kIn) {
+      const float* const first = line + (block.left + t * kOut) * p.outputs;
+      for (ptrdiff_t w = 0; w < kOut; ++w) __builtin_prefetch(first + w * p.outputs, 1, 3);
+    }
+  }
+}
+
 // Columns [first, last) of the outputs, of which transform_sums() has computed halves. False if one is not
 // finite.
 bool finish(const FewChannels& p, const Layout& layout, const Block& block, ptrdiff_t first, ptrdiff_t last,
@@ -267,6 +282,7 @@ bool few_channels_tiles(const FewChannels& p) {
       for (ptrdiff_t n = 0; n < p.outputs; n += layout.group) {
         const ptrdiff_t last = min_of(n + layout.group, p.outputs), columns = round_up(last - n, kPanel);
         for (int i = 0; i < kIn; ++i) {
+          if (layout.group == kPanel) fetch_outputs(p, block, i, n);
           for (ptrdiff_t t = 0; t < block.count; t += layout.rows) {
             const ptrdiff_t count = min_of(layout.rows, block.count - t);
             for (int j = 0; j < kIn; ++j) {
