@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -16,6 +17,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Times say nothing on a shared machine; CI must not find new failures at random.
 settings.register_profile("penlight", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("penlight")
+
+
+def pytest_collection_finish() -> None:
+    """Leave out of garbage collections what stays: torch, all modules of tests, and all tests."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
