@@ -25,6 +25,9 @@ constexpr int kAdjacentSteps = kLanes == 16 ? kStepsAtOnce : 2 * kStepsAtOnce;
 // Elements that a block of rows reads and gives, which stay in the first cache from strip to strip.
 constexpr ptrdiff_t kAdjacentBlock = 1 << 13;
 constexpr ptrdiff_t kTileHeights = 24;  // each tile's height divides it
+// Elements of a result that near caches hold, and of rows so short that processors fetch the next ones
+// themselves.
+constexpr ptrdiff_t kNearResult = 1 << 16, kNearColumns = 4 * kPanel;
 
 // Of vectors with sixteen lanes, for the cores that prefer wide tiles.
 inline bool has_adjacent_rows(const Product& p) {
@@ -179,6 +182,20 @@ inline ptrdiff_t adjacent_columns(ptrdiff_t rest) {
   return rest <= 3 * kLanes ? rest : kStripColumns;
 }
 
+// Has the lines closer that rows of some columns begin with, in the result and in what is added to it: of the
+// next columns, and of the first ones. Stores that wait for their lines hold up all others.
+template <class Weights>
+PENLIGHT_INLINE void fetch_outputs(const AdjacentRows<Weights>& s, bool is_first, bool is_last) {
+  const float* const from[] = {s.finish.output, s.finish.epilogue.residual};
+  for (const float* lines : from) {
+    if (!lines) continue;
+    for (ptrdiff_t i = 0; i < s.count; ++i, lines += s.finish.pitch) {
+      if (is_first) __builtin_prefetch(lines, 1, 3);
+      if (!is_last) __builtin_prefetch(lines + s.finish.columns, 1, 3);
+    }
+  }
+}
+
 template <class Weights>
 void multiply_adjacent_rows(const Product& p) {
   using Element = typename Weights::Element;
@@ -187,6 +204,7 @@ void multiply_adjacent_rows(const Product& p) {
   const ptrdiff_t few = folded_columns_of(p), last_plain = min_of(p.outputs - few, last_column);
   const ptrdiff_t block = max_of(kAdjacentBlock / (p.channels + p.outputs) / kTileHeights, 1) * kTileHeights;
   float* const folded = static_cast<float*>(p.scratch);
+  const bool fetches = kLanes == 8 && p.output_pitch >= kNearColumns && p.rows * p.output_pitch > kNearResult;
   for (ptrdiff_t group = p.first_group; group < p.last_group; ++group) {
     const Element* const packed = static_cast<const Element*>(p.packed) + group * panels * panel;
     if (last_plain < last_column) {
@@ -213,6 +231,7 @@ void multiply_adjacent_rows(const Product& p) {
         const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + column;
         s.finish.output = p.output + offset;
         s.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + offset : nullptr;
+        if (fetches) fetch_outputs(s, column == first, column + s.finish.columns >= last_column);
         multiply_strip(s);
       }
     }
