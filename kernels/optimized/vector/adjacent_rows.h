@@ -183,7 +183,8 @@ inline ptrdiff_t adjacent_columns(ptrdiff_t rest) {
 }
 
 // Has the lines closer that rows of some columns begin with, in the result and in what is added to it: of the
-// next columns, and of the first ones. Stores that wait for their lines hold up all others.
+// next columns, and of the first ones. Stores that wait for their lines hold up all others. Inline, or
+// compilers leave calls that only fetch away.
 template <class Weights>
 PENLIGHT_INLINE void fetch_outputs(const AdjacentRows<Weights>& s, bool is_first, bool is_last) {
   const float* const from[] = {s.finish.output, s.finish.epilogue.residual};
@@ -204,7 +205,7 @@ void multiply_adjacent_rows(const Product& p) {
   const ptrdiff_t few = folded_columns_of(p), last_plain = min_of(p.outputs - few, last_column);
   const ptrdiff_t block = max_of(kAdjacentBlock / (p.channels + p.outputs) / kTileHeights, 1) * kTileHeights;
   float* const folded = static_cast<float*>(p.scratch);
-  const bool fetches = kLanes == 8 && p.output_pitch >= kNearColumns && p.rows * p.output_pitch > kNearResult;
+  const bool is_far = kLanes == 8 && p.output_pitch >= kNearColumns && p.rows * p.output_pitch > kNearResult;
   for (ptrdiff_t group = p.first_group; group < p.last_group; ++group) {
     const Element* const packed = static_cast<const Element*>(p.packed) + group * panels * panel;
     if (last_plain < last_column) {
@@ -231,7 +232,7 @@ void multiply_adjacent_rows(const Product& p) {
         const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + column;
         s.finish.output = p.output + offset;
         s.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + offset : nullptr;
-        if (fetches) fetch_outputs(s, column == first, column + s.finish.columns >= last_column);
+        if (is_far) fetch_outputs(s, column == first, column + s.finish.columns >= last_column);
         multiply_strip(s);
       }
     }

@@ -196,7 +196,7 @@ struct Block {
 };
 
 // Has the lines closer that finish() writes of every kIn-th tile, a line to a pixel, while there is time to
-// fetch them: outputs are larger than near caches, and stores that wait for theirs hold up all others.
+// fetch them: of usual images the result is larger than near caches, and stores that wait hold up all others.
 // Inline, or compilers leave calls that only fetch away.
 PENLIGHT_INLINE void fetch_outputs(const FewChannels& p, const Block& block, ptrdiff_t tile,
                                    ptrdiff_t column) {
