@@ -1,5 +1,4 @@
-// Windows of three taps over lines of an image of few channels, for cores on which loads delay
-// multiplications.
+// Windows of three taps over lines of an image of few channels, for cores that prefer wide tiles.
 //
 // Such windows lie one column or two apart, so that neighbours have columns in common. What a tile of them
 // reads is loaded once here, and multiplied for all windows that have it: of 12 windows two columns apart, 25
