@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import pytest
@@ -108,10 +109,11 @@ STEMS = [
     ((3, 4, 20, 9), 17, ((5, 2), (1, 1), (4, 1), (2, 1)), ((5, 5), (2, 2), (0, 4), (1, 1))),
     ((1, 2, 300, 8), 24, ((3, 3), (1, 1), (1, 1), (1, 1)), ((3, 3), (1, 1), (1, 1), (1, 1))),
     ((0, 3, 16, 16), 24, ((3, 3), (2, 2), (1, 1), (1, 1)), ((3, 3), (1, 1), (1, 1), (1, 1))),
-    # Lines of tall tiles, of neighbours that lie one element apart, two, three and six.
+    # Lines of tiles that share columns, by three taps, and of tall ones, of neighbours that lie one element
+    # apart, two, three and six.
     *(
-        ((2, channels, 9, width * stride), 24, ((3, 3), (1, stride), (1, 1), (1, 1)), last)
-        for channels, stride in ((1, 1), (1, 2), (3, 1), (3, 2))
+        ((2, channels, 9, width * stride), 24, ((3, taps), (1, stride), (1, taps // 2), (1, 1)), last)
+        for taps, (channels, stride) in product((3, 5), ((1, 1), (1, 2), (3, 1), (3, 2)))
         for width, last in (
             (16, ((3, 3), (1, 1), (1, 1), (1, 1))),
             (27, ((3, 3), (2, 2), (1, 1), (1, 1))),

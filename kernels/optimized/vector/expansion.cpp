@@ -4,6 +4,7 @@
 #include "depthwise.h"
 #include "few_channels.h"
 #include "panel_lines.h"
+#include "shared_columns.h"
 #include "tall_tiles.h"
 
 namespace penlight::optimized {
@@ -130,8 +131,18 @@ ptrdiff_t panels_of(const Depthwise& p) { return (p.last_channel - p.first_chann
 // The first line of the image that a row of windows reads, which may be above it.
 ptrdiff_t top_of(const Geometry& g, ptrdiff_t row) { return row % g.out_height * g.stride_h - g.pad_h; }
 
-// Elements of a line of few channels with its padding, under all that a line of the result reads.
-ptrdiff_t image_line(const Expansion& e) { return columns_under(e.few->geometry) * e.few->channels; }
+// The height of tiles of few channels whose windows share columns; 0: others are faster, or alone have code.
+int shared_height_of(const Expansion& e) {
+  return e.few && shares_columns(*e.few) ? shared_height(1, e.windows.geometry.width) : 0;
+}
+
+// Columns of a line of few channels with its padding, under all that full tiles read.
+ptrdiff_t image_columns(const Expansion& e) {
+  const int height = shared_height_of(e);
+  const ptrdiff_t width = e.windows.geometry.width;
+  return columns_under(e.few->geometry, height ? round_up(width, height) : width);
+}
+ptrdiff_t image_line(const Expansion& e) { return image_columns(e) * e.few->channels; }
 
 // Rows of windows for which the input is read at once.
 ptrdiff_t rows_together(const Expansion& e) {
@@ -144,10 +155,10 @@ ptrdiff_t rows_together(const Expansion& e) {
 struct Origin {
   const float* pixels;
   ptrdiff_t first, line;
-  int height;  // of tall tiles, for which pixels are laid out; 0: there are none
+  int height;  // of tiles of one panel; 0: there are none
 };
 
-// The height of tall tiles; 0: others are faster, or alone have code.
+// The height of tall tiles, for which pixels are laid out; 0: others are faster, or alone have code.
 int tall_height_of(const Expansion& e) {
   if (!kHasTallTiles || !e.tall_tiles) return 0;
   const ptrdiff_t width = e.windows.geometry.width;
@@ -168,6 +179,10 @@ void multiply_one_panel(const Expansion& e, const Panel& panel, const float* inp
   const ptrdiff_t width = e.windows.geometry.width;
   if (!height) return multiply_pixels(panel, input, width, finish);
   if (!e.few) return multiply_tall(panel.weights, input, width, height, panel.depth, finish);
+  if (shared_height_of(e)) {
+    return multiply_shared<1>(*e.few, {panel.offsets, panel.depth, panel.weights, 0}, input, width, height,
+                              finish);
+  }
   multiply_line_tall(panel.weights, input, panel.offsets, panel.next, panel.depth, width, height, true,
                      finish);
 }
@@ -235,7 +250,7 @@ size_t expansion_scratch(const Expansion& e) {
   // What rows_together() and a line multiply.
   ptrdiff_t lines = (e.few ? e.few->geometry.stride_h : 1) * g.stride_h, line = 0;
   if (__builtin_mul_overflow(lines, e.few ? e.few->channels : e.steps, &lines) ||
-      __builtin_mul_overflow(lines, e.few ? columns_under(e.few->geometry) + 1 : g.width, &lines) ||
+      __builtin_mul_overflow(lines, e.few ? image_columns(e) + 1 : g.width, &lines) ||
       __builtin_mul_overflow(width_of(g), kBlock, &line)) {
     return 0;
   }
@@ -269,10 +284,10 @@ void expand_depthwise(const Expansion& e) {
   ptrdiff_t* offsets = nullptr;
   if (e.few) {
     offsets = reinterpret_cast<ptrdiff_t*>(image + image_lines(e) * round_up(image_line(e), 2));
-    find_steps(*e.few, columns_under(e.few->geometry), offsets);
+    find_steps(*e.few, image_columns(e), offsets);
   }
   const ptrdiff_t together = rows_together(e);
-  const int height = tall_height_of(e);
+  const int shared = shared_height_of(e), height = shared ? shared : tall_height_of(e);
   ptrdiff_t end = 0;
   for (ptrdiff_t first = p.first_row, last; first < p.last_row; first = last) {
     last = min_of(min_of(first + together, first - first % g.out_height + g.out_height), p.last_row);
@@ -296,7 +311,7 @@ void expand_depthwise(const Expansion& e) {
       const Geometry& f = e.few->geometry;
       origin.line = f.stride_h * image_line(e);
       copy_lines(*e.few, image_index, begin * f.stride_h - f.pad_h, lines_of(f, bottom - begin),
-                 columns_under(f), image);
+                 image_columns(e), image);
     }
     const auto lines_of_panel = [&](ptrdiff_t channel, float* weights) -> Lines {
       copy_weights(p, channel, g.taps_h * g.taps_w, weights);

@@ -21,8 +21,6 @@ inline ptrdiff_t lines_of(const Geometry& g, ptrdiff_t rows) {
 inline ptrdiff_t columns_under(const Geometry& g, ptrdiff_t outputs) {
   return (outputs - 1) * g.stride_w + (g.taps_w - 1) * g.dilation_w + 1;
 }
-// And under all that a row of the result reads.
-inline ptrdiff_t columns_under(const Geometry& g) { return columns_under(g, g.out_width); }
 
 // Elements from one column of a channel to the next: a line has the channels of each pixel side by side,
 // or one channel after the other.
