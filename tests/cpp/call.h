@@ -175,7 +175,7 @@ class Call {
   const char* message() const { return message_.c_str(); }
 
  private:
-  static constexpr int kMost = 16;
+  static constexpr int kMost = 20;
 
   Value& next(Tag tag) {
     Value& value = values_[used_++];
@@ -187,7 +187,7 @@ class Call {
   Value values_[kMost];
   int used_ = 0;
   StringView text_;
-  ListStorage<int64_t> lists_[6];
+  ListStorage<int64_t> lists_[8];
   int lists_used_ = 0;
   int64_t numbers_[96];
   int numbers_used_ = 0;

@@ -54,7 +54,9 @@ inline Exact activated(int activation, double low, double high, Exact sum) {
   // None is steeper than this; those with an exponential have an error of their own.
   const double steepness = activation == 10 ? (fabs(low) > 1 ? fabs(low) : 1) : 1.5;
   const double own = activation < 3 ? 0 : 5e-7 * (fabs(x) > 1 && activation >= 5 ? fabs(x) : 1);
-  return {activation == 0 ? x : table[activation], steepness * sum.bound + own};
+  // What becomes of an infinity, as 0 by a ReLU, has no error.
+  const bool is_finite = fabs(x) < HUGE_VAL;
+  return {activation == 0 ? x : table[activation], is_finite ? steepness * sum.bound + own : 0};
 }
 
 struct Geometry {

@@ -126,12 +126,34 @@ inline void repeat_everywhere(int test, void (*run)(Random, long), long share) {
   });
 }
 
+// A window, as arguments: outputs and taps, strides, padding of both sides alike or of four, dilations.
+inline Call& window(Call& call, const Geometry& g, dim_t outputs) {
+  call.integers(outputs, g.taps[0], g.taps[1]).integers(g.stride[0], g.stride[1]);
+  if (g.more[0] == 0 && g.more[1] == 0) {
+    call.integers(g.pad[0], g.pad[1]);
+  } else {
+    call.integers(g.pad[0], g.pad[1], g.pad[0] + g.more[0], g.pad[1] + g.more[1]);
+  }
+  return call.integers(g.dilation[0], g.dilation[1]);
+}
+
 // How far a window can move over a padded size; negative where it is too large.
 inline dim_t room_of(const Geometry& g, int d, dim_t size) {
   return size + 2 * g.pad[d] + g.more[d] - g.dilation[d] * (g.taps[d] - 1) - 1;
 }
 
 // The sizes of an image, made those of what a window gives; false where it does not fit.
+inline bool slide(const Geometry& g, dim_t sizes[4]) {
+  bool fits = true;
+  for (int d = 0; d < 2; ++d) {
+    const dim_t room = room_of(g, d, sizes[2 + d]);
+    fits &= room >= 0;
+    sizes[2 + d] = room < 0 ? 1 : room / g.stride[d] + 1;
+  }
+  return fits;
+}
+
+// The same of windows that may reach over the end.
 inline bool pool(const Geometry& g, bool ceil_mode, dim_t sizes[4]) {
   bool fits = true;
   for (int d = 0; d < 2; ++d) {

@@ -1,5 +1,5 @@
-// Packed weights: linear layers, convolutions of every kind, and bottlenecks of them; matrices
-// that are not packed; and pooling, which walks its windows as convolutions do.
+// Packed weights: linear layers, and convolutions of every kind; matrices that are not packed; and pooling,
+// which walks its windows as convolutions do.
 #include "isas.h"
 
 using namespace penlight;
@@ -62,12 +62,6 @@ struct Shape {
   dim_t batch, channels, height, width, outputs;
   Geometry g;
 };
-
-// Of both sides alike, or of four sides.
-Call& padding(Call& call, const Geometry& g) {
-  if (g.more[0] == 0 && g.more[1] == 0) return call.integers(g.pad[0], g.pad[1]);
-  return call.integers(g.pad[0], g.pad[1], g.pad[0] + g.more[0], g.pad[1] + g.more[1]);
-}
 
 // One of the ways that convolutions are computed, on sizes that just reach it.
 Shape any_convolution(Random& r) {
@@ -203,13 +197,8 @@ void convolution(Random r, long round) {
   fill(plain, r, false);
   fill(bias, r, false);
   pack_convolution(s);
-  bool fits = true;
   sizes[1] = s.outputs;
-  for (int d = 0; d < 2; ++d) {
-    const dim_t room = room_of(g, d, sizes[2 + d]);
-    fits &= room >= 0;
-    sizes[2 + d] = room < 0 ? 1 : room / g.stride[d] + 1;
-  }
+  const bool fits = slide(g, sizes);
   const bool added = r.one_in(2), front = r.one_in(2);
   residual.shape(sizes, 4, kChannelsLast, ScalarType::Float, r.one_in(2));
   out.shape(sizes, 4, kChannelsLast, ScalarType::Float, front);
@@ -219,9 +208,7 @@ void convolution(Random r, long round) {
   const double low = -0.5, high = 0.75;
   Call call(optimized_library, "penlight::conv2d_packed.out");
   call.tensor(x).tensor(weight).optional(added ? &residual : nullptr);
-  call.integers(s.outputs, g.taps[0], g.taps[1]).integers(g.stride[0], g.stride[1]);
-  padding(call, g).integers(g.dilation[0], g.dilation[1]).integer(g.groups);
-  call.integer(activation).number(low).number(high);
+  window(call, g, s.outputs).integer(g.groups).integer(activation).number(low).number(high);
   Judge judge{"conv2d_packed", round};
   if (!fits) {
     CHECK(call.run(out) == Status::InvalidArgument);
@@ -326,98 +313,9 @@ void product(Random r, long round) {
   check_threads(call, out, again);
 }
 
-// An inverted bottleneck: a 1x1 convolution, and one window for each of its channels.
-void expansion(Random r, long round) {
-  const dim_t channels = r.one_in(3) ? 8 * r.in(1, 8) : r.in(1, 20), inner = r.in(2, 40);
-  dim_t sizes[] = {r.in(0, 2), channels, r.in(1, 14), r.in(1, 14)};
-  if (r.one_in(8)) sizes[3] = r.in(200, 400);  // bands of one row
-  Geometry g{};
-  g.groups = inner;
-  bool fits = true;
-  x.shape(sizes, 4, kChannelsLast, ScalarType::Float, r.one_in(2));
-  fill(x, r, r.one_in(4));
-  const dim_t height = sizes[2], width = sizes[3];
-  const bool usual = r.one_in(2);  // windows that are computed panel by panel
-  for (int d = 0; d < 2; ++d) {
-    g.taps[d] = usual && d ? g.taps[0] : r.one_in(2) ? 3 : usual ? 5 : r.in(1, 8);
-    g.stride[d] = usual && d ? g.stride[0] : r.in(1, 2);
-    g.dilation[d] = !usual && r.one_in(3) ? 2 : 1;
-    g.pad[d] = r.in(0, g.taps[d] / 2);
-    g.more[d] = r.one_in(3) ? r.in(-g.pad[d], 2) : 0;
-    const dim_t room = room_of(g, d, sizes[2 + d]);
-    fits &= room >= 0;
-    sizes[2 + d] = room < 0 ? 1 : room / g.stride[d] + 1;
-  }
-  if (!fits) return;
-  const dim_t taps = g.taps[0] * g.taps[1], padded = (inner + 15) / 16 * 16;
-  const dim_t first[] = {inner, channels}, last[] = {inner, taps}, panels[] = {padded * (1 + channels)},
-              packed[] = {(1 + taps) * padded};
-  plain.shape(first, 2, nullptr, ScalarType::Float, false);
-  bias.shape(first, 1, nullptr, ScalarType::Float, false);
-  weight.shape(panels, 1, nullptr, ScalarType::Float, r.one_in(2));
-  y.shape(last, 2, nullptr, ScalarType::Float, false);
-  residual.shape(packed, 1, nullptr, ScalarType::Float, r.one_in(2));
-  fill(plain, r, false);
-  fill(bias, r, false);
-  fill(y, r, false);
-  pack_panels(plain.data(), bias.data(), inner, channels, [](dim_t k) { return k; }, weight.data());
-  for (dim_t i = 0; i < packed[0]; ++i) {  // the windows have the biases of the expansion, negated
-    const dim_t c = i % padded, t = i / padded - 1;
-    residual.data()[i] = c >= inner ? 0 : t < 0 ? -bias.data()[c] : y.data()[c * taps + t];
-  }
-  sizes[1] = inner;
-  const bool front = r.one_in(2);
-  out.shape(sizes, 4, kChannelsLast, ScalarType::Float, front);
-  again.shape(sizes, 4, kChannelsLast, ScalarType::Float, !front);
-  const int before = static_cast<int>(r.in(0, kActivationCount - 1)),
-            after = static_cast<int>(r.in(0, kActivationCount - 1));
-  const double low = -0.5, high = 0.75;
-  Call call(optimized_library, "penlight::expand_depthwise_packed.out");
-  call.tensor(x).tensor(weight).tensor(residual).integers(inner, g.taps[0], g.taps[1]);
-  padding(call.integers(g.stride[0], g.stride[1]), g);
-  call.integers(g.dilation[0], g.dilation[1]).integer(before).number(low).number(high);
-  call.integer(after).number(low).number(high);
-  Judge judge{"expand_depthwise_packed", round};
-  judge.ran(call.run(out), call, out);
-  const auto expanded = [&](dim_t n, dim_t c, dim_t h, dim_t w) {
-    Sum sum;
-    sum.add(static_cast<double>(bias.data()[c]));
-    for (dim_t k = 0; k < channels; ++k) {
-      sum.add(static_cast<double>(x.data()[x.at(n, k, h, w)]),
-              static_cast<double>(plain.data()[c * channels + k]));
-    }
-    return activated(before, low, high, sum.get());
-  };
-  for (dim_t n = 0; n < sizes[0]; ++n) {
-    for (dim_t c = 0; c < inner; ++c) {
-      for (dim_t h = 0; h < sizes[2]; ++h) {
-        for (dim_t w = 0; w < sizes[3]; ++w) {
-          Sum sum;
-          double carried = 0;
-          sum.add(-static_cast<double>(bias.data()[c]));
-          for (dim_t t = 0; t < taps; ++t) {
-            const dim_t row = h * g.stride[0] - g.pad[0] + t / g.taps[1] * g.dilation[0];
-            const dim_t column = w * g.stride[1] - g.pad[1] + t % g.taps[1] * g.dilation[1];
-            if (row < 0 || row >= height || column < 0 || column >= width) continue;
-            const double tap = static_cast<double>(y.data()[c * taps + t]);
-            const Exact one = expanded(n, c, row, column);
-            sum.add(one.value, tap);
-            carried += fabs(tap) * one.bound;
-          }
-          const Exact all{sum.get().value, sum.get().bound + carried};
-          const dim_t place = out.at(n, c, h, w);
-          judge.see(out.data()[place], activated(after, low, high, all), place);
-        }
-      }
-    }
-  }
-  check_threads(call, out, again);
-}
-
 }  // namespace
 
 TEST(linear_layers) { repeat_everywhere(1, linear, 4); }
 TEST(convolutions) { repeat_everywhere(2, convolution, 4); }
 TEST(max_pooling) { repeat_everywhere(3, pooling, 2); }
 TEST(products_of_matrices_that_are_not_packed) { repeat_everywhere(5, product, 4); }
-TEST(expansions) { repeat_everywhere(7, expansion, 3); }
