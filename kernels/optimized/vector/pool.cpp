@@ -37,14 +37,16 @@ bool are_finite(const MaxPool& p) {
   const ptrdiff_t end = last / g.out_height * g.height + max_of(min_of(bottom, g.height), 0);
   const float* const x = p.input + begin * line;
   const ptrdiff_t count = (end - begin) * line;
-  Floats zeros[4] = {};  // or NaN
-  for (ptrdiff_t i = 0; i < count; i += 4 * kLanes) {
-    repeat<4>([&](auto u) __attribute__((always_inline)) {
-      const ptrdiff_t left = count - i - u * kLanes;
-      zeros[u] += load_part(x + i + u * kLanes, max_of(left, 0)) * Floats{};
-    });
+  constexpr int kSums = 8;   // so many that none waits for the one before it
+  Floats zeros[kSums] = {};  // or NaN
+  ptrdiff_t i = 0;
+  for (; i + kSums * kLanes <= count; i += kSums * kLanes) {
+    repeat<kSums>([&](auto u)
+                      __attribute__((always_inline)) { zeros[u] += load(x + i + u * kLanes) * Floats{}; });
   }
-  return sum_lanes(zeros[0] + zeros[1] + zeros[2] + zeros[3]) == 0.0f;
+  for (; i < count; i += kLanes) zeros[0] += load_part(x + i, count - i) * Floats{};
+  repeat<kSums - 1>([&](auto u) __attribute__((always_inline)) { zeros[0] += zeros[u + 1]; });
+  return sum_lanes(zeros[0]) == 0.0f;
 }
 
 // The taps of a window that are inside of the image, of some vectors of channels.
@@ -53,17 +55,26 @@ struct Pixels {
   ptrdiff_t rows, columns, row_step, column_step;
 };
 
-template <class Operation, int vectors>
+// Of windows that have `taps` rows and columns inside, where that is not 0.
+template <class Operation, int vectors, int taps>
 PENLIGHT_INLINE void max_of_pixels(const Pixels& x, ptrdiff_t channel, float* out) {
   Floats most[vectors];
   repeat<vectors>([&](auto v) __attribute__((always_inline)) { most[v] = splat(Operation::kStart); });
+  const auto take = [&](const float* from) __attribute__((always_inline)) {
+    repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+      most[v] = Operation::of(most[v], load(from + v * kLanes));
+    });
+  };
   const float* row = x.first + channel;
-  for (ptrdiff_t th = 0; th < x.rows; ++th, row += x.row_step) {
-    const float* from = row;
-    for (ptrdiff_t tw = 0; tw < x.columns; ++tw, from += x.column_step) {
-      repeat<vectors>([&](auto v) __attribute__((always_inline)) {
-        most[v] = Operation::of(most[v], load(from + v * kLanes));
-      });
+  if constexpr (taps > 0) {
+    repeat<taps>([&](auto) __attribute__((always_inline)) {
+      repeat<taps>([&](auto tw) __attribute__((always_inline)) { take(row + tw * x.column_step); });
+      row += x.row_step;
+    });
+  } else {
+    for (ptrdiff_t th = 0; th < x.rows; ++th, row += x.row_step) {
+      const float* from = row;
+      for (ptrdiff_t tw = 0; tw < x.columns; ++tw, from += x.column_step) take(from);
     }
   }
   repeat<vectors>([&](auto v) __attribute__((always_inline)) { store(out + channel + v * kLanes, most[v]); });
@@ -79,6 +90,14 @@ PENLIGHT_INLINE void max_of_some(const Pixels& x, ptrdiff_t channel, ptrdiff_t s
     }
   }
   store_some(out + channel, most, some);
+}
+
+template <class Operation, int taps>
+void max_of_channels(const Pixels& x, ptrdiff_t channels, float* out) {
+  ptrdiff_t c = 0;
+  for (; c + 4 * kLanes <= channels; c += 4 * kLanes) max_of_pixels<Operation, 4, taps>(x, c, out);
+  for (; c + kLanes <= channels; c += kLanes) max_of_pixels<Operation, 1, taps>(x, c, out);
+  if (c < channels) max_of_some<Operation>(x, c, channels - c, out);
 }
 
 // Channel by channel.
@@ -98,10 +117,11 @@ void max_pixels(const MaxPool& p) {
               ((top + rows.first * g.dilation_h) * g.width + left + columns.first * g.dilation_w) * p.pixel,
           rows.last - rows.first, columns.last - columns.first, g.dilation_h * g.width * p.pixel,
           g.dilation_w * p.pixel};
-      ptrdiff_t c = 0;
-      for (; c + 4 * kLanes <= p.pixel; c += 4 * kLanes) max_of_pixels<Operation, 4>(window, c, out);
-      for (; c + kLanes <= p.pixel; c += kLanes) max_of_pixels<Operation, 1>(window, c, out);
-      if (c < p.pixel) max_of_some<Operation>(window, c, p.pixel - c, out);
+      if (!kFewTiles && window.rows == 3 && window.columns == 3) {
+        max_of_channels<Operation, 3>(window, p.pixel, out);
+      } else {
+        max_of_channels<Operation, 0>(window, p.pixel, out);
+      }
     }
   }
 }
