@@ -134,7 +134,8 @@ void expansion(Random r, long round) {
   });
 }
 
-// Of an image of few channels, in either order; half of the windows share columns.
+// Of an image of few channels, in either order. Half of the windows are of 3x3: of one channel and of three,
+// these share columns.
 void first_layer(Random r, long round) {
   const dim_t channels = r.in(1, 4);
   dim_t sizes[] = {r.in(0, 2), channels, r.in(1, 12), r.one_in(3) ? r.in(1, 12) : r.in(20, 130)};
