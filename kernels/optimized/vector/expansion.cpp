@@ -155,7 +155,8 @@ ptrdiff_t rows_together(const Expansion& e) {
 struct Origin {
   const float* pixels;
   ptrdiff_t first, line;
-  int height;  // of tiles of one panel; 0: there are none
+  int height;          // of tiles of one panel; 0: there are none
+  ptrdiff_t together;  // rows of windows for which the input is read at once
 };
 
 // The height of tall tiles, for which pixels are laid out; 0: others are faster, or alone have code.
@@ -179,7 +180,7 @@ void multiply_one_panel(const Expansion& e, const Panel& panel, const float* inp
   const ptrdiff_t width = e.windows.geometry.width;
   if (!height) return multiply_pixels(panel, input, width, finish);
   if (!e.few) return multiply_tall(panel.weights, input, width, height, panel.depth, finish);
-  if (shared_height_of(e)) {
+  if (shares_columns(*e.few)) {
     return multiply_shared<1>(*e.few, {panel.offsets, panel.depth, panel.weights, 0}, input, width, height,
                               finish);
   }
@@ -218,7 +219,7 @@ void expand_panels(const Expansion& e, const Panel& panel, const Origin& origin,
       ahead.fetch();
       if (e.few && t[0].channel == e.windows.first_channel) {
         const Geometry& f = e.few->geometry;
-        const ptrdiff_t next = y + rows_together(e) * g.stride_h;
+        const ptrdiff_t next = y + origin.together * g.stride_h;
         fetch_lines(*e.few, row / g.out_height, next * f.stride_h - f.pad_h, f.stride_h);
       }
     }
@@ -294,7 +295,7 @@ void expand_depthwise(const Expansion& e) {
     const ptrdiff_t bottom = min_of(max_of(top_of(g, last - 1) + g.taps_h, 0), g.height);
     const ptrdiff_t begin = min_of(max_of(top_of(g, first), end), bottom);
     const ptrdiff_t image_index = first / g.out_height;
-    Origin origin{image, begin, g.width * e.steps, height};
+    Origin origin{image, begin, g.width * e.steps, height, together};
     if (!e.few) {
       const float* const pixels = e.input + (image_index * g.height + begin) * origin.line;
       if (height) {
