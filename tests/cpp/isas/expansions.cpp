@@ -7,6 +7,8 @@ using namespace penlight_test;
 
 namespace {
 
+constexpr double kLow = -0.5, kHigh = 0.75;  // of activations
+
 // What the layer before the windows gives, element by element.
 constexpr dim_t kMostBetween = 1 << 16;
 Exact between[kMostBetween];
@@ -40,26 +42,22 @@ struct Windows {
     return between[((n * inner[1] + c) * inner[2] + h) * inner[3] + w];
   }
   // An element of the result.
-  Exact given(dim_t n, dim_t c, dim_t h, dim_t w) const;
-};
-
-constexpr double kLow = -0.5, kHigh = 0.75;
-
-Exact Windows::given(dim_t n, dim_t c, dim_t h, dim_t w) const {
-  Sum sum;
-  double carried = 0;
-  sum.add(-static_cast<double>(bias.data()[c]));
-  for (dim_t t = 0; t < taps(); ++t) {
-    const dim_t row = h * g.stride[0] - g.pad[0] + t / g.taps[1] * g.dilation[0];
-    const dim_t column = w * g.stride[1] - g.pad[1] + t % g.taps[1] * g.dilation[1];
-    if (row < 0 || row >= inner[2] || column < 0 || column >= inner[3]) continue;
-    const double tap = static_cast<double>(y.data()[c * taps() + t]);
-    const Exact& one = made(n, c, row, column);
-    sum.add(one.value, tap);
-    carried += fabs(tap) * one.bound;
+  Exact given(dim_t n, dim_t c, dim_t h, dim_t w) const {
+    Sum sum;
+    double carried = 0;
+    sum.add(-static_cast<double>(bias.data()[c]));
+    for (dim_t t = 0; t < taps(); ++t) {
+      const dim_t row = h * g.stride[0] - g.pad[0] + t / g.taps[1] * g.dilation[0];
+      const dim_t column = w * g.stride[1] - g.pad[1] + t % g.taps[1] * g.dilation[1];
+      if (row < 0 || row >= inner[2] || column < 0 || column >= inner[3]) continue;
+      const double tap = static_cast<double>(y.data()[c * taps() + t]);
+      const Exact& one = made(n, c, row, column);
+      sum.add(one.value, tap);
+      carried += fabs(tap) * one.bound;
+    }
+    return activated(after, kLow, kHigh, {sum.get().value, sum.get().bound + carried});
   }
-  return activated(after, kLow, kHigh, {sum.get().value, sum.get().bound + carried});
-}
+};
 
 // The weights of the layer in `weight`, and those of the windows in `residual`, with its biases negated.
 template <class Order>

@@ -169,7 +169,7 @@ void averages(Random r, long round) {
     g.pad[d] = r.in(0, g.taps[d] / 2);
   }
   if (!options().gathers) g.stride[1] = 1;
-  if (!pool(g, ceil_mode, sizes)) return;
+  if (!slide(g, sizes, ceil_mode)) return;
   const bool front = r.one_in(2);
   out.shape(sizes, 4, order, ScalarType::Float, front);
   again.shape(sizes, 4, order, ScalarType::Float, !front);

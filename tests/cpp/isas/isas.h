@@ -142,24 +142,13 @@ inline dim_t room_of(const Geometry& g, int d, dim_t size) {
   return size + 2 * g.pad[d] + g.more[d] - g.dilation[d] * (g.taps[d] - 1) - 1;
 }
 
-// The sizes of an image, made those of what a window gives; false where it does not fit.
-inline bool slide(const Geometry& g, dim_t sizes[4]) {
-  bool fits = true;
-  for (int d = 0; d < 2; ++d) {
-    const dim_t room = room_of(g, d, sizes[2 + d]);
-    fits &= room >= 0;
-    sizes[2 + d] = room < 0 ? 1 : room / g.stride[d] + 1;
-  }
-  return fits;
-}
-
-// The same of windows that may reach over the end.
-inline bool pool(const Geometry& g, bool ceil_mode, dim_t sizes[4]) {
+// The sizes of an image, made those of what a window gives, rounded up or down; false where it does not fit.
+inline bool slide(const Geometry& g, dim_t sizes[4], bool ceil_mode = false) {
   bool fits = true;
   for (int d = 0; d < 2; ++d) {
     const dim_t size = sizes[2 + d], room = room_of(g, d, size);
     fits &= room >= 0;
-    sizes[2 + d] = (room + (ceil_mode ? g.stride[d] - 1 : 0)) / g.stride[d] + 1;
+    sizes[2 + d] = room < 0 ? 1 : (room + (ceil_mode ? g.stride[d] - 1 : 0)) / g.stride[d] + 1;
     // No window begins in the padding behind the image.
     if (ceil_mode && (sizes[2 + d] - 1) * g.stride[d] >= size + g.pad[d]) --sizes[2 + d];
   }

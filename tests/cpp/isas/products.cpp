@@ -251,7 +251,7 @@ void pooling(Random r, long round) {
     g.dilation[d] = r.in(1, 2);
     g.pad[d] = r.in(0, g.taps[d] / 2);
   }
-  if (!pool(g, ceil_mode, sizes)) return;
+  if (!slide(g, sizes, ceil_mode)) return;
   const bool front = r.one_in(2);
   out.shape(sizes, 4, kChannelsLast, ScalarType::Float, front);
   again.shape(sizes, 4, kChannelsLast, ScalarType::Float, !front);
