@@ -1,8 +1,9 @@
 // The usual depthwise windows over images: 3x3 and 5x5, with strides of one and two.
 //
-// They slide over the image where it is: two rows of the result at a time, vector of channels after vector.
-// Where a channel has several windows, its pixels are copied into a tile first, once for each of them.
-#include "depthwise_sliding.h"
+// They are computed over the image where it is: two rows of the result at a time, vector of channels after
+// vector, in blocks or sliding. Where a channel has several windows, its pixels are copied into a tile first,
+// once for each of them.
+#include "depthwise_blocks.h"
 
 namespace penlight::optimized {
 namespace PENLIGHT_ISA {
@@ -31,6 +32,18 @@ struct Channels {
 // Is an activation applied when some rows are done? It would be in the way of sums.
 bool is_late(const Epilogue& epilogue) {
   return !is_bounded(epilogue) && epilogue.activation != Activation::HardSwish;
+}
+
+// What computes a vector of channels of `rows` rows.
+template <int taps, int stride, int rows, bool whole>
+auto slide_or_blocks(const Geometry& g) {
+  auto compute = slide<taps, stride, rows, whole>;
+  if constexpr (kHasBlocks) {
+    const int columns = block_columns(g);
+    if (columns == 7) compute = blocks<taps, stride, rows, 7, whole>;
+    if (columns == 8) compute = blocks<taps, stride, rows, 8, whole>;
+  }
+  return compute;
 }
 
 // `rows` rows from `row` of all images on.
@@ -67,8 +80,9 @@ void some_rows(const Depthwise& p, const Channels& part, ptrdiff_t row) {
   s.high = is_relu ? __builtin_inff() : epilogue.high;
   s.ahead = part.is_far ? part.pixels - part.first + (top + lines) * line : nullptr;
   s.out_ahead = p.output + (row + rows) * s.out_row;
+  const auto compute = slide_or_blocks<taps, stride, rows, whole>(g);
   for (ptrdiff_t c = part.first; c < part.last; c += kLanes) {
-    slide<taps, stride, rows, whole>(s, part.last - c);
+    compute(s, part.last - c);
     for (int i = 0; i < lines; ++i) s.line[i] += next[i];
     s.weights += kLanes;
     s.output += kLanes;
@@ -103,10 +117,11 @@ void all_rows(const Depthwise& p, const Channels& part, ptrdiff_t first, ptrdiff
   for (ptrdiff_t row = first, rows; row < last; row += rows) {
     rows = min_of(last - row, kTogether);
     const bool pair = rows == kTogether;
-    if (pair && whole.first < whole.last) some_rows<taps, stride, kTogether, true>(p, whole, row);
-    const Channels& others = pair ? rest : part;
-    for (ptrdiff_t r = row; r < row + rows && others.first < others.last; ++r) {
-      some_rows<taps, stride, 1, false>(p, others, r);
+    if (!pair) {
+      some_rows<taps, stride, 1, false>(p, part, row);
+    } else {
+      if (whole.first < whole.last) some_rows<taps, stride, kTogether, true>(p, whole, row);
+      if (rest.first < rest.last) some_rows<taps, stride, kTogether, false>(p, rest, row);
     }
     if (is_late(p.epilogue)) activate_rows(p, part, row, rows);
   }

@@ -50,6 +50,21 @@ PENLIGHT_INLINE ptrdiff_t plain_rounds(const Geometry& g) {
   return max_of(min_of((g.width + g.pad_w) / round - 1, (g.out_width - 2) / overlap), 0);
 }
 
+// Of the activations those that Slide names.
+template <int count>
+PENLIGHT_INLINE void activate(Activation activation, const Bounds& bounds, Floats (&sums)[count]) {
+  const auto all = [&](auto which) __attribute__((always_inline)) {
+    constexpr Activation chosen = static_cast<Activation>(static_cast<int>(decltype(which)()));
+    repeat<count>([&](auto i)
+                      __attribute__((always_inline)) { sums[i] = activated<chosen>(sums[i], bounds); });
+  };
+  if (activation == Activation::Clamp) {
+    all(Index<static_cast<int>(Activation::Clamp)>());
+  } else if (activation == Activation::HardSwish) {
+    all(Index<static_cast<int>(Activation::HardSwish)>());
+  }
+}
+
 // `left` channels, or where `whole` as many as a vector has.
 template <int taps, int stride, int rows, bool whole>
 __attribute__((noinline)) void slide(const Slide<kLinesUnder<taps, stride, rows>>& s, ptrdiff_t left) {
@@ -107,15 +122,7 @@ __attribute__((noinline)) void slide(const Slide<kLinesUnder<taps, stride, rows>
           });
           residual += out_pixel;
         }
-        if (activation == Activation::Clamp) {
-          repeat<rows>([&](auto r) __attribute__((always_inline)) {
-            ended[r] = activated<Activation::Clamp>(ended[r], bounds);
-          });
-        } else if (activation == Activation::HardSwish) {
-          repeat<rows>([&](auto r) __attribute__((always_inline)) {
-            ended[r] = activated<Activation::HardSwish>(ended[r], bounds);
-          });
-        }
+        activate<rows>(activation, bounds, ended);
       }
       repeat<rows>([&](auto r) __attribute__((always_inline)) {
         float* const to = output + r * out_row;
