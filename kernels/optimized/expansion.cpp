@@ -2,11 +2,11 @@
 // bottlenecks have them (Sandler et al., "MobileNetV2", 2018).
 //
 // The image between the two is the largest of such a network. Where it is small all the same, it is made
-// whole, by products of many rows at once. Else, of the usual windows only the few of its rows exist that a
-// row of them reads, those of the channels in work in the nearest cache (vector/expansion.cpp). For others it
-// is made in bands: the rows that a few rows of the result need exist, in the second cache; those that the
-// next band needs too are moved to the front. Either of these ways each row is a product of its own. So no
-// element depends on where a band or a thread begins.
+// whole, or so many channels of it as the second cache holds, by products of many rows at once. Else, of the
+// usual windows only the few of its rows exist that a row of them reads, those of the channels in work in the
+// nearest cache (vector/expansion.cpp). For others it is made in bands: the rows that a few rows of the
+// result need exist, in the second cache; those that the next band needs too are moved to the front. Either
+// of these ways each row is a product of its own. So no element depends on where a band or a thread begins.
 #include "expansion.h"
 
 #include <string.h>
@@ -109,21 +109,33 @@ void run_by_bands(KernelContext& ctx, const Expansion& e) {
   ctx.parallel(static_cast<size_t>(parts), part);
 }
 
-// Is it better to have the whole image between the two? Where the second cache has room for it and for the
-// result, and sums are so long that products of many rows at once gain more than it costs to go there.
-// Measured on Intel's processors with AVX-512, and on Zen 5.
+// Elements of the image between the two that exist at once where sums are short.
+constexpr dim_t kFewBetween = 32768;
+
+// Sums from this length on are worth products of many rows at once, for all channels.
+constexpr dim_t kLongSum = 48;
+
+// Is it better to have the whole image between the two, if not of all channels at once? Where the second
+// cache has room for it and for the result, and sums are so long that products of many rows at once gain more
+// than it costs to go there: measured on Intel's processors with AVX-512, and on Zen 5. There it is also
+// where they are short, before windows of more than 3x3 in blocks, of few channels at once; threads need many
+// to share.
 bool is_by_image(const Expansion& e) {
-  constexpr dim_t kLongSum = 48;
+  constexpr dim_t kFewTaps = 3, kManyChannels = 7 * kPanel;
   const Geometry& g = e.windows.geometry;
-  dim_t image = 0, result = 0;
-  return e.wide_tiles && e.steps >= kLongSum && g.height * g.width > 0 &&
-         multiply_sizes(g.height * g.width, e.windows.channels, image) &&
-         multiply_sizes(g.out_height * g.out_width, e.windows.channels, result) &&
-         image + result <= kSecondCache;
+  dim_t pixels = 0, panel = 0, image = 0, result = 0;
+  if (!e.wide_tiles || !multiply_sizes(g.height, g.width, pixels) || pixels == 0 ||
+      !multiply_sizes(pixels, kPanel, panel) || !multiply_sizes(pixels, e.windows.channels, image) ||
+      !multiply_sizes(g.out_height * g.out_width, e.windows.channels, result)) {
+    return false;
+  }
+  if (e.steps >= kLongSum) return image <= kSecondCache && result <= kSecondCache - image;
+  return cores() == Cores::Zen5 && g.taps_w > kFewTaps && g.stride_w == 1 &&
+         e.windows.channels >= kManyChannels && panel <= kFewBetween;
 }
 
-// A part has some panels of one image after the other, in memory of its own: what another processor wrote is
-// slow to write again.
+// A part has some panels of one image after the other, as many as exist at once, in memory of its own: what
+// another processor wrote is slow to write again.
 void run_by_images(KernelContext& ctx, const Expansion& e) {
   const Geometry& g = e.windows.geometry;
   const dim_t pixels = g.height * g.width, result = g.out_height * g.out_width;
@@ -138,7 +150,12 @@ void run_by_images(KernelContext& ctx, const Expansion& e) {
   const PanelParts cut = panel_parts_of(ctx, panels, by.step, by.tile, operations_of(e));
   const dim_t steps = (panels + cut.step - 1) / cut.step;
   const dim_t parts = one_a_thread(ctx, cut.parts);
-  const dim_t most = (steps + parts - 1) / parts * cut.step * kPanel;  // channels of a part
+  // As many steps at once as there is room for, in turns of the same length.
+  const dim_t each = (steps + parts - 1) / parts, between = e.steps >= kLongSum ? kSecondCache : kFewBetween;
+  const dim_t room = between / (pixels * kPanel * cut.step);
+  const dim_t turns = room > 0 ? (each + room - 1) / room : each;
+  const dim_t together = (each + turns - 1) / turns * cut.step;  // panels
+  const dim_t most = together * kPanel;
   windows.pixel = most;
   const size_t tile = routines().depthwise_scratch(windows), scratch = by.scratch > tile ? by.scratch : tile;
   PartMemory memory;
@@ -147,23 +164,23 @@ void run_by_images(KernelContext& ctx, const Expansion& e) {
   const auto part = [&](size_t index) {
     const Range range = range_of(index, parts, panels, cut.step);
     float* const own = static_cast<float*>(memory.of(index));
-    const dim_t first = range.first * kPanel;
     Product mine = product;
-    mine.output = own - first;
     mine.output_pitch = most;
-    mine.first_panel = range.first;
-    mine.last_panel = range.last;
     mine.scratch = own + pixels * most;
     Depthwise over = windows;
-    over.input = own - first;
-    over.first_channel = first;
-    over.last_channel = range.last < panels ? range.last * kPanel : channels;
     over.tile = tile ? own + pixels * most : nullptr;
     for (dim_t i = 0; i < images; ++i) {
       mine.input = e.input + i * pixels * e.steps;
       over.output = windows.output + i * result * channels;
-      by.multiply(mine);
-      routines().depthwise(over);
+      for (dim_t panel = range.first; panel < range.last; panel = mine.last_panel) {
+        mine.first_panel = panel;
+        mine.last_panel = panel + together < range.last ? panel + together : range.last;
+        over.first_channel = panel * kPanel;
+        over.last_channel = mine.last_panel < panels ? mine.last_panel * kPanel : channels;
+        over.input = mine.output = own - over.first_channel;
+        by.multiply(mine);
+        routines().depthwise(over);
+      }
     }
   };
   ctx.parallel(static_cast<size_t>(parts), part);
