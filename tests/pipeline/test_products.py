@@ -222,6 +222,30 @@ def test_tables_read_at_constant_places() -> None:
         check(model, x)
 
 
+class Positions(nn.Module):
+    """Attends by position alone, beside what the rows say, as ConViT does."""
+
+    def __init__(self, weights: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(weights, 8)
+        self.of_distance = nn.Linear(3, 8)
+        places = torch.arange(80.0)
+        distance = places[:, None] - places[None, :]
+        self.register_buffer("distances", torch.stack([distance, distance**2, distance.abs()], -1) / 100)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)[:, :, None, None] * self.of_distance(self.distances).permute(2, 0, 1).softmax(-1)
+
+
+def test_what_takes_long_to_compute() -> None:
+    """Folded where the file grows by a third at most."""
+    for weights, folded in ((100_000, True), (1_000, False)):
+        model, x = Positions(weights), torch.randn(2, weights)
+        found = operators(model, x)
+        assert ("_softmax" in found) is not folded
+        check(model, x)
+
+
 @pytest.mark.parametrize("dim", [0, 1, None])
 def test_weight_norm_is_folded(dim: int | None) -> None:
     """Its weights are made when the file is written, a piece at a time, not in each run."""

@@ -1,8 +1,9 @@
 """Compute at compile time what depends on constants alone.
 
 The file must not grow for it, or not much: a result is folded if it is small for the
-operators that go, not larger than the constants it replaces (which then die), or read
-from a table and small beside all weights. Results that share constants replace them
+operators that go, not larger than the constants it replaces (which then die), read
+from a table and small beside all weights, or takes much longer to compute than to read
+and is not large beside them. Results that share constants replace them
 together. So a transposed weight is folded, and the parts of one that is cut up, and an
 expanded mask or a large `full` is not. Large results are computed when the file is
 written. What is made like another tensor (`new_zeros`, `full_like`) depends on nothing
@@ -38,6 +39,10 @@ _SMALL = 16 * 1024
 # What is read from tables, as the bias of each pair of pixels by their distance, may take this part
 # of the weights' bytes each time that this pass runs.
 _SHARE = 50
+# What takes much longer to compute than to read, as the attention that positions alone give, may take this.
+_SHARE_OF_SLOW = 3
+_SLOW = {"mm", "bmm", "addmm", "baddbmm", "linear", "matmul", "convolution", "_softmax", "_log_softmax"}
+_SLOW |= {"exp", "log", "sin", "cos", "tan", "tanh", "sigmoid", "erf", "gelu", "silu"}
 _LOOKUPS = {aten.index.Tensor, aten.index_select.default, aten.embedding.default, aten.gather.default}
 
 
@@ -60,12 +65,15 @@ def fold_constants(graph: Graph, constants: Constants) -> int:
     seen = set(frontier)
     joint = _Joint(frontier, known, constants)
     weights = [like for name in constants.names if (like := constants.like(name)) is not None]
-    room = sum(map(_nbytes, weights)) // _SHARE
+    total = sum(map(_nbytes, weights))
+    room, room_of_slow = total // _SHARE, total // _SHARE_OF_SLOW
     for node in frontier:
         value = _can_keep(node)
         worth = value is not None and (_is_worth(node, constants) or joint.is_worth(node))
         if value is not None and not worth and _reads_table(node) and _nbytes(value) <= room:
             worth, room = True, room - _nbytes(value)
+        if value is not None and not worth and _nbytes(value) <= room_of_slow and _is_slow(node, constants):
+            worth, room_of_slow = True, room_of_slow - _nbytes(value)
         if value is None or not worth:
             # What it is made of may be smaller, as the places at which a table is read.
             more = [one for one in node.all_input_nodes if one.op != "placeholder" and one not in seen]
@@ -182,6 +190,19 @@ def _reads_table(node: Node) -> bool:
     while _is_view(node.target):
         node = node.all_input_nodes[0]
     return node.target in _LOOKUPS
+
+
+def _is_slow(node: Node, constants: Constants) -> bool:
+    """Is there among what it is made of a slow operator, for half as many elements at least?"""
+    value = tensor_of(node)
+    assert value is not None
+    return any(
+        isinstance(step.target, OpOverload)
+        and step.target._schema.name.removeprefix("aten::") in _SLOW
+        and (made := tensor_of(step)) is not None
+        and 2 * made.numel() >= value.numel()
+        for step in _steps(node, constants)
+    )
 
 
 def _is_view(target: Any) -> bool:
