@@ -109,6 +109,8 @@ void run_by_bands(KernelContext& ctx, const Expansion& e) {
   ctx.parallel(static_cast<size_t>(parts), part);
 }
 
+#ifndef __OPTIMIZE_SIZE__  // small builds do without
+
 // Elements of the image between the two that exist at once where sums are short.
 constexpr dim_t kFewBetween = 32768;
 
@@ -185,6 +187,13 @@ void run_by_images(KernelContext& ctx, const Expansion& e) {
   };
   ctx.parallel(static_cast<size_t>(parts), part);
 }
+
+#else
+
+bool is_by_image(const Expansion&) { return false; }
+void run_by_images(KernelContext&, const Expansion&) {}
+
+#endif
 
 }  // namespace
 
