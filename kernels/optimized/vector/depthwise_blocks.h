@@ -11,16 +11,21 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-constexpr bool kHasBlocks = kUnrolled && kLanes == 16;  // 32 registers
+constexpr bool kHasBlocks = kUnrolled && kLanes >= 8;
+constexpr bool kManyRegisters = kLanes == 16;  // 32 of them
 
-// Columns of a block: 7 or 8, whichever compute fewer twice; 0: both compute more than they gain, or some
-// window does not reach the image.
+// Columns of a block: 7, or 8 where those compute fewer twice and there are registers for them; 0: blocks
+// compute more than they gain, or some window does not reach the image. With 16 registers they gain where
+// windows are large, or rows a block.
 PENLIGHT_INLINE int block_columns(const Geometry& g) {
-  const ptrdiff_t sevens = round_up(g.out_width, 7), eights = round_up(g.out_width, 8);
-  const int columns = sevens <= eights ? 7 : 8;
-  const ptrdiff_t most = g.out_width + g.out_width / (g.taps_w == 3 ? 8 : 2);
-  if (g.out_width < columns || min_of(sevens, eights) > most) return 0;
-  return g.pad_w < g.taps_w && (g.out_width - 1) * g.stride_w < g.width + g.pad_w ? columns : 0;
+  constexpr int kFew = 7, kMany = 8;
+  const ptrdiff_t few = round_up(g.out_width, kFew), many = round_up(g.out_width, kMany);
+  const bool is_many = kManyRegisters && many < few, is_small = g.taps_w == 3;
+  const ptrdiff_t columns = is_many ? kMany : kFew, computed = is_many ? many : few;
+  if (!kManyRegisters && is_small && g.out_width != columns) return 0;
+  if (g.out_width < columns || computed > g.out_width + g.out_width / (is_small ? 8 : 3)) return 0;
+  const bool all_reach = g.pad_w < g.taps_w && (g.out_width - 1) * g.stride_w < g.width + g.pad_w;
+  return all_reach ? static_cast<int>(columns) : 0;
 }
 
 // A vector of channels of some rows: `left` channels, or where `whole` as many as a vector has.

@@ -41,7 +41,9 @@ auto slide_or_blocks(const Geometry& g) {
   if constexpr (kHasBlocks) {
     const int columns = block_columns(g);
     if (columns == 7) compute = blocks<taps, stride, rows, 7, whole>;
-    if (columns == 8) compute = blocks<taps, stride, rows, 8, whole>;
+    if constexpr (kManyRegisters) {
+      if (columns == 8) compute = blocks<taps, stride, rows, 8, whole>;
+    }
   }
   return compute;
 }
