@@ -114,11 +114,12 @@ void run(Random& r, Call& call, const char* name, long round, const Windows& win
 
 void expansion(Random r, long round) {
   const dim_t channels = r.one_in(3) ? 8 * r.in(1, 8) : r.in(1, 20);
-  dim_t sizes[] = {r.in(0, 2), channels, r.in(1, 14), r.in(1, 14)};
-  if (r.one_in(8)) sizes[3] = r.in(200, 400);  // bands of one row
+  const bool many = r.one_in(6);  // of the image between the two, of which a few are made in a turn
+  dim_t sizes[] = {many ? 1 : r.in(0, 2), channels, r.in(1, many ? 20 : 14), r.in(1, many ? 20 : 14)};
+  if (!many && r.one_in(8)) sizes[3] = r.in(200, 400);  // bands of one row
   x.shape(sizes, 4, kChannelsLast, ScalarType::Float, r.one_in(2));
   fill(x, r, r.one_in(4));
-  sizes[1] = r.in(2, 40);
+  sizes[1] = many ? r.in(100, 180) : r.in(2, 40);
   const Windows windows(r, sizes);
   if (!windows.fit) return;
   pack(r, windows, channels, [](dim_t k) { return k; });
