@@ -5,21 +5,32 @@ namespace penlight::portable {
 
 static const char kZeros[16] = {};
 
-// Zeros in each row behind or before the kept columns.
+// Of each row the kept columns, and zeros behind or before them. Rows are moved without views of their own,
+// which take longer to make than a short row to move.
 void triangle_out(KernelContext& ctx, bool lower, const Tensor& self, int64_t diagonal, Tensor& out) {
   if (!check(ctx, self.dim() >= 2, "a triangle is part of a matrix: at least 2 dimensions")) return;
-  if (!copy_whole(ctx, self, out) || out.numel() == 0) return;
-  const View to = view_of(out);
+  const View from = view_of(self);
+  if (!check_same_dtype(ctx, self, out) || !resize_to(ctx, out, from) || out.numel() == 0) return;
+  View to = view_of(out);
+  const size_t item = out.element_size();
   const int column = to.dim - 1, row = column - 1;
   const int64_t rows = to.sizes[row], columns = to.sizes[column];
   const int64_t shift = diagonal > columns ? columns : diagonal < -rows ? -rows : diagonal;
+  const dim_t still[kMaxViewDim] = {};
+  to.sizes[row] = 1;
   for (dim_t i = 0; i < rows; ++i) {
     int64_t edge = i + shift + (lower ? 1 : 0);
     edge = edge < 0 ? 0 : edge > columns ? columns : edge;
-    const int64_t first = lower ? edge : 0, last = lower ? columns : edge;
-    fill_view(
-        out.element_size(), kZeros,
-        part_of(part_of(to, row, i, 1), column, static_cast<dim_t>(first), static_cast<dim_t>(last - first)));
+    const char* const source = from.data + i * from.strides[row];
+    char* const target = to.data + i * to.strides[row];
+    // Columns [first, last) of this row of all matrices.
+    const auto move = [&](int64_t first, int64_t last, const char* data, const dim_t* strides) {
+      to.sizes[column] = static_cast<dim_t>(last - first);
+      const Mover mover(item, to.dim, to.sizes, strides, to.strides);
+      mover.run(data + first * strides[column], target + first * to.strides[column]);
+    };
+    move(lower ? 0 : edge, lower ? edge : columns, source, from.strides);
+    move(lower ? edge : 0, lower ? columns : edge, kZeros, still);
   }
 }
 
