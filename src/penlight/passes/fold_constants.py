@@ -39,8 +39,10 @@ _SMALL = 16 * 1024
 # What is read from tables, as the bias of each pair of pixels by their distance, may take this part
 # of the weights' bytes each time that this pass runs.
 _SHARE = 50
-# What takes much longer to compute than to read, as the attention that positions alone give, may take this.
+# What takes much longer to compute than to read, as the attention that positions alone give, may take this
+# part of what else there is, however often the pass runs: the names of such results tell.
 _SHARE_OF_SLOW = 3
+_COMPUTED = "computed."
 _SLOW = {"mm", "bmm", "addmm", "baddbmm", "linear", "matmul", "convolution", "_softmax", "_log_softmax"}
 _SLOW |= {"exp", "log", "sin", "cos", "tan", "tanh", "sigmoid", "erf", "gelu", "silu"}
 _LOOKUPS = {aten.index.Tensor, aten.index_select.default, aten.embedding.default, aten.gather.default}
@@ -64,23 +66,26 @@ def fold_constants(graph: Graph, constants: Constants) -> int:
     values: dict[Node, Any] = {}  # small ones, computed once
     seen = set(frontier)
     joint = _Joint(frontier, known, constants)
-    weights = [like for name in constants.names if (like := constants.like(name)) is not None]
-    total = sum(map(_nbytes, weights))
-    room, room_of_slow = total // _SHARE, total // _SHARE_OF_SLOW
+    sizes = {one: _nbytes(like) for one in constants.names if (like := constants.like(one)) is not None}
+    total, computed = sum(sizes.values()), sum(sizes[one] for one in sizes if _is_computed(one, constants))
+    room, room_of_slow = total // _SHARE, (total - computed) // _SHARE_OF_SLOW - computed
     for node in frontier:
         value = _can_keep(node)
         worth = value is not None and (_is_worth(node, constants) or joint.is_worth(node))
         if value is not None and not worth and _reads_table(node) and _nbytes(value) <= room:
             worth, room = True, room - _nbytes(value)
+        is_computed = worth and any(_is_computed(one, constants) for one in _sources(node, constants))
         if value is not None and not worth and _nbytes(value) <= room_of_slow and _is_slow(node, constants):
-            worth, room_of_slow = True, room_of_slow - _nbytes(value)
+            worth = is_computed = True
+            room_of_slow -= _nbytes(value)
         if value is None or not worth:
             # What it is made of may be smaller, as the places at which a table is read.
             more = [one for one in node.all_input_nodes if one.op != "placeholder" and one not in seen]
             seen.update(more)
             frontier += more
             continue
-        new = constants.add(f"folded.{node.name}", _value(node, value, constants, values))
+        name = (_COMPUTED if is_computed else "folded.") + node.name
+        new = constants.add(name, _value(node, value, constants, values))
         node.replace_all_uses_with(new, delete_user_cb=lambda user: user not in known or user in seen)
         folded += 1
     return folded
@@ -136,7 +141,7 @@ def _value(node: Node, like: torch.Tensor, constants: Constants, values: dict[No
                 source = _view(view, source)
             return Derived.of(source)
     steps = _steps(node, constants)
-    inputs = {n: constants.kept(n) for step in steps for n in step.all_input_nodes if n in constants.names}
+    inputs = {one: constants.kept(one) for one in _sources(node, constants)}
     program = [(step, step.target, step.args, step.kwargs) for step in steps]
 
     def pieces() -> Iterator[torch.Tensor]:
@@ -190,6 +195,10 @@ def _reads_table(node: Node) -> bool:
     while _is_view(node.target):
         node = node.all_input_nodes[0]
     return node.target in _LOOKUPS
+
+
+def _is_computed(constant: Node, constants: Constants) -> bool:
+    return constants.names[constant].startswith(_COMPUTED)
 
 
 def _is_slow(node: Node, constants: Constants) -> bool:
@@ -289,6 +298,11 @@ def _steps(node: Node, constants: Constants) -> list[Node]:
         todo.pop()
         order[current] = None
     return list(order)
+
+
+def _sources(node: Node, constants: Constants) -> set[Node]:
+    """The constants that it is made of."""
+    return {one for step in _steps(node, constants) for one in step.all_input_nodes if one in constants.names}
 
 
 def _compute(node: Node, constants: Constants, values: dict[Node, Any]) -> Any:
