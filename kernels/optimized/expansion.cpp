@@ -120,10 +120,10 @@ constexpr dim_t kLongSum = 48;
 // Is it better to have the whole image between the two, if not of all channels at once? Where the second
 // cache has room for it and for the result, and sums are so long that products of many rows at once gain more
 // than it costs to go there: measured on Intel's processors with AVX-512, and on Zen 5. There it is also
-// where they are short, before windows of more than 3x3 in blocks, of few channels at once; threads need many
+// where they are short, before 5x5 windows with a stride of one, of few channels at once; threads need many
 // to share.
 bool is_by_image(const Expansion& e) {
-  constexpr dim_t kFewTaps = 3, kManyChannels = 7 * kPanel;
+  constexpr dim_t kTaps = 5, kManyChannels = 7 * kPanel;
   const Geometry& g = e.windows.geometry;
   dim_t pixels = 0, panel = 0, image = 0, result = 0;
   if (!e.wide_tiles || !multiply_sizes(g.height, g.width, pixels) || pixels == 0 ||
@@ -132,8 +132,9 @@ bool is_by_image(const Expansion& e) {
     return false;
   }
   if (e.steps >= kLongSum) return image <= kSecondCache && result <= kSecondCache - image;
-  return cores() == Cores::Zen5 && g.taps_w > kFewTaps && g.stride_w == 1 &&
-         e.windows.channels >= kManyChannels && panel <= kFewBetween;
+  const bool is_usual = g.taps_h == kTaps && g.taps_w == kTaps && g.stride_h == 1 && g.stride_w == 1 &&
+                        g.dilation_h == 1 && g.dilation_w == 1;
+  return cores() == Cores::Zen5 && is_usual && e.windows.channels >= kManyChannels && panel <= kFewBetween;
 }
 
 // A part has some panels of one image after the other, as many as exist at once, in memory of its own: what
