@@ -84,6 +84,7 @@ __attribute__((noinline)) void blocks(const Slide<kLinesUnder<taps, stride, rows
         if constexpr (u % reached == reached - 1) x += reached * pixel;
       });
     });
+    // Not finish(): that has every activation, for which sums have to be in memory.
     const Bounds bounds = {splat(s.low), splat(s.high)};
     repeat<rows>([&](auto r) __attribute__((always_inline)) {
       const ptrdiff_t to = r * s.out_row + column * out_pixel;
