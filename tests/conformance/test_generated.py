@@ -210,6 +210,10 @@ def test_reduction(name: str, data: Any) -> None:
     if name == "var.correction":
         # Of the largest numbers ATen's mean overflows, where the variance may be 0.
         tensor = tensor.clamp(-1e2, 1e2)
+    if name in ("sum.dim_IntList", "mean.dim") and tensor.dtype == torch.float64:
+        # Whether a sum on the way is infinite, and NaN after the other infinity, is a matter of its order.
+        # What narrower types give without that, in_double() knows.
+        tensor = tensor / 1024
     if name == "linalg_vector_norm":
         order = data.draw(st.sampled_from([0, 1, 2, 3, float("inf"), -float("inf")]))
         check(overload_of("aten::linalg_vector_norm"), [tensor, order, dims or None, keep])
