@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from instruction_sets import AVAILABLE
 from run_op import run_op
 
-from conftest import AVAILABLE
 from penlight.errors import NotSupported
 from penlight.runtime.isa import INSTRUCTION_SETS, instruction_set, select_instruction_set
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 from factors import FACTORS
+from instruction_sets import AVAILABLE, computing_with
 from run_op import run_op
 from torch import Tensor
-
-from conftest import AVAILABLE, computing_with
 
 aten = torch.ops.aten
 DTYPES = (torch.float32, torch.float64)
