@@ -30,11 +30,15 @@ PENLIGHT_INLINE bool is_usual(const Geometry& g) {
          g.dilation_h == 1 && g.dilation_w == 1;
 }
 
+template <int taps>
+PENLIGHT_INLINE void load_taps(const float* weights, Floats (&weight)[taps]) {
+  repeat<taps>([&](auto t) __attribute__((always_inline)) { weight[t] = load(weights + t * kBlock); });
+}
+
 // One line of windows of `taps` neighbouring pixels: each pixel is loaded once.
 template <int rows, int columns, int stride, int taps>
-PENLIGHT_INLINE void add_line(const float* (&x)[rows], const float* weights, Floats (&sums)[rows][columns]) {
-  Floats weight[taps];
-  repeat<taps>([&](auto t) __attribute__((always_inline)) { weight[t] = load(weights + t * kBlock); });
+PENLIGHT_INLINE void add_line(const float* (&x)[rows], const Floats (&weight)[taps],
+                              Floats (&sums)[rows][columns]) {
   repeat<rows>([&](auto r) __attribute__((always_inline)) {
     repeat<(columns - 1) * stride + taps>([&](auto u) __attribute__((always_inline)) {
       Floats pixel = load(x[r] + u * kBlock);
@@ -45,6 +49,12 @@ PENLIGHT_INLINE void add_line(const float* (&x)[rows], const float* weights, Flo
       });
     });
   });
+}
+template <int rows, int columns, int stride, int taps>
+PENLIGHT_INLINE void add_line(const float* (&x)[rows], const float* weights, Floats (&sums)[rows][columns]) {
+  Floats weight[taps];
+  load_taps(weights, weight);
+  add_line<rows, columns, stride, taps>(x, weight, sums);
 }
 
 // Elements from one column of the input to the next.

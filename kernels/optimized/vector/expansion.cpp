@@ -12,18 +12,15 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-constexpr int kMostColumns = 7;  // of windows, at once: common widths are multiples of it
+// Columns of windows at once: common widths are multiples of the most, too.
+constexpr int kManyColumns = 7, kMostColumns = 14;
+// Are there registers for so many sums, and for all weights beside them?
+template <int taps>
+constexpr bool kHasMost = kLanes == 16 && taps == 3;
 // From how many panels on the input is worth laying out for tall tiles.
 constexpr ptrdiff_t kPanelsToLayOut = 3;
 // Elements of the input that stay in the second cache while panel after panel reads them.
 constexpr ptrdiff_t kResident = 1 << 14;
-
-// Windows at once along a row: as many of them as make the fewest.
-int windows_of(const Geometry& g) {
-  const auto computed = [&](int columns) { return round_up(g.out_width, columns); };
-  return g.out_width >= kMostColumns && computed(kMostColumns) <= computed(kColumns) ? kMostColumns
-                                                                                     : kColumns;
-}
 
 // Pixels of a line with what is around the image.
 ptrdiff_t width_of(const Geometry& g) {
@@ -66,13 +63,20 @@ class WeightsAhead {
   ptrdiff_t left_ = 0, share_ = 0;
 };
 
-// One row of windows over `lines`, one vector of channels, of which so many are left.
-template <int taps, int stride, int columns>
+// One row of windows over `lines`, one vector of channels, of which so many are left. Of the next row of
+// the result, the same channels are asked for where one `fetches`.
+template <int taps, int stride, int columns, bool fetches>
 PENLIGHT_INLINE void window_vector(const Depthwise& p, const float* const (&lines)[taps],
                                    const float* weights, ptrdiff_t place, ptrdiff_t left) {
   const Epilogue& epilogue = p.epilogue;
   const ptrdiff_t out_width = p.geometry.out_width, pitch = p.channels;
   const Floats bias = load(weights);
+  Floats kept[taps][taps];
+  if constexpr (kHasMost<taps>) {
+    repeat<taps>([&](auto i) __attribute__((always_inline)) {
+      load_taps(weights + (1 + i * taps) * kBlock, kept[i]);
+    });
+  }
   for (ptrdiff_t group = 0; group < out_width; group += columns) {
     // The last few columns are computed with some before them once more, to the same values.
     const ptrdiff_t column = min_of(group, out_width - columns), to = place + column * pitch;
@@ -80,21 +84,26 @@ PENLIGHT_INLINE void window_vector(const Depthwise& p, const float* const (&line
     repeat<columns>([&](auto j) __attribute__((always_inline)) { sums[0][j] = bias; });
     repeat<taps>([&](auto i) __attribute__((always_inline)) {
       const float* x[1] = {lines[i] + column * stride * kBlock};
-      add_line<1, columns, stride, taps>(x, weights + (1 + i * taps) * kBlock, sums);
+      if constexpr (kHasMost<taps>) {
+        add_line<1, columns, stride, taps>(x, kept[i], sums);
+      } else {
+        add_line<1, columns, stride, taps>(x, weights + (1 + i * taps) * kBlock, sums);
+      }
     });
-    // Writing has to wait for a line of memory as reading has; those of the next row are asked for now.
-    const float* ahead = p.output + to + out_width * pitch;
-    repeat<columns>([&](auto) __attribute__((always_inline)) {
-      __builtin_prefetch(ahead, 1, 3);
-      ahead += pitch;
-    });
+    if constexpr (fetches) {
+      const float* ahead = p.output + to + out_width * pitch;
+      repeat<columns>([&](auto) __attribute__((always_inline)) {
+        __builtin_prefetch(ahead, 1, 3);
+        ahead += pitch;
+      });
+    }
     finish<columns>(epilogue, epilogue.residual ? epilogue.residual + to : nullptr, p.output + to, pitch,
                     left, sums[0]);
   }
 }
 
 // One row of windows. Whole vectors have code of their own, which asks nothing about what is left.
-template <int taps, int stride, int columns>
+template <int taps, int stride, int columns, bool fetches>
 __attribute__((noinline)) void window_row(const Depthwise& p, const Lines& t, const float* const* lines,
                                           ptrdiff_t row) {
   for (ptrdiff_t c = 0; c < kBlock && t.channel + c < p.last_channel; c += kLanes) {
@@ -103,25 +112,43 @@ __attribute__((noinline)) void window_row(const Depthwise& p, const Lines& t, co
     const ptrdiff_t place = row * p.geometry.out_width * p.channels + t.channel + c;
     const ptrdiff_t left = p.last_channel - t.channel - c;
     if (left >= kLanes) {
-      window_vector<taps, stride, columns>(p, from, t.weights + c, place, kLanes);
+      window_vector<taps, stride, columns, fetches>(p, from, t.weights + c, place, kLanes);
     } else {
-      window_vector<taps, stride, columns>(p, from, t.weights + c, place, left);
+      window_vector<taps, stride, columns, fetches>(p, from, t.weights + c, place, left);
     }
   }
 }
 
 using WindowRow = void (*)(const Depthwise&, const Lines&, const float* const*, ptrdiff_t);
 
-template <int taps, int stride>
-WindowRow some_columns(int columns) {
-  return columns == kMostColumns ? window_row<taps, stride, kMostColumns>
-                                 : window_row<taps, stride, kColumns>;
+// As many windows at once along a row as make the fewest.
+template <int taps, int stride, bool fetches>
+WindowRow some_columns(ptrdiff_t out_width) {
+  const ptrdiff_t few = round_up(out_width, kColumns), many = round_up(out_width, kManyColumns);
+  if constexpr (kHasMost<taps>) {
+    const ptrdiff_t most = round_up(out_width, kMostColumns);
+    if (out_width >= kMostColumns && most <= many && most <= few)
+      return window_row<taps, stride, kMostColumns, fetches>;
+  }
+  return out_width >= kManyColumns && many <= few ? window_row<taps, stride, kManyColumns, fetches>
+                                                  : window_row<taps, stride, kColumns, fetches>;
 }
 
-WindowRow window_row_of(const Geometry& g) {
-  const int columns = windows_of(g);
-  if (g.taps_w == 3) return g.stride_w == 1 ? some_columns<3, 1>(columns) : some_columns<3, 2>(columns);
-  return g.stride_w == 1 ? some_columns<5, 1>(columns) : some_columns<5, 2>(columns);
+template <bool fetches>
+WindowRow row_of_windows(const Geometry& g) {
+  const ptrdiff_t width = g.out_width;
+  if (g.taps_w == 3) {
+    return g.stride_w == 1 ? some_columns<3, 1, fetches>(width) : some_columns<3, 2, fetches>(width);
+  }
+  return g.stride_w == 1 ? some_columns<5, 1, fetches>(width) : some_columns<5, 2, fetches>(width);
+}
+
+// Code for those who fetch nothing is code for Zen 5, which has vectors of 512 bits.
+WindowRow window_row_of(const Expansion& e) {
+  if constexpr (kLanes == 16) {
+    if (!e.fetches_results) return row_of_windows<false>(e.windows.geometry);
+  }
+  return row_of_windows<true>(e.windows.geometry);
 }
 
 constexpr ptrdiff_t kMostTaps = 5;
@@ -194,7 +221,7 @@ void expand_panels(const Expansion& e, const Panel& panel, const Origin& origin,
                    ptrdiff_t first, ptrdiff_t last, ptrdiff_t end) {
   const Geometry& g = e.windows.geometry;
   WeightsAhead ahead(e, t[0].channel + panels * kBlock, panels, (last - first) * g.stride_h);
-  const WindowRow compute = window_row_of(g);
+  const WindowRow compute = window_row_of(e);
   const ptrdiff_t line = t[0].width * kBlock;
   for (ptrdiff_t row = first; row < last; ++row) {
     const ptrdiff_t top = top_of(g, row);

@@ -177,6 +177,7 @@ struct Expansion {
   Depthwise windows;                 // whose input it makes
   bool wide_tiles;                   // as of Product
   bool tall_tiles;                   // as of FewChannels
+  bool fetches_results;              // asks for the lines of memory that it will write
   float* scratch;                    // expansion_scratch() bytes
   const FewChannels* few = nullptr;  // its input, channels and geometry count
 };
