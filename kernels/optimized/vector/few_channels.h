@@ -47,17 +47,24 @@ inline void find_steps(const FewChannels& p, ptrdiff_t columns, ptrdiff_t* offse
   find_steps(p, columns * p.channels, columns, offset);
 }
 
+// As memset and memcpy, of runs so short that a call would take a good part of the time.
+inline void clear_run(float* to, ptrdiff_t count) {
+  for (ptrdiff_t i = 0; i < count; i += kLanes) store_part(to + i, splat(0.0f), count - i);
+}
+inline void copy_run(const float* from, ptrdiff_t count, float* to) {
+  ptrdiff_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) store(to + i, load(from + i));
+  if (i < count) store_part(to + i, load_part(from + i, count - i), count - i);
+}
+
 // Columns [begin, end) of a line with its padding, `elements` to a column; zeros if it is not inside.
 inline void copy_line(const Geometry& g, const float* line, bool inside, ptrdiff_t elements, ptrdiff_t begin,
                       ptrdiff_t end, float* to) {
   const ptrdiff_t first = inside ? min_of(max_of(g.pad_w, begin), end) : end;
   const ptrdiff_t last = inside ? max_of(min_of(g.pad_w + g.width, end), first) : end;
-  const auto size_of = [&](ptrdiff_t columns) {
-    return static_cast<size_t>(columns * elements) * sizeof(float);
-  };
-  if (first > begin) memset(to + begin * elements, 0, size_of(first - begin));
-  if (last > first) memcpy(to + first * elements, line + (first - g.pad_w) * elements, size_of(last - first));
-  if (end > last) memset(to + last * elements, 0, size_of(end - last));
+  clear_run(to + begin * elements, (first - begin) * elements);
+  copy_run(line + (first - g.pad_w) * elements, (last - first) * elements, to + first * elements);
+  clear_run(to + last * elements, (end - last) * elements);
 }
 
 // Columns [begin, end) of `count` lines of an image from line `top` on, which may lie outside.
