@@ -31,19 +31,26 @@ inline dim_t parts_of_expansion(const KernelContext& ctx, const Expansion& e, di
 }
 
 // Parts are of channels, panels together that are computed so, or of rows, which compute the lines at their
-// edges once more: whichever is less.
+// edges once more. Layers around are cut by rows, and what another processor wrote or read is slow to reach:
+// to read and write the same rows again is worth so many times the work.
+inline constexpr double kWorthOfSameRows = 1.25;
+
 inline void run_by_panels(KernelContext& ctx, const Expansion& e, size_t scratch) {
   const Geometry& g = e.windows.geometry;
   const dim_t rows = e.windows.last_row, channels = e.windows.last_channel;
   const dim_t step = e.wide_tiles ? 2 * kPanel : kPanel, panels = (channels + step - 1) / step;
-  // Of `count` in `steps` of `each`, the last of which may have less: what the longest part has.
-  const auto share = [&](dim_t count, dim_t steps, dim_t each, dim_t more) {
-    const dim_t parts = parts_of_expansion(ctx, e, steps), longest = (steps + parts - 1) / parts * each;
-    return static_cast<double>((longest < count ? longest : count) + (parts > 1 ? more : 0)) /
-           static_cast<double>(count);
+  const dim_t row_parts = parts_of_expansion(ctx, e, rows), panel_parts = parts_of_expansion(ctx, e, panels);
+  // What the longest part has of all work. One of two parts ends at one edge, those between others at two.
+  const auto longest = [](dim_t steps, dim_t parts) {
+    return static_cast<double>((steps + parts - 1) / parts);
   };
-  const bool by_rows = share(rows, rows, 1, g.taps_h / g.stride_h) < share(channels, panels, step, 0);
-  const dim_t parts = parts_of_expansion(ctx, e, by_rows ? rows : panels);
+  const double edges = row_parts > 2 ? 2 : row_parts > 1 ? 1 : 0;
+  const double more =
+      edges / 2 * static_cast<double>(g.taps_h - g.stride_h) / static_cast<double>(g.stride_h);
+  const double share_of_rows = (longest(rows, row_parts) + more) / static_cast<double>(rows);
+  const double share_of_channels = longest(panels, panel_parts) / static_cast<double>(panels);
+  const bool by_rows = share_of_rows < kWorthOfSameRows * share_of_channels;
+  const dim_t parts = by_rows ? row_parts : panel_parts;
   PartMemory memory;
   if (!allocate_parts(ctx, parts, scratch, memory)) return;
   const auto part = [&](size_t index) {
