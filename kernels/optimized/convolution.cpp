@@ -40,6 +40,7 @@ void run_depthwise(KernelContext& ctx, const Tensor& input, const Tensor& weight
   convolution.geometry = geometry_of(input, c.window, c.out[0], c.out[1]);
   convolution.last_row = input.size(0) * c.out[0];
   convolution.last_channel = convolution.channels;
+  convolution.fetches_results = fetches_results();
   const double operations =
       2.0 * static_cast<double>(out.numel()) * static_cast<double>(c.window.taps[0] * c.window.taps[1]);
   const double work = 4 * operations;  // it is memory that it waits for

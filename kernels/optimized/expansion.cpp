@@ -237,7 +237,7 @@ Tensor& expand_depthwise_packed_out(KernelContext& ctx, const Tensor& input, con
   Expansion e{};
   e.wide_tiles = prefers_wide_tiles();
   e.tall_tiles = prefers_tall_tiles();
-  e.fetches_results = fetches_results();
+  e.windows.fetches_results = fetches_results();
   e.input = input.const_data_ptr<float>();
   e.packed = expansion.const_data_ptr<float>();
   e.steps = depth;

@@ -31,8 +31,9 @@ inline bool loads_delay_products() { return cores() == Cores::Intel; }
 // the fewest operations. Measured on shared machines with Intel's processors.
 inline bool prefers_tall_tiles() { return cores() == Cores::Intel; }
 
-// Is it worth asking for lines of memory before a row of windows is written there? A store waits for its line
-// as a load does. Zen 5 has what it takes to go on meanwhile, and asking takes its time from loads.
+// Is it worth asking for lines of memory before rows of depthwise windows are written there? A store waits
+// for its line as a load does. Zen 5 has what it takes to go on meanwhile, and asking takes its time from
+// loads.
 inline bool fetches_results() { return cores() != Cores::Zen5; }
 
 // Has it a unit that multiplies matrices of bfloat16, AMX of Intel's processors?

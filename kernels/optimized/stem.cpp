@@ -45,7 +45,7 @@ bool run_together(KernelContext& ctx, const Stem& stem, const Tensor& between, T
   Expansion e{};
   e.wide_tiles = prefers_wide_tiles();
   e.tall_tiles = prefers_tall_tiles();
-  e.fetches_results = fetches_results();
+  e.windows.fetches_results = fetches_results();
   e.few = &few;
   e.packed = stem.first.weight.const_data_ptr<float>();
   e.steps = few.geometry.taps_h * few.geometry.taps_w * few.channels;

@@ -57,10 +57,13 @@ __attribute__((noinline)) void blocks(const Slide<kLinesUnder<taps, stride, rows
       if (ahead) {
         repeat<fetched>([&](auto k)
                             __attribute__((always_inline)) { __builtin_prefetch(ahead + k * kPanel, 0, 2); });
-        repeat<out_fetched>(
-            [&](auto k) __attribute__((always_inline)) { __builtin_prefetch(out_ahead + k * kPanel, 1, 2); });
         ahead += fetched * kPanel;
-        out_ahead += out_fetched * kPanel;
+        if (out_ahead) {
+          repeat<out_fetched>([&](auto k) __attribute__((always_inline)) {
+            __builtin_prefetch(out_ahead + k * kPanel, 1, 2);
+          });
+          out_ahead += out_fetched * kPanel;
+        }
       }
       if (s.step[i] == 0) return;
       const float* x = s.line[i] + column * stride * pixel;

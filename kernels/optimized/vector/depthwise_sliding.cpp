@@ -81,7 +81,7 @@ void some_rows(const Depthwise& p, const Channels& part, ptrdiff_t row) {
   s.low = is_relu ? 0.0f : epilogue.low;
   s.high = is_relu ? __builtin_inff() : epilogue.high;
   s.ahead = part.is_far ? part.pixels - part.first + (top + lines) * line : nullptr;
-  s.out_ahead = p.output + (row + rows) * s.out_row;
+  s.out_ahead = p.fetches_results ? p.output + (row + rows) * s.out_row : nullptr;
   const auto compute = slide_or_blocks<taps, stride, rows, whole>(g);
   for (ptrdiff_t c = part.first; c < part.last; c += kLanes) {
     compute(s, part.last - c);
@@ -90,7 +90,7 @@ void some_rows(const Depthwise& p, const Channels& part, ptrdiff_t row) {
     s.output += kLanes;
     if (s.residual) s.residual += kLanes;
     if (s.ahead) s.ahead += rows * stride * g.width * kLanes;
-    s.out_ahead += rows * g.out_width * kLanes;
+    if (s.out_ahead) s.out_ahead += rows * g.out_width * kLanes;
   }
 }
 

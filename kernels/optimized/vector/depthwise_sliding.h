@@ -39,7 +39,8 @@ struct Slide {
   ptrdiff_t out_pixel, out_row;  // elements from column to column, and from row to row
   Activation activation;         // None, Clamp or HardSwish
   float low, high;
-  const float *ahead, *out_ahead;  // of the input and of the output, to be fetched bit by bit; or null
+  // Of the input, to be fetched bit by bit, and of the output, beside it; each may be null.
+  const float *ahead, *out_ahead;
 };
 
 // Rounds after the first that lie in the image and end no window but those that exist, nor the last.
@@ -139,9 +140,10 @@ __attribute__((noinline)) void slide(const Slide<kLinesUnder<taps, stride, rows>
     constexpr int count = rows * kLanes * round * stride, out_count = rows * kLanes * overlap;
     repeat<(count + kPanel - 1) / kPanel>(
         [&](auto i) __attribute__((always_inline)) { __builtin_prefetch(ahead + i * kPanel, 0, 2); });
+    ahead += count;
+    if (!out_ahead) return;
     repeat<(out_count + kPanel - 1) / kPanel>(
         [&](auto i) __attribute__((always_inline)) { __builtin_prefetch(out_ahead + i * kPanel, 1, 2); });
-    ahead += count;
     out_ahead += out_count;
   };
   ptrdiff_t column = -s.pad, done = -((taps - 1) / stride), rounds = s.rounds;

@@ -146,7 +146,7 @@ WindowRow row_of_windows(const Geometry& g) {
 // Code for those who fetch nothing is code for Zen 5, which has vectors of 512 bits.
 WindowRow window_row_of(const Expansion& e) {
   if constexpr (kLanes == 16) {
-    if (!e.fetches_results) return row_of_windows<false>(e.windows.geometry);
+    if (!e.windows.fetches_results) return row_of_windows<false>(e.windows.geometry);
   }
   return row_of_windows<true>(e.windows.geometry);
 }

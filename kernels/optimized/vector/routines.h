@@ -165,7 +165,8 @@ struct Depthwise {
   ptrdiff_t first_channel, last_channel;  // the first a multiple of kPanel
   Epilogue epilogue;
   Geometry geometry;
-  float* tile;  // depthwise_scratch() bytes, whole lines of the cache, or null
+  bool fetches_results;  // asks for the lines of memory that it will write
+  float* tile;           // depthwise_scratch() bytes, whole lines of the cache, or null
 };
 
 // A convolution, of 1x1 or of an image of few channels, and depthwise windows over its result.
@@ -177,7 +178,6 @@ struct Expansion {
   Depthwise windows;                 // whose input it makes
   bool wide_tiles;                   // as of Product
   bool tall_tiles;                   // as of FewChannels
-  bool fetches_results;              // asks for the lines of memory that it will write
   float* scratch;                    // expansion_scratch() bytes
   const FewChannels* few = nullptr;  // its input, channels and geometry count
 };
