@@ -45,6 +45,11 @@ EXPANSIONS = [
     ((1, 70, 9, 20), 48, (5, 5), (2, 2), (1, 3), (1, 1)),
     ((5, 48, 40, 40), 49, (3, 3), (2, 2), (1, 1), (1, 1)),
     ((2, 8, 5, 30), 64, (3, 3), (2, 2), (4, 2), (1, 1)),
+    # As many windows along a row at once as its width is cut into best, and with some of them once more.
+    *(
+        ((1, 6, 9, width * stride), 40, (taps, taps), (stride, stride), (taps // 2, taps // 2), (1, 1))
+        for taps, stride, width in product((3, 5), (1, 2), (10, 12, 14, 16, 19, 24, 37))
+    ),
     # Image by image where that is quicker, by the matrix unit or not: usual windows, and others.
     ((2, 96, 14, 14), 576, (3, 3), (1, 1), (1, 1), (1, 1)),
     ((1, 160, 7, 7), 950, (5, 5), (2, 2), (2, 2), (1, 1)),

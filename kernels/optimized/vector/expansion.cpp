@@ -12,11 +12,9 @@ namespace PENLIGHT_ISA {
 
 namespace {
 
-// Columns of windows at once: common widths are multiples of the most, too.
-constexpr int kManyColumns = 7, kMostColumns = 14;
-// Are there registers for so many sums, and for all weights beside them?
+// Are there registers for all weights of a window, beside sums?
 template <int taps>
-constexpr bool kHasMost = kLanes == 16 && taps == 3;
+constexpr bool kKeepsWeights = kLanes == 16 && taps == 3;
 // From how many panels on the input is worth laying out for tall tiles.
 constexpr ptrdiff_t kPanelsToLayOut = 3;
 // Elements of the input that stay in the second cache while panel after panel reads them.
@@ -72,7 +70,7 @@ PENLIGHT_INLINE void window_vector(const Depthwise& p, const float* const (&line
   const ptrdiff_t out_width = p.geometry.out_width, pitch = p.channels;
   const Floats bias = load(weights);
   Floats kept[taps][taps];
-  if constexpr (kHasMost<taps>) {
+  if constexpr (kKeepsWeights<taps>) {
     repeat<taps>([&](auto i) __attribute__((always_inline)) {
       load_taps(weights + (1 + i * taps) * kBlock, kept[i]);
     });
@@ -84,7 +82,7 @@ PENLIGHT_INLINE void window_vector(const Depthwise& p, const float* const (&line
     repeat<columns>([&](auto j) __attribute__((always_inline)) { sums[0][j] = bias; });
     repeat<taps>([&](auto i) __attribute__((always_inline)) {
       const float* x[1] = {lines[i] + column * stride * kBlock};
-      if constexpr (kHasMost<taps>) {
+      if constexpr (kKeepsWeights<taps>) {
         add_line<1, columns, stride, taps>(x, kept[i], sums);
       } else {
         add_line<1, columns, stride, taps>(x, weights + (1 + i * taps) * kBlock, sums);
@@ -121,26 +119,33 @@ __attribute__((noinline)) void window_row(const Depthwise& p, const Lines& t, co
 
 using WindowRow = void (*)(const Depthwise&, const Lines&, const float* const*, ptrdiff_t);
 
-// As many windows at once along a row as make the fewest.
-template <int taps, int stride, bool fetches>
+// As many windows at once along a row as make the fewest, of those the most: `columns`, or fewer.
+template <int taps, int stride, bool fetches, int columns, int... fewer>
 WindowRow some_columns(ptrdiff_t out_width) {
-  const ptrdiff_t few = round_up(out_width, kColumns), many = round_up(out_width, kManyColumns);
-  if constexpr (kHasMost<taps>) {
-    const ptrdiff_t most = round_up(out_width, kMostColumns);
-    if (out_width >= kMostColumns && most <= many && most <= few)
-      return window_row<taps, stride, kMostColumns, fetches>;
+  if constexpr (sizeof...(fewer) > 0) {
+    const ptrdiff_t computed = round_up(out_width, columns);
+    const bool are_fewest = out_width >= columns && ((computed <= round_up(out_width, fewer)) && ...);
+    if (!are_fewest) return some_columns<taps, stride, fetches, fewer...>(out_width);
   }
-  return out_width >= kManyColumns && many <= few ? window_row<taps, stride, kManyColumns, fetches>
-                                                  : window_row<taps, stride, kColumns, fetches>;
+  return window_row<taps, stride, columns, fetches>;
+}
+
+// Common widths are multiples of these. Registers have room for so many sums.
+template <int taps, int stride, bool fetches>
+WindowRow row_of_width(ptrdiff_t out_width) {
+  if constexpr (kLanes == 16)
+    return some_columns<taps, stride, fetches, 16, 14, 12, 10, 7, kColumns>(out_width);
+  if constexpr (kLanes == 8) return some_columns<taps, stride, fetches, 10, 8, 7, kColumns>(out_width);
+  return some_columns<taps, stride, fetches, 7, kColumns>(out_width);
 }
 
 template <bool fetches>
 WindowRow row_of_windows(const Geometry& g) {
   const ptrdiff_t width = g.out_width;
   if (g.taps_w == 3) {
-    return g.stride_w == 1 ? some_columns<3, 1, fetches>(width) : some_columns<3, 2, fetches>(width);
+    return g.stride_w == 1 ? row_of_width<3, 1, fetches>(width) : row_of_width<3, 2, fetches>(width);
   }
-  return g.stride_w == 1 ? some_columns<5, 1, fetches>(width) : some_columns<5, 2, fetches>(width);
+  return g.stride_w == 1 ? row_of_width<5, 1, fetches>(width) : row_of_width<5, 2, fetches>(width);
 }
 
 // Code for those who fetch nothing is code for Zen 5, which has vectors of 512 bits.

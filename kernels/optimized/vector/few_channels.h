@@ -63,7 +63,8 @@ inline void copy_line(const Geometry& g, const float* line, bool inside, ptrdiff
   const ptrdiff_t first = inside ? min_of(max_of(g.pad_w, begin), end) : end;
   const ptrdiff_t last = inside ? max_of(min_of(g.pad_w + g.width, end), first) : end;
   clear_run(to + begin * elements, (first - begin) * elements);
-  copy_run(line + (first - g.pad_w) * elements, (last - first) * elements, to + first * elements);
+  if (last > first)
+    copy_run(line + (first - g.pad_w) * elements, (last - first) * elements, to + first * elements);
   clear_run(to + last * elements, (end - last) * elements);
 }
 
