@@ -150,6 +150,19 @@ __attribute__((noinline)) void some_rows(const Depthwise& p, const Tile& tile, p
   }
 }
 
+// Windows of lines of seven taps: with many registers as many neighbours at once as their row is cut into
+// best, of those the most, so that no sum waits for its last product.
+using SomeRows = void (*)(const Depthwise&, const Tile&, ptrdiff_t, ptrdiff_t, ptrdiff_t, ptrdiff_t);
+SomeRows rows_of_sevens(ptrdiff_t columns) {
+  if constexpr (kLanes == 16) {
+    const ptrdiff_t few = round_up(columns, kColumns), seven = round_up(columns, 7),
+                    eight = round_up(columns, 8);
+    if (columns >= 8 && eight <= few && eight <= seven) return some_rows<kTogether, 8, 1, kSeven>;
+    if (columns >= 7 && seven <= few) return some_rows<kTogether, 7, 1, kSeven>;
+  }
+  return some_rows<kTogether, kColumns, 1, kSeven>;
+}
+
 // Has lines [first, last) of the image in the tile; those before them may go.
 void have_lines(const Depthwise& p, Tile& tile, ptrdiff_t first, ptrdiff_t last) {
   if (tile.end < first) tile.top = tile.end = first;
@@ -178,7 +191,7 @@ void segment(const Depthwise& p, Tile& tile, ptrdiff_t row, ptrdiff_t count) {
     const bool seven = tile.whole && g.taps_w == kSeven && g.stride_w == 1 && g.dilation_w == 1;
     const auto compute = together < kTogether ? tile.columns < kMostColumns ? some_rows<1, kColumns, 0, 0>
                                                                             : some_rows<1, kMostColumns, 0, 0>
-                         : seven              ? some_rows<kTogether, kColumns, 1, kSeven>
+                         : seven              ? rows_of_sevens(tile.columns)
                          : g.stride_w == 1    ? some_rows<kTogether, kColumns, 1, 0>
                                               : some_rows<kTogether, kColumns, 0, 0>;
     compute(p, tile, row + at, top, first_h, last_h);
