@@ -30,11 +30,12 @@ inline dim_t parts_of_expansion(const KernelContext& ctx, const Expansion& e, di
   return one_a_thread(ctx, parts_of(ctx, operations_of(e), steps));
 }
 
-// Parts are of channels, panels together that are computed so, or of rows, which compute the lines at their
-// edges once more. Layers around are cut by rows, and what another processor wrote or read is slow to reach:
-// to read and write the same rows again is worth so many times the work.
+// Layers around are cut by rows, and what another processor wrote or read is slow to reach: to read and write
+// the same rows as there is worth so many times the work.
 inline constexpr double kWorthOfSameRows = 1.25;
 
+// Parts are of channels, panels together that are computed so, or of rows, which compute the lines at their
+// edges once more.
 inline void run_by_panels(KernelContext& ctx, const Expansion& e, size_t scratch) {
   const Geometry& g = e.windows.geometry;
   const dim_t rows = e.windows.last_row, channels = e.windows.last_channel;

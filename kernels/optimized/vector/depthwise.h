@@ -30,6 +30,18 @@ PENLIGHT_INLINE bool is_usual(const Geometry& g) {
          g.dilation_h == 1 && g.dilation_w == 1;
 }
 
+// Calls body(Index<columns>()) with as many columns at once as make the fewest of a row, of those the most:
+// `columns`, or one of those that are `fewer`.
+template <int columns, int... fewer, class Body>
+auto with_columns(ptrdiff_t width, const Body& body) {
+  if constexpr (sizeof...(fewer) > 0) {
+    const ptrdiff_t computed = round_up(width, columns);
+    const bool are_fewest = width >= columns && ((computed <= round_up(width, fewer)) && ...);
+    if (!are_fewest) return with_columns<fewer...>(width, body);
+  }
+  return body(Index<columns>());
+}
+
 template <int taps>
 PENLIGHT_INLINE void load_taps(const float* weights, Floats (&weight)[taps]) {
   repeat<taps>([&](auto t) __attribute__((always_inline)) { weight[t] = load(weights + t * kBlock); });
@@ -50,6 +62,7 @@ PENLIGHT_INLINE void add_line(const float* (&x)[rows], const Floats (&weight)[ta
     });
   });
 }
+// The same, with weights that are loaded for this line.
 template <int rows, int columns, int stride, int taps>
 PENLIGHT_INLINE void add_line(const float* (&x)[rows], const float* weights, Floats (&sums)[rows][columns]) {
   Floats weight[taps];

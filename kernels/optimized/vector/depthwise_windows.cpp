@@ -14,7 +14,7 @@ void depthwise_in_place(const Depthwise& convolution);
 
 namespace {
 
-constexpr int kTogether = 2;     // rows at once, of kColumns each
+constexpr int kTogether = 2;     // rows at once, of kColumns each or, of seven taps, more
 constexpr int kMostColumns = 8;  // of one row alone
 // Elements of a tile in the nearest cache, or the second one; and columns of the result in a
 // segment, below which too many of the image are copied twice.
@@ -150,17 +150,15 @@ __attribute__((noinline)) void some_rows(const Depthwise& p, const Tile& tile, p
   }
 }
 
-// Windows of lines of seven taps: with many registers as many neighbours at once as their row is cut into
-// best, of those the most, so that no sum waits for its last product.
+// Windows of lines of seven taps: with many registers as many at once that no sum waits for its last product.
 using SomeRows = void (*)(const Depthwise&, const Tile&, ptrdiff_t, ptrdiff_t, ptrdiff_t, ptrdiff_t);
-SomeRows rows_of_sevens(ptrdiff_t columns) {
-  if constexpr (kLanes == 16) {
-    const ptrdiff_t few = round_up(columns, kColumns), seven = round_up(columns, 7),
-                    eight = round_up(columns, 8);
-    if (columns >= 8 && eight <= few && eight <= seven) return some_rows<kTogether, 8, 1, kSeven>;
-    if (columns >= 7 && seven <= few) return some_rows<kTogether, 7, 1, kSeven>;
-  }
-  return some_rows<kTogether, kColumns, 1, kSeven>;
+SomeRows rows_of_sevens(ptrdiff_t out_width) {
+  const auto of = [](auto columns) -> SomeRows {
+    constexpr int count = decltype(columns)();
+    return some_rows<kTogether, count, 1, kSeven>;
+  };
+  if constexpr (kLanes == 16) return with_columns<8, 7, kColumns>(out_width, of);
+  return of(Index<kColumns>());
 }
 
 // Has lines [first, last) of the image in the tile; those before them may go.

@@ -119,24 +119,16 @@ __attribute__((noinline)) void window_row(const Depthwise& p, const Lines& t, co
 
 using WindowRow = void (*)(const Depthwise&, const Lines&, const float* const*, ptrdiff_t);
 
-// As many windows at once along a row as make the fewest, of those the most: `columns`, or fewer.
-template <int taps, int stride, bool fetches, int columns, int... fewer>
-WindowRow some_columns(ptrdiff_t out_width) {
-  if constexpr (sizeof...(fewer) > 0) {
-    const ptrdiff_t computed = round_up(out_width, columns);
-    const bool are_fewest = out_width >= columns && ((computed <= round_up(out_width, fewer)) && ...);
-    if (!are_fewest) return some_columns<taps, stride, fetches, fewer...>(out_width);
-  }
-  return window_row<taps, stride, columns, fetches>;
-}
-
 // Common widths are multiples of these. Registers have room for so many sums.
 template <int taps, int stride, bool fetches>
 WindowRow row_of_width(ptrdiff_t out_width) {
-  if constexpr (kLanes == 16)
-    return some_columns<taps, stride, fetches, 16, 14, 12, 10, 7, kColumns>(out_width);
-  if constexpr (kLanes == 8) return some_columns<taps, stride, fetches, 10, 8, 7, kColumns>(out_width);
-  return some_columns<taps, stride, fetches, 7, kColumns>(out_width);
+  const auto of = [](auto columns) -> WindowRow {
+    constexpr int count = decltype(columns)();
+    return window_row<taps, stride, count, fetches>;
+  };
+  if constexpr (kLanes == 16) return with_columns<16, 14, 12, 10, 7, kColumns>(out_width, of);
+  if constexpr (kLanes == 8) return with_columns<10, 8, 7, kColumns>(out_width, of);
+  return with_columns<7, kColumns>(out_width, of);
 }
 
 template <bool fetches>
