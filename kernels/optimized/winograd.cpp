@@ -67,8 +67,8 @@ TileBlocks blocks_of(KernelContext& ctx, const Winograd& w, dim_t tiles, dim_t m
 
 // Does each of some parts transform for itself what all of them read? That takes less time than to read what
 // another processor has written, up to the bytes that their caches have room for.
-bool has_own(const Winograd& w, const WinogradRoutines& does, dim_t parts, size_t size, size_t most) {
-  return parts == 1 || (parts <= most_copies(w, does) && size <= most);
+bool has_own(dim_t parts, size_t size, size_t most) {
+  return parts == 1 || (parts <= most_copies() && size <= most);
 }
 
 // Each part has some tiles, a block after the other, and all panels, or a group after the other.
@@ -78,7 +78,7 @@ bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w,
   const TileBlocks blocks = blocks_of(ctx, w, tiles, most, operations);
   const dim_t parts = blocks.parts;
   const size_t size = does.weights_size(w, group);
-  const bool own_weights = group == panels && has_own(w, does, parts, size, kNear);
+  const bool own_weights = group == panels && has_own(parts, size, kNear);
   if (!own_weights) {
     w.weights = static_cast<float*>(ctx.allocate_scratch(size, 64));
     if (!w.weights) return false;
@@ -129,7 +129,7 @@ bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w
   const dim_t parts = one_a_thread(ctx, cut.parts);
   w.last = tiles;
   const size_t size = does.tiles_size(w);
-  const bool own_tiles = has_own(w, does, parts, size, 2 * kNear);
+  const bool own_tiles = has_own(parts, size, 2 * kNear);
   if (!own_tiles) {
     w.tiles = static_cast<float*>(ctx.allocate_scratch(size, 64));
     if (!w.tiles) return false;

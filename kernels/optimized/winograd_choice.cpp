@@ -33,7 +33,6 @@ struct Tuning {
   size_t near_input;     // the same where all weights stay near
   dim_t tiles_for_wide;  // from which on parts of the panels are of wide tiles
   dim_t copies;          // most parts that each transform what all of them read
-  dim_t strided_copies;  // the same of strided windows, which have several filters
   bool fetches;          // are weights that are transformed next to be fetched?
 };
 Tuning tuning() {
@@ -42,17 +41,17 @@ Tuning tuning() {
     case Cores::Intel:
       // Large blocks would crowd what the layers before and after have out of the second cache. Lines that
       // follow each other are fetched by these cores themselves, more at once than they can be told to fetch.
-      return {1.25, 1.0, 3.5, 3.2, kUsual, 1 << 17, 0, 2, 2, false};
+      return {1.25, 1.0, 3.5, 3.2, kUsual, 1 << 17, 0, 2, false};
     // Its second cache has 1 MB. Sums of 64 columns take as much of it as 64 channels of a block, and some
     // weights are to stay there, too. What is made of the weights of a wide tile of panels crowds it, and of
     // few tiles that is most of what there is. Two parts that read what the other has transformed take a
     // tenth of the time more where their cores share no cache, and save less than that where they do.
     case Cores::Zen5:
-      return {1.0, 1.2, 2.0, 0.0, 7 << 16, 7 << 16, 24, 2, 1, true};
+      return {1.0, 1.2, 2.0, 0.0, 7 << 16, 7 << 16, 24, 2, true};
     case Cores::Other:
       break;
   }
-  return {1.0, 1.0, 1.0, 0.0, kUsual, kUsual, 0, 1, 1, true};
+  return {1.0, 1.0, 1.0, 0.0, kUsual, kUsual, 0, 1, true};
 }
 // What a direct product by the matrix unit takes of the time.
 constexpr double kSplitProducts = 0.85;
@@ -114,9 +113,7 @@ dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
 
 bool has_rows_for_wide(dim_t tiles) { return tiles >= tuning().tiles_for_wide; }
 
-dim_t most_copies(const Winograd& w, const WinogradRoutines& does) {
-  return does.filters(w) > 1 ? tuning().strided_copies : tuning().copies;
-}
+dim_t most_copies() { return tuning().copies; }
 
 bool fetches_weights() { return tuning().fetches; }
 

@@ -26,7 +26,7 @@ dim_t tiles_at_once(Winograd w, const WinogradRoutines& does);
 bool has_rows_for_wide(dim_t tiles);
 
 // Up to how many parts each transform what all of them read.
-dim_t most_copies(const Winograd& w, const WinogradRoutines& does);
+dim_t most_copies();
 
 // Are weights that are transformed next to be fetched?
 bool fetches_weights();
