@@ -121,15 +121,16 @@ bool run_by_tiles(KernelContext& ctx, const WinogradRoutines& does, Winograd& w,
   return wild == 0;
 }
 
-// One block of tiles, and each part has some of the panels.
+// One block of tiles, and each part has some of the panels; or all of them, and some of the tiles.
 bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w, dim_t tiles,
                    double operations) {
-  const dim_t panels = w.last_panel;
+  const dim_t panels = w.last_panel, tile_parts = one_a_thread(ctx, parts_of(ctx, operations, tiles));
+  const bool by_tiles = has_own_weights(w, does, tiles, tile_parts);
   const PanelParts cut = panel_parts_of(ctx, panels, kPanelStep, tile_panels(w), operations);
-  const dim_t parts = one_a_thread(ctx, cut.parts);
-  w.last = tiles;
+  const dim_t parts = by_tiles ? tile_parts : one_a_thread(ctx, cut.parts);
+  w.last = by_tiles ? (tiles + parts - 1) / parts : tiles;
   const size_t size = does.tiles_size(w);
-  const bool own_tiles = has_own(parts, size, 2 * kNear);
+  const bool own_tiles = by_tiles || has_own(parts, size, 2 * kNear);
   if (!own_tiles) {
     w.tiles = static_cast<float*>(ctx.allocate_scratch(size, 64));
     if (!w.tiles) return false;
@@ -148,13 +149,16 @@ bool run_by_panels(KernelContext& ctx, const WinogradRoutines& does, Winograd& w
   int wild = 0;
   const auto compute = [&](size_t index) {
     Winograd mine = w;
-    const Range range = range_of(index, parts, panels, cut.step);
+    const Range some = by_tiles ? range_of(index, parts, tiles) : Range{0, tiles};
+    const Range range = by_tiles ? Range{0, panels} : range_of(index, parts, panels, cut.step);
+    mine.first = some.first;
+    mine.last = some.last;
     mine.first_panel = range.first;
     mine.last_panel = range.last;
     char* const own = static_cast<char*>(memory.of(index));
     if (own_tiles) {
       mine.tiles = reinterpret_cast<float*>(own);
-      does.transform_input(mine, 0, tiles);
+      does.transform_input(mine, mine.first, mine.last);
     }
     mine.scratch = own + in;
     if (!does.compute(mine)) __atomic_store_n(&wild, 1, __ATOMIC_RELAXED);

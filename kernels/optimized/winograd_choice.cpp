@@ -53,6 +53,9 @@ Tuning tuning() {
   }
   return {1.0, 1.0, 1.0, 0.0, kUsual, kUsual, 0, 1, true};
 }
+// Parts of tiles read what they wrote in the layer before, and write what they read in the next one. What two
+// processors have read is slow to write: that is worth so many times the transforms.
+constexpr double kWorthOfOwnTiles = 2.0;
 // What a direct product by the matrix unit takes of the time.
 constexpr double kSplitProducts = 0.85;
 
@@ -114,6 +117,15 @@ dim_t tiles_at_once(Winograd w, const WinogradRoutines& does) {
 bool has_rows_for_wide(dim_t tiles) { return tiles >= tuning().tiles_for_wide; }
 
 dim_t most_copies() { return tuning().copies; }
+
+bool has_own_weights(const Winograd& w, const WinogradRoutines& does, dim_t tiles, dim_t parts) {
+  if (parts < 2 || parts > most_copies()) return false;
+  const Tuning of = tuning();
+  const double inputs = static_cast<double>(w.channels);
+  const double weights = does.weight * static_cast<double>(does.filters(w) * w.outputs) * inputs;
+  const double transforms = does.pixel * static_cast<double>(tiles) * inputs;
+  return of.weights * weights < kWorthOfOwnTiles * of.transforms * transforms;
+}
 
 bool fetches_weights() { return tuning().fetches; }
 

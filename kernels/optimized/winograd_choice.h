@@ -28,6 +28,10 @@ bool has_rows_for_wide(dim_t tiles);
 // Up to how many parts each transform what all of them read.
 dim_t most_copies();
 
+// Does each of so many parts have some of a block's tiles and transform all weights, or all tiles and some of
+// the weights?
+bool has_own_weights(const Winograd& w, const WinogradRoutines& does, dim_t tiles, dim_t parts);
+
 // Are weights that are transformed next to be fetched?
 bool fetches_weights();
 
