@@ -77,7 +77,7 @@ inline bool allocate_parts(KernelContext& ctx, dim_t parts, size_t each, PartMem
   if (huge || __builtin_mul_overflow(each, static_cast<size_t>(parts), &total))
     return ctx.refuse(Status::OutOfMemory, "scratch of {} parts does not fit an address", parts);
 #ifndef __OPTIMIZE_SIZE__
-  constexpr size_t apart = 1 << 20;
+  constexpr size_t apart = 1 << 22;
   if (parts > 1 && static_cast<size_t>(parts) <= ctx.threads() && each > 0 && each < apart) {
     memory = {static_cast<char*>(ctx.find_scratch(apart * static_cast<size_t>(parts), line)), apart};
     if (memory.base) return true;
