@@ -33,11 +33,12 @@ set_source_files_properties("${CMAKE_CURRENT_LIST_DIR}/../kernels/optimized/vect
 penlight_add_kernel_library(optimized)
 penlight_add_vector_routines(base)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  penlight_add_vector_routines(avx2 -mavx2 -mfma -mf16c)
+  # With prefetchw, lines that are to be written are asked for as such; processors without it do nothing then.
+  penlight_add_vector_routines(avx2 -mavx2 -mfma -mf16c -mprfchw)
   target_compile_definitions(penlight_optimized PRIVATE PENLIGHT_WITH_AVX2)
   if(PENLIGHT_AVX512)
     # Registers of 512 bits, also where the compiler would rather have 256.
-    penlight_add_vector_routines(avx512 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mf16c
+    penlight_add_vector_routines(avx512 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mf16c -mprfchw
                                  -mprefer-vector-width=512)
     target_compile_definitions(penlight_optimized PRIVATE PENLIGHT_WITH_AVX512)
   endif()

@@ -195,17 +195,20 @@ struct Block {
   ptrdiff_t count;
 };
 
-// Has the lines closer that finish() writes of every kIn-th tile, a line to a pixel, while there is time to
-// fetch them: of usual images the result is larger than near caches, and stores that wait hold up all others.
+// Has the lines closer that finish() writes of one of `pieces` of the block, while there is time to fetch
+// them: of usual images the result is larger than near caches, and stores that wait hold up all others. What
+// another processor has read takes the longest, and few lines are on their way at once.
 // Inline, or compilers leave calls that only fetch away.
-PENLIGHT_INLINE void fetch_outputs(const FewChannels& p, const Block& block, ptrdiff_t tile,
-                                   ptrdiff_t column) {
-  const ptrdiff_t pitch = p.geometry.out_width * p.outputs;
-  const float* line = p.output + (block.image * p.geometry.out_height + block.top) * pitch + column;
-  for (ptrdiff_t h = 0; h < kOut; ++h, line += pitch) {
-    for (ptrdiff_t t = tile; t < block.count; t += kIn) {
-      const float* const first = line + (block.left + t * kOut) * p.outputs;
-      for (ptrdiff_t w = 0; w < kOut; ++w) __builtin_prefetch(first + w * p.outputs, 1, 3);
+PENLIGHT_INLINE void fetch_outputs(const FewChannels& p, const Block& block, ptrdiff_t piece,
+                                   ptrdiff_t pieces, ptrdiff_t first, ptrdiff_t last) {
+  const ptrdiff_t pitch = p.geometry.out_width * p.outputs, lines = kOut * block.count;
+  const ptrdiff_t end = lines * (piece + 1) / pieces;
+  const float* const corner =
+      p.output + (block.image * p.geometry.out_height + block.top) * pitch + block.left * p.outputs;
+  for (ptrdiff_t i = lines * piece / pieces; i < end; ++i) {
+    const float* const line = corner + i / block.count * pitch + i % block.count * kOut * p.outputs;
+    for (ptrdiff_t w = 0; w < kOut; ++w) {
+      for (ptrdiff_t n = first; n < last; n += kPanel) __builtin_prefetch(line + w * p.outputs + n, 1, 3);
     }
   }
 }
@@ -282,11 +285,11 @@ bool few_channels_tiles(const FewChannels& p) {
       for (ptrdiff_t n = 0; n < p.outputs; n += layout.group) {
         const ptrdiff_t last = min_of(n + layout.group, p.outputs), columns = round_up(last - n, kPanel);
         for (int i = 0; i < kIn; ++i) {
-          if (layout.group == kPanel) fetch_outputs(p, block, i, n);
           for (ptrdiff_t t = 0; t < block.count; t += layout.rows) {
             const ptrdiff_t count = min_of(layout.rows, block.count - t);
             for (int j = 0; j < kIn; ++j) {
               const int point = i * kIn + j;
+              if (t == 0) fetch_outputs(p, block, point, kIn * kIn, n, last);
               multiply_columns(layout, count, columns, tiles + point * Layout::kTiles + t * kPixel,
                                weights + point * layout.weights + n * layout.steps, sums + j * layout.sums);
             }

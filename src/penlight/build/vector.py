@@ -68,9 +68,9 @@ _DTYPES = {"short_product": _SHORT, "convert": _SHORT, "numbers": _INTEGERS | {D
 _FASTER = {"split_product", "strassen", "winograd", "expansion", "few_channels_tiles"}
 # Beside the target's own, each chosen when the program starts if the processor has it.
 _WIDER = {
-    "avx2": ("-mavx2", "-mfma", "-mf16c"),
+    "avx2": ("-mavx2", "-mfma", "-mf16c", "-mprfchw"),
     "avx512": (
-        *("-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw", "-mfma", "-mf16c"),
+        *("-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw", "-mfma", "-mf16c", "-mprfchw"),
         "-mprefer-vector-width=512",
     ),
 }
