@@ -15,6 +15,9 @@ Least least_by_blocks() { return cores() == Cores::Zen5 ? Least{96, 192, 128} : 
 // Rows of a part, at least, beside which the next columns can be prepared.
 constexpr dim_t kRowsOfPart = 2 * kUnitRows;
 
+// So much more of the products may one part have, if parts are of rows that most likely it wrote itself.
+constexpr double kWorthOfRows = 1.05;
+
 // Rows that no part may split: of units and, where columns are left over, of tiles.
 dim_t rows_together(const Product& p) {
   if (p.outputs % (kUnitPanels * kPanel) == 0) return kUnitRows;
@@ -49,8 +52,11 @@ bool run_by_blocks(KernelContext& ctx, const Product& product, ProductScratch& s
                        static_cast<double>(product.channels) / kOperationsOfPart;
   dim_t parts = static_cast<dim_t>(ctx.threads());
   if (worth < static_cast<double>(parts)) parts = worth < 1 ? 1 : static_cast<dim_t>(worth);
-  const bool by_rows = rows >= parts * kRowsOfPart &&
-                       largest_share(parts, rows, row_step) <= largest_share(parts, panels, kUnitPanels);
+  // Where rows are more than columns, they are the more to read, and to make sums of.
+  const double worth_of_rows = rows > product.outputs ? kWorthOfRows : 1.0;
+  const bool by_rows =
+      rows >= parts * kRowsOfPart &&
+      largest_share(parts, rows, row_step) <= worth_of_rows * largest_share(parts, panels, kUnitPanels);
   const dim_t count = by_rows ? rows : panels, step = by_rows ? row_step : kUnitPanels;
   const dim_t steps = (count + step - 1) / step;
   if (parts > steps) parts = steps;

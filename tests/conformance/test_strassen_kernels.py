@@ -125,7 +125,7 @@ def test_special_values_stay_in_their_rows(isa: str, special: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "sizes", [(197, 192, 576), (100, 800, 200), (40, 64, 1030), (2000, 64, 128)], ids=str
+    "sizes", [(197, 192, 576), (100, 800, 200), (40, 64, 1030), (2000, 64, 128), (784, 512, 128)], ids=str
 )
 def test_threads_change_nothing(isa: str, sizes: tuple[int, int, int]) -> None:
     rows, depth, outputs = sizes
