@@ -36,6 +36,10 @@ inline bool prefers_tall_tiles() { return cores() == Cores::Intel; }
 // loads.
 inline bool fetches_results() { return cores() != Cores::Zen5; }
 
+// Is memory that is written soon worth asking for, a few lines at a time, while there are products? Where
+// processors share no cache, to write a line that both have read takes sixteen times as long as one's own.
+inline bool asks_for_output() { return cores() == Cores::Zen5; }
+
 // Has it a unit that multiplies matrices of bfloat16, AMX of Intel's processors?
 #if defined(PENLIGHT_WITH_AMX)
 bool has_matrix_unit();

@@ -254,6 +254,7 @@ bool run_winograd(KernelContext& ctx, const Product& product, dim_t batch) {
   w.wide_tiles = by_panels ? w.wide_tiles && has_rows_for_wide(tiles)
                            : prefers_wide_tiles() && w.last_panel >= kWidePanels;
   w.fetches = fetches_weights();
+  w.asks = asks_for_output();
   if (by_panels) return run_by_panels(ctx, *chosen, w, tiles, operations);
   if (groups == 1) return run_by_tiles(ctx, *chosen, w, tiles, operations);
   return panels_at_once(w, *chosen) == w.last_panel &&

@@ -185,6 +185,7 @@ def test_direct_convolution(isa: str, sizes: tuple[int, ...]) -> None:
         (1, 32, 43, 37, 128),
         (1, 96, 14, 14, 160),
         (2, 45, 31, 37, 6),
+        (1, 128, 29, 28, 130),
     ],
     ids=str,
 )

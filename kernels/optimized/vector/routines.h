@@ -235,6 +235,7 @@ struct Winograd {
   bool upright;     // `geometry` is of rows, and is to be of columns
   bool wide_tiles;  // as of Product
   bool fetches;     // weights that are to be transformed next
+  bool asks;        // for pixels of the next tile, and for memory of outputs
   void* scratch;    // scratch() bytes
 };
 

@@ -203,6 +203,42 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
     return value;
   }
 
+  // How far into the results the first output of a tile is; and where others of it are.
+  static ptrdiff_t outputs_of(const Winograd& w, ptrdiff_t tile, TileOutputs& to) {
+    const Geometry& g = w.geometry;
+    const Place place = place_of(w, tile, tiles_across(g), tiles_down(g));
+    to.rows = outputs_from(place.top, g.out_height, apart_down(g), kOutDown);
+    to.columns = outputs_from(place.left, g.out_width, g.dilation_w, kOut);
+    const bool upright = flat && w.upright;
+    const ptrdiff_t line = (upright ? 1 : g.out_width) * w.output_pitch;
+    const ptrdiff_t pixel = (upright ? g.out_height : 1) * w.output_pitch;
+    to.line = apart_down(g) * line;
+    to.pixel = g.dilation_w * pixel;
+    return place.image * g.out_height * g.out_width * w.output_pitch + place.top * line + place.left * pixel;
+  }
+
+  // Asks for the lines to which outputs [first, last) of one of `parts` of the block are written: what
+  // another processor has read is slow to write, and few lines are on their way at once. Inline, or compilers
+  // leave calls that only fetch away.
+  PENLIGHT_INLINE void fetch_outputs(const Winograd& w, ptrdiff_t first, ptrdiff_t last, ptrdiff_t part,
+                                     ptrdiff_t parts) {
+    const ptrdiff_t lines = kOutDown * (w.last - w.first);
+    const ptrdiff_t end = lines * (part + 1) / parts;
+    TileOutputs to{};
+    ptrdiff_t corner = 0, tile = -1;
+    for (ptrdiff_t i = lines * part / parts; i < end; ++i) {
+      if (i / kOutDown != tile) {
+        tile = i / kOutDown;
+        corner = outputs_of(w, w.first + tile, to);
+      }
+      if (i % kOutDown >= to.rows) continue;
+      const float* pixel = w.output + corner + i % kOutDown * to.line;
+      for (ptrdiff_t j = 0; j < to.columns; ++j, pixel += to.pixel) {
+        for (ptrdiff_t n = first; n < last; n += kPanel) __builtin_prefetch(pixel + n, 1, 3);
+      }
+    }
+  }
+
   // Outputs [first, last) of the block's tiles, from their transformed sums. False if one is
   // not finite.
   static bool finish(const Winograd& w, ptrdiff_t first, ptrdiff_t last, const float* from) {
@@ -211,17 +247,8 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
     const ptrdiff_t panel_size = (1 + taps_of(w) * w.channels) * kPanel;
     Ints wild{};
     for (ptrdiff_t t = w.first; t < w.last; ++t) {
-      const Place place = place_of(w, t, tiles_across(g), tiles_down(g));
       TileOutputs to{};
-      to.rows = outputs_from(place.top, g.out_height, apart_down(g), kOutDown);
-      to.columns = outputs_from(place.left, g.out_width, g.dilation_w, kOut);
-      const bool upright = flat && w.upright;
-      const ptrdiff_t line = (upright ? 1 : g.out_width) * w.output_pitch;
-      const ptrdiff_t pixel = (upright ? g.out_height : 1) * w.output_pitch;
-      to.line = apart_down(g) * line;
-      to.pixel = g.dilation_w * pixel;
-      const ptrdiff_t corner =
-          place.image * g.out_height * g.out_width * w.output_pitch + place.top * line + place.left * pixel;
+      const ptrdiff_t corner = outputs_of(w, t, to);
       for (ptrdiff_t n = first; n < last; n += kLanes) {
         to.some = w.outputs - n;
         to.output = w.output + corner + n;
@@ -265,11 +292,34 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
     }
   }
 
-  static void input_part(const Winograd& w, const InputPart& part, const Place& place, float* to) {
+  // Pixels that a tile reads and the one before it did not: so many, from one on.
+  struct Pixels {
+    const float* first;
+    ptrdiff_t rows, columns;
+  };
+  static Pixels new_pixels(const Winograd& w, const InputPart& part, const Place& place) {
     const Geometry& g = w.geometry;
+    const ptrdiff_t top = place.top * g.stride_h - g.pad_h, left = place.left * kStride - g.pad_w;
+    const ptrdiff_t row = max_of(top + kInDown - kOutDown, 0), column = max_of(left + kIn - kOut, 0);
+    const ptrdiff_t rows = min_of(top + kInDown, g.height) - row;
+    const ptrdiff_t columns = min_of(left + kIn, g.width) - column;
+    // Those of signals follow each other, and those of dilated windows are others.
+    if (!w.asks || flat || g.dilation_h > 1 || g.dilation_w > 1 || rows <= 0 || columns <= 0) return {};
+    return {part.input + ((place.image * g.height + row) * g.width + column) * part.pixel, rows, columns};
+  }
+
+  // Of `place`; the new pixels of the `next` tile are had closer.
+  static void input_part(const Winograd& w, const InputPart& part, const Place& place, const Place& next,
+                         float* to) {
+    const Geometry& g = w.geometry;
+    const Pixels ahead = new_pixels(w, part, next);
     const ptrdiff_t plane = input_plane(w), channels = w.part_channels;
     const float* image = part.input + place.image * g.height * g.width * part.pixel;
     for (ptrdiff_t c = 0; c < channels; c += kLanes) {
+      for (ptrdiff_t i = 0; i < ahead.rows; ++i) {
+        const float* pixel = ahead.first + i * g.width * part.pixel + c;
+        for (ptrdiff_t j = 0; j < ahead.columns; ++j, pixel += part.pixel) __builtin_prefetch(pixel, 0, 3);
+      }
       Floats rows[kInDown][kIn];
       for (int i = 0; i < kInDown; ++i) {
         Floats d[kIn];
@@ -300,9 +350,10 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
         end == w.last ? input_of(w, end - 1) + behind(w, filters(w) - 1) + 1 : input_of(w, end);
     for (ptrdiff_t t = input_of(w, begin); t < until; ++t) {
       const Place place = place_of(w, t, across, down);
+      const Place next = place_of(w, t + 1 < until ? t + 1 : t, across, down);
       float* to = w.tiles + (t - first) * input_pitch(w);
       for (ptrdiff_t p = 0; p < w.part_count; ++p, to += w.part_channels) {
-        input_part(w, w.parts[p], place, to);
+        input_part(w, w.parts[p], place, next, to);
       }
     }
   }
@@ -382,6 +433,9 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
           strip.first_channel = plane_of(i, j) * input_plane(w) + input;
           // Whole vectors, so that no tile has an edge.
           const ptrdiff_t columns = min_of(panels * kPanel, round_up(w.outputs - panel * kPanel, kLanes));
+          if (w.asks && strip.last) {
+            fetch_outputs(w, panel * kPanel, min_of((panel + panels) * kPanel, w.outputs), matrix, kMatrices);
+          }
           for (ptrdiff_t column = 0; column < columns; column += strip.finish.columns) {
             const float* zeros =
                 weights + matrix * plane + column / kPanel * strip.weights_panel + column % kPanel;
