@@ -181,6 +181,8 @@ void run_by_images(KernelContext& ctx, const Expansion& e) {
         over.first_channel = panel * kPanel;
         over.last_channel = mine.last_panel < panels ? mine.last_panel * kPanel : channels;
         over.input = mine.output = own - over.first_channel;
+        mine.asked = asks_for_output() && parts > 1 && result == pixels ? over.output : nullptr;
+        mine.asked_pitch = channels;
         by.multiply(mine);
         routines().depthwise(over);
       }

@@ -74,6 +74,12 @@ PanelParts panel_parts_of(const KernelContext& ctx, dim_t panels, dim_t step, di
 
 bool run_product(KernelContext& ctx, Product& product, ProductScratch* kept) {
   make_ready(product);
+#ifndef __OPTIMIZE_SIZE__
+  if (ctx.threads() > 1 && asks_for_output()) {
+    product.asked = product.output;
+    product.asked_pitch = product.output_pitch;
+  }
+#endif
   ProductScratch own;
   ProductScratch& scratch = kept ? *kept : own;
   if (is_split(product)) return run_split(ctx, product, scratch);

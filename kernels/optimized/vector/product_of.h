@@ -161,11 +161,13 @@ void multiply_rows(const StripOf<Weights>& s) {
 }
 
 #ifndef PENLIGHT_FEW_TILES
-template <class Weights>
+// Those that ask for nothing have code of their own.
+template <class Weights, bool asks>
 void multiply_wide(const StripOf<Weights>& s) {
   if constexpr (kHasWideTiles) {
     ptrdiff_t row = 0;
     for (; s.count - row >= kWideRows; row += kWideRows) {
+      if constexpr (asks) fetch_asked<kWideRows, kWideVectors>(s, row);
       multiply<Weights, kWideRows, kWideVectors>(s, row, kWideRows);
     }
     if (row < s.count) {
@@ -210,7 +212,9 @@ template <class Weights>
 void multiply_columns(const StripOf<Weights>& s) {
 #ifndef PENLIGHT_FEW_TILES
   if (s.single && s.finish.columns > kStripColumns) return multiply<Weights, 1, kWide * kVectors>(s, 0, 1);
-  if (s.finish.columns > kStripColumns) return multiply_wide(s);
+  if (s.finish.columns > kStripColumns) {
+    return s.asked ? multiply_wide<Weights, true>(s) : multiply_wide<Weights, false>(s);
+  }
   if (s.folded) return multiply_folded(s);
 #endif
   if (s.finish.columns > kHalfVectors * kLanes) {
@@ -329,6 +333,10 @@ void multiply_all(const Product& p) {
         strip.folded =
             folded + tap * folded_size(folded_columns, p.channels) + folded_size(folded_columns, channel);
         strip.next_row = rows_follow && at.column == p.first_panel * kPanel ? p.channels : 0;
+      }
+      if constexpr (!kFewTiles) {
+        strip.asked = p.asked && strip.last ? p.asked + row * p.asked_pitch + at.column : nullptr;
+        strip.asked_pitch = p.asked_pitch;
       }
       const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + at.column;
       strip.finish.output = p.output + offset;

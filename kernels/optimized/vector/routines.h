@@ -132,6 +132,9 @@ struct Product {
   // Of a convolution over several images, side by side in channels: each tap is so many runs.
   const InputPart* parts = nullptr;
   ptrdiff_t part_count = 1;
+  // Memory that is written next, of rows like those of the output, to be asked for meanwhile; or null.
+  const float* asked = nullptr;
+  ptrdiff_t asked_pitch = 0;
 };
 
 // A convolution of one group over images of few channels.

@@ -343,6 +343,8 @@ class RowBlock {
         continue;
       }
       u.finish = finish_of(at, i * kUnitRows);
+      const ptrdiff_t asked = u.last && p_.asked && i + 1 < units_ ? i + 1 : 0;
+      if (asked) fetch_asked(at, asked, 0);
       u.rows = rows_ + i * kProducts * kForm;
       if (--left < subtracting) {
         u.tasks = subtracted + (kFewest - 1 - left) * kTasks;
@@ -352,10 +354,19 @@ class RowBlock {
         begin_unit<Beside::Fetch>(u);
         for (Task& task : fetched) task.from += at.half * task.step;
       }
+      if (asked) fetch_asked(at, asked, 1);
       end_unit(u);
     }
     multiply_directly(u, at, units_ * kUnitRows, rest_);
     buffer_ = 1 - buffer_;
+  }
+
+  // Asks for half of the lines that a unit writes: what another processor has read is slow to write.
+  __attribute__((always_inline)) void fetch_asked(const Place& at, ptrdiff_t unit, int lower) const {
+    const float* line = finish_of(at, unit * kUnitRows + lower * kRows).output;
+    for (int i = 0; i < kRows; ++i, line += p_.output_pitch) {
+      for (ptrdiff_t c = 0; c < kUnitColumns; c += kPanel) __builtin_prefetch(line + c, 1, 3);
+    }
   }
 
   bool is_direct(const Place& at) const {

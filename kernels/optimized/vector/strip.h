@@ -42,7 +42,9 @@ struct StripOf {
   const uint16_t* places = nullptr;  // of rows of the output; null: in their order
   // Of a strip of few columns: its weights once more, as folded.h has them; else null.
   const float* folded = nullptr;
-  ptrdiff_t next_row = 0;  // elements from row to row, where they are fetched ahead
+  ptrdiff_t next_row = 0;        // elements from row to row, where they are fetched ahead
+  const float* asked = nullptr;  // as of Product, of the first row and column
+  ptrdiff_t asked_pitch = 0;
   Finish finish;
 };
 using Strip = StripOf<Singles>;
@@ -104,6 +106,19 @@ PENLIGHT_INLINE void fetch_residual(const StripOf<Weights>& s, ptrdiff_t row) {
     repeat<(vectors * kLanes + kPanel - 1) / kPanel>([&](auto line) __attribute__((always_inline)) {
       __builtin_prefetch(residual + i * f.pitch + line * kPanel, 0, 2);
     });
+  });
+}
+
+// Asks for the lines that are written next, those beside the tile after the next one: what another processor
+// has read is slow to write, and few lines are on their way at once.
+template <int rows, int vectors, class Weights>
+PENLIGHT_INLINE void fetch_asked(const StripOf<Weights>& s, ptrdiff_t row) {
+  if (row + 3 * rows > s.count) return;
+  const float* line = s.asked + (row + 2 * rows) * s.asked_pitch;
+  repeat<rows>([&](auto) __attribute__((always_inline)) {
+    repeat<(vectors * kLanes + kPanel - 1) / kPanel>(
+        [&](auto v) __attribute__((always_inline)) { __builtin_prefetch(line + v * kPanel, 1, 3); });
+    line += s.asked_pitch;
   });
 }
 
