@@ -75,7 +75,7 @@ PanelParts panel_parts_of(const KernelContext& ctx, dim_t panels, dim_t step, di
 bool run_product(KernelContext& ctx, Product& product, ProductScratch* kept) {
   make_ready(product);
 #ifndef __OPTIMIZE_SIZE__
-  if (ctx.threads() > 1 && asks_for_output()) {
+  if (ctx.threads() > 1 && asks_for_output() && product.last_group == 1) {
     product.asked = product.output;
     product.asked_pitch = product.output_pitch;
   }

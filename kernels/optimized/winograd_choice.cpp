@@ -33,7 +33,10 @@ struct Tuning {
   size_t near_input;     // the same where all weights stay near
   dim_t tiles_for_wide;  // from which on parts of the panels are of wide tiles
   dim_t copies;          // most parts that each transform what all of them read
-  bool fetches;          // are weights that are transformed next to be fetched?
+  // How many times the transforms of tiles it is worth that parts read and write the same pixels as in the
+  // layers around: what two processors have read is slow to write.
+  double own_tiles;
+  bool fetches;  // are weights that are transformed next to be fetched?
 };
 Tuning tuning() {
   constexpr size_t kUsual = 2 << 20;
@@ -41,21 +44,18 @@ Tuning tuning() {
     case Cores::Intel:
       // Large blocks would crowd what the layers before and after have out of the second cache. Lines that
       // follow each other are fetched by these cores themselves, more at once than they can be told to fetch.
-      return {1.25, 1.0, 3.5, 3.2, kUsual, 1 << 17, 0, 2, false};
+      return {1.25, 1.0, 3.5, 3.2, kUsual, 1 << 17, 0, 2, 0.0, false};
     // Its second cache has 1 MB. Sums of 64 columns take as much of it as 64 channels of a block, and some
     // weights are to stay there, too. What is made of the weights of a wide tile of panels crowds it, and of
     // few tiles that is most of what there is. Two parts that read what the other has transformed take a
     // tenth of the time more where their cores share no cache, and save less than that where they do.
     case Cores::Zen5:
-      return {1.0, 1.2, 2.0, 0.0, 7 << 16, 7 << 16, 24, 2, true};
+      return {1.0, 1.2, 2.0, 0.0, 7 << 16, 7 << 16, 24, 2, 2.0, true};
     case Cores::Other:
       break;
   }
-  return {1.0, 1.0, 1.0, 0.0, kUsual, kUsual, 0, 1, true};
+  return {1.0, 1.0, 1.0, 0.0, kUsual, kUsual, 0, 1, 0.0, true};
 }
-// Parts of tiles read what they wrote in the layer before, and write what they read in the next one. What two
-// processors have read is slow to write: that is worth so many times the transforms.
-constexpr double kWorthOfOwnTiles = 2.0;
 // What a direct product by the matrix unit takes of the time.
 constexpr double kSplitProducts = 0.85;
 
@@ -124,7 +124,7 @@ bool has_own_weights(const Winograd& w, const WinogradRoutines& does, dim_t tile
   const double inputs = static_cast<double>(w.channels);
   const double weights = does.weight * static_cast<double>(does.filters(w) * w.outputs) * inputs;
   const double transforms = does.pixel * static_cast<double>(tiles) * inputs;
-  return of.weights * weights < kWorthOfOwnTiles * of.transforms * transforms;
+  return of.weights * weights < of.own_tiles * of.transforms * transforms;
 }
 
 bool fetches_weights() { return tuning().fetches; }

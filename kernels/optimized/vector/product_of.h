@@ -335,7 +335,8 @@ void multiply_all(const Product& p) {
         strip.next_row = rows_follow && at.column == p.first_panel * kPanel ? p.channels : 0;
       }
       if constexpr (!kFewTiles) {
-        strip.asked = p.asked && strip.last ? p.asked + row * p.asked_pitch + at.column : nullptr;
+        strip.asked =
+            p.asked && strip.last && !strip.places ? p.asked + row * p.asked_pitch + at.column : nullptr;
         strip.asked_pitch = p.asked_pitch;
       }
       const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + at.column;

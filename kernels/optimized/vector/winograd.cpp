@@ -242,7 +242,6 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
   // Outputs [first, last) of the block's tiles, from their transformed sums. False if one is
   // not finite.
   static bool finish(const Winograd& w, ptrdiff_t first, ptrdiff_t last, const float* from) {
-    const Geometry& g = w.geometry;
     const ptrdiff_t pitch = group_of(w) * kPanel;
     const ptrdiff_t panel_size = (1 + taps_of(w) * w.channels) * kPanel;
     Ints wild{};
