@@ -60,6 +60,9 @@ void in_parts(KernelContext& ctx, dim_t count, double operations, Body&& body) {
   ctx.parallel(static_cast<size_t>(parts), part);
 }
 
+// Bytes from the memory of one part to that of the next, where there is room and it needs less.
+constexpr size_t kApart = 1 << 22;
+
 // Memory of its own for each part, rounded up so that no two share a line of the cache.
 struct PartMemory {
   char* base;
@@ -77,9 +80,8 @@ inline bool allocate_parts(KernelContext& ctx, dim_t parts, size_t each, PartMem
   if (huge || __builtin_mul_overflow(each, static_cast<size_t>(parts), &total))
     return ctx.refuse(Status::OutOfMemory, "scratch of {} parts does not fit an address", parts);
 #ifndef __OPTIMIZE_SIZE__
-  constexpr size_t apart = 1 << 22;
-  if (parts > 1 && static_cast<size_t>(parts) <= ctx.threads() && each > 0 && each < apart) {
-    memory = {static_cast<char*>(ctx.find_scratch(apart * static_cast<size_t>(parts), line)), apart};
+  if (parts > 1 && static_cast<size_t>(parts) <= ctx.threads() && each > 0 && each < kApart) {
+    memory = {static_cast<char*>(ctx.find_scratch(kApart * static_cast<size_t>(parts), line)), kApart};
     if (memory.base) return true;
   }
 #endif

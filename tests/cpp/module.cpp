@@ -231,7 +231,7 @@ TEST(scratch_joins_its_blocks) {
 
 TEST(parts_lie_apart_where_there_is_room) {
   using optimized::allocate_parts;
-  static uint8_t region[(2 << 20) + 64];
+  static uint8_t region[2 * optimized::kApart + 64];
   const auto in_turn = [](void*, void (*task)(void* argument, size_t index), void* argument, size_t count) {
     for (size_t i = 0; i < count; ++i) task(argument, i);
   };
@@ -244,7 +244,8 @@ TEST(parts_lie_apart_where_there_is_room) {
     for (const size_t each : {size_t{1000}, size_t{100}}) {  // they begin where the others did
       CHECK(allocate_parts(ctx, 2, each, memory));
       CHECK_EQ(static_cast<char*>(memory.of(1)) - static_cast<char*>(memory.of(0)),
-               room < sizeof region ? static_cast<ptrdiff_t>((each + 63) / 64 * 64) : ptrdiff_t{1 << 20});
+               room < sizeof region ? static_cast<ptrdiff_t>((each + 63) / 64 * 64)
+                                    : ptrdiff_t{optimized::kApart});
       CHECK(ctx.ok());
       ctx.reset();
     }
