@@ -120,10 +120,9 @@ dim_t most_copies() { return tuning().copies; }
 
 bool has_own_weights(const Winograd& w, const WinogradRoutines& does, dim_t tiles, dim_t parts) {
   if (parts < 2 || parts > most_copies()) return false;
-  const Tuning of = tuning();
-  const double inputs = static_cast<double>(w.channels);
-  const double weights = does.weight * static_cast<double>(does.filters(w) * w.outputs) * inputs;
-  const double transforms = does.pixel * static_cast<double>(tiles) * inputs;
+  const Tuning of = tuning();  // for each input channel
+  const double weights = does.weight * static_cast<double>(does.filters(w) * w.outputs);
+  const double transforms = does.pixel * static_cast<double>(tiles);
   return of.weights * weights < of.own_tiles * of.transforms * transforms;
 }
 

@@ -361,12 +361,10 @@ class RowBlock {
     buffer_ = 1 - buffer_;
   }
 
-  // Asks for half of the lines that a unit writes: what another processor has read is slow to write.
+  // Of what is asked for, that beside the upper or the lower half of a unit.
   __attribute__((always_inline)) void fetch_asked(const Place& at, ptrdiff_t unit, int lower) const {
-    const float* line = finish_of(at, unit * kUnitRows + lower * kRows).output;
-    for (int i = 0; i < kRows; ++i, line += p_.output_pitch) {
-      for (ptrdiff_t c = 0; c < kUnitColumns; c += kPanel) __builtin_prefetch(line + c, 1, 3);
-    }
+    const ptrdiff_t row = first_row_ + unit * kUnitRows + lower * kRows;
+    fetch_rows<kRows, kUnitColumns>(p_.asked + row * p_.asked_pitch + at.panel * kPanel, p_.asked_pitch);
   }
 
   bool is_direct(const Place& at) const {

@@ -347,9 +347,10 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
     // What the last tiles of a line or an image need beyond it lies before the next one.
     const ptrdiff_t until =
         end == w.last ? input_of(w, end - 1) + behind(w, filters(w) - 1) + 1 : input_of(w, end);
+    Place next = place_of(w, input_of(w, begin), across, down);
     for (ptrdiff_t t = input_of(w, begin); t < until; ++t) {
-      const Place place = place_of(w, t, across, down);
-      const Place next = place_of(w, t + 1 < until ? t + 1 : t, across, down);
+      const Place place = next;
+      if (t + 1 < until) next = place_of(w, t + 1, across, down);
       float* to = w.tiles + (t - first) * input_pitch(w);
       for (ptrdiff_t p = 0; p < w.part_count; ++p, to += w.part_channels) {
         input_part(w, w.parts[p], place, next, to);
