@@ -20,6 +20,7 @@ void make_ready(Product& p) {
   p.rows = p.last_row;
   p.has_room = true;
   p.wide_tiles = prefers_wide_tiles();
+  p.few_sums = stores_delay_products();
 }
 
 // Row by row and panel by panel.

@@ -45,6 +45,7 @@ struct AdjacentRows {
   ptrdiff_t panel;                           // elements from panel to panel
   const float* folded;                       // of few columns: their weights once more
   bool fetches;                              // rows are read for the first time
+  bool few_sums;                             // as of Product
   Finish finish;
 };
 
@@ -162,8 +163,13 @@ void multiply_strip(const AdjacentRows<Weights>& s) {
 #if defined(__AVX512F__) && !defined(PENLIGHT_FEW_TILES)
   if (s.folded) {
     return with_fold(columns, [&](auto fold, auto vectors) __attribute__((always_inline)) {
+      if (vectors > 1 && s.few_sums) return multiply_by_heights_folded<fold, vectors, 12 / vectors, 4>(s);
       multiply_by_heights_folded<fold, vectors, vectors <= 2 ? 12 : 8, 4>(s);
     });
+  }
+  if (s.few_sums && columns > kLanes) {
+    if (columns > 2 * kLanes) return multiply_by_heights<3, 4, 2, 1>(s, 0);
+    return multiply_by_heights<2, 6, 2, 1>(s, 0);
   }
   if (columns > 3 * kLanes) return multiply_by_heights<4, 6, 2, 1>(s, 0);
   if (columns > 2 * kLanes) return multiply_by_heights<3, 8, 2, 1>(s, 0);
@@ -177,8 +183,8 @@ void multiply_strip(const AdjacentRows<Weights>& s) {
 }
 
 // Columns of the next strip, of so many that are left.
-inline ptrdiff_t adjacent_columns(ptrdiff_t rest) {
-  if (kHasWideTiles) return min_of(kWideColumns, rest);
+inline ptrdiff_t adjacent_columns(ptrdiff_t rest, bool few_sums) {
+  if (kHasWideTiles && !few_sums) return min_of(kWideColumns, rest);
   return rest <= 3 * kLanes ? rest : kStripColumns;
 }
 
@@ -222,13 +228,15 @@ void multiply_adjacent_rows(const Product& p) {
       s.count = min_of(block, p.last_row - row);
       s.depth = p.channels;
       s.panel = panel;
+      s.few_sums = p.few_sums;
       s.finish = {nullptr, p.output_pitch, 0, p.epilogue};
       const ptrdiff_t first = p.first_panel * kPanel;
       for (ptrdiff_t column = first; column < last_column; column += s.finish.columns) {
         s.weights = packed + column / kPanel * panel;
         s.folded = few && column + few == p.outputs ? folded : nullptr;
         s.fetches = column == first && p.pixel == p.channels;
-        s.finish.columns = adjacent_columns((column < last_plain ? last_plain : last_column) - column);
+        s.finish.columns =
+            adjacent_columns((column < last_plain ? last_plain : last_column) - column, p.few_sums);
         const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + column;
         s.finish.output = p.output + offset;
         s.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + offset : nullptr;

@@ -23,8 +23,10 @@ constexpr ptrdiff_t kFoldedRows = 48;
 constexpr ptrdiff_t kMostFold = 4;  // steps of a vector
 constexpr int fold_of(ptrdiff_t columns) { return columns <= 4 ? 4 : 2; }
 // From which depth on the sums of a column are worth adding up: sooner where a vector of columns would be
-// half empty.
-inline ptrdiff_t least_folded_depth(ptrdiff_t columns) { return columns <= 8 ? 16 : columns <= 16 ? 96 : 24; }
+// half empty, and where tiles are of few sums.
+inline ptrdiff_t least_folded_depth(ptrdiff_t columns, bool few_sums) {
+  return few_sums || columns <= 8 ? 16 : columns <= 16 ? 96 : 24;
+}
 
 // Vectors of each turn of so many steps.
 constexpr ptrdiff_t folded_vectors(ptrdiff_t columns) {
@@ -36,7 +38,7 @@ constexpr ptrdiff_t folded_vectors(ptrdiff_t columns) {
 inline ptrdiff_t folded_columns_of(const Product& p) {
   const ptrdiff_t rest = p.outputs % kStripColumns, last = rest % kLanes;
   const bool is_worth_it =
-      p.has_room && p.rows >= kFoldedRows && runs_of(p) * p.channels >= least_folded_depth(rest);
+      p.has_room && p.rows >= kFoldedRows && runs_of(p) * p.channels >= least_folded_depth(rest, p.few_sums);
   const bool gains = p.wide_tiles || (last > 0 && last <= kLanes / 2);
   return !kFewTiles && kLanes == 16 && is_worth_it && gains && rest <= kFoldedColumns ? rest : 0;
 }

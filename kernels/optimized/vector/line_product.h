@@ -2,6 +2,7 @@
 // channels.
 #pragma once
 
+#include "folded.h"
 #include "panel_lines.h"
 
 namespace penlight::optimized {
@@ -12,7 +13,7 @@ namespace {
 inline bool is_line_product(const Product& p) {
   const bool is_dense = is_matrix(p.geometry) && !p.parts && p.pixel == p.channels;
   return is_held(p.channels) && is_dense && p.outputs > 2 && p.outputs <= kPanel &&
-         p.format == Format::Float32;
+         p.format == Format::Float32 && !(p.few_sums && folded_columns_of(p));
 }
 
 inline void multiply_line_product(const Product& p) {

@@ -20,7 +20,7 @@ constexpr int kFewestPixels = kMostPixels;
 #else
 constexpr int kFewestPixels = kMostPixels < 4 ? kMostPixels : 4;
 #endif
-constexpr int kFewPixels = 6;  // of a tile whose weights are in registers
+constexpr int kFewPixels = 8;  // of a tile whose weights are in registers
 constexpr int kHeld = 24;      // weights there
 
 constexpr bool kHoldsPanels = !kFewTiles && kPanelVectors == 1;

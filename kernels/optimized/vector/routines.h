@@ -123,6 +123,7 @@ struct Product {
   bool by_channels = false;        // vectors may be of channels: outputs are few
   const Blocks* blocks = nullptr;  // by strassen(), where there is that, and enough to multiply
   bool wide_tiles = false;         // tiles of more columns than rows, which load less, are faster
+  bool few_sums = false;           // short sums: tiles of few, which are stored soon, are faster
   bool has_room = false;           // for copies of rows: `rows` was known when the scratch was made
   Epilogue epilogue;
   Geometry geometry;
