@@ -22,8 +22,9 @@ constexpr bool kHasAdjacentRows =
 constexpr ptrdiff_t kMostAdjacentSteps = 256, kMostAdjacentWeights = kLanes == 16 ? 10 << 10 : 26 << 10;
 // Steps that are unrolled: of tiles with few sums the ends of a shorter loop take a good part of the time.
 constexpr int kAdjacentSteps = kLanes == 16 ? kStepsAtOnce : 2 * kStepsAtOnce;
-// Elements that a block of rows reads and gives, which stay in the first cache from strip to strip.
-constexpr ptrdiff_t kAdjacentBlock = 1 << 13;
+// Elements that a block of rows reads and gives, which stay in the first cache from strip to strip; by tiles
+// of few sums, in the second, as beginning a block takes 80 cycles.
+constexpr ptrdiff_t kAdjacentBlock = 1 << 13, kAdjacentBlockOfFew = 1 << 16;
 constexpr ptrdiff_t kTileHeights = 24;  // each tile's height divides it
 // Elements of a result that near caches hold, and of rows so short that processors fetch the next ones
 // themselves.
@@ -209,7 +210,8 @@ void multiply_adjacent_rows(const Product& p) {
   const ptrdiff_t panel = (1 + p.channels) * kPanel, panels = (p.outputs + kPanel - 1) / kPanel;
   const ptrdiff_t last_column = min_of(p.last_panel * kPanel, p.outputs);
   const ptrdiff_t few = folded_columns_of(p), last_plain = min_of(p.outputs - few, last_column);
-  const ptrdiff_t block = max_of(kAdjacentBlock / (p.channels + p.outputs) / kTileHeights, 1) * kTileHeights;
+  const ptrdiff_t most = p.few_sums ? kAdjacentBlockOfFew : kAdjacentBlock;
+  const ptrdiff_t block = max_of(most / (p.channels + p.outputs) / kTileHeights, 1) * kTileHeights;
   float* const folded = static_cast<float*>(p.scratch);
   const bool is_far = kLanes == 8 && p.output_pitch >= kNearColumns && p.rows * p.output_pitch > kNearResult;
   for (ptrdiff_t group = p.first_group; group < p.last_group; ++group) {
