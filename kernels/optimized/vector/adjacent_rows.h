@@ -37,6 +37,14 @@ inline bool has_adjacent_rows(const Product& p) {
          p.channels <= kMostAdjacentSteps && p.channels * p.outputs <= kMostAdjacentWeights;
 }
 
+// The last columns, whose weights are folded: where a vector of so few would be half empty, with those of the
+// panel before. Of each by itself the sums are the same.
+inline ptrdiff_t adjacent_folded_columns(const Product& p) {
+  const ptrdiff_t few = folded_columns_of(p);
+  const bool takes_more = p.few_sums && 2 * few <= kLanes && few > kFoldedByFour && p.outputs > 4 * kPanel;
+  return takes_more ? few + kPanel : few;
+}
+
 // Some columns of a block of rows.
 template <class Weights>
 struct AdjacentRows {
@@ -124,6 +132,40 @@ void multiply_by_heights(const AdjacentRows<Weights>& s, ptrdiff_t row) {
 
 #if defined(__AVX512F__) && !defined(PENLIGHT_FEW_TILES)
 
+// Sums of two rows at once: of columns that fill half of a last vector, both rows have a half. Not where
+// something is added to them.
+template <int rows, int vectors>
+PENLIGHT_INLINE void finish_pairs(const AdjacentRows<Singles>& s, ptrdiff_t row,
+                                  const Floats (&sums)[rows][vectors]) {
+  constexpr int whole = vectors / 2, last = vectors - 1;
+  const ptrdiff_t pitch = s.finish.pitch;
+  float* to = s.finish.output + row * pitch;
+  const Floats rest = load(s.weights + whole * s.panel);
+  const Floats rests = PENLIGHT_SHUFFLE(rest, rest, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
+  repeat<rows / 2>([&](auto pair) __attribute__((always_inline)) {
+    constexpr int i = 2 * pair;
+    Floats found[2 * whole + 1];
+    repeat<2 * whole>([&](auto k) __attribute__((always_inline)) {
+      constexpr int r = i + k / whole, v = k % whole;
+      found[k] = add_pairs(sums[r][2 * v], sums[r][2 * v + 1]) + load(s.weights + v * s.panel);
+    });
+    const Floats both = add_pairs(sums[i][last], sums[i + 1][last]);
+    found[2 * whole] =
+        PENLIGHT_SHUFFLE(both, both, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15) + rests;
+    activate<2 * whole + 1>(s.finish.epilogue,
+                            [&](auto k) __attribute__((always_inline)) -> Floats& { return found[k]; });
+    repeat<2 * whole>([&](auto k) __attribute__((always_inline)) {
+      store(to + k / whole * pitch + k % whole * kLanes, found[k]);
+    });
+    repeat<2>([&](auto r) __attribute__((always_inline)) {
+      // GCC 12 warns of the plain one, whose header leaves what masked lanes would have undefined.
+      _mm256_storeu_ps(to + r * pitch + whole * kLanes,
+                       _mm512_maskz_extractf32x8_ps(0xff, (__m512)found[2 * whole], r));
+    });
+    to += 2 * pitch;
+  });
+}
+
 // The same of few columns. The rows after the last of `count` are as that.
 template <int fold, int rows, int vectors, bool whole>
 PENLIGHT_INLINE void multiply_adjacent_folded(const AdjacentRows<Singles>& s, ptrdiff_t row,
@@ -136,6 +178,11 @@ PENLIGHT_INLINE void multiply_adjacent_folded(const AdjacentRows<Singles>& s, pt
   });
   const FetchRows<fold, rows> fetch{s.fetches ? first + 2 * rows * s.pitch : nullptr};
   add_folded(a, s.folded, s.depth, sums, fetch);
+  if constexpr (whole && vectors % 2 != 0 && fold == 2) {
+    if (s.finish.columns == vectors * kLanes / 2 && !s.finish.epilogue.residual) {
+      return finish_pairs(s, row, sums);
+    }
+  }
   Floats found[rows][unfolded(vectors)];
   unfold<fold>(sums, found);
   repeat<unfolded(vectors)>([&](auto v) __attribute__((always_inline)) {
@@ -209,19 +256,20 @@ void multiply_adjacent_rows(const Product& p) {
   using Element = typename Weights::Element;
   const ptrdiff_t panel = (1 + p.channels) * kPanel, panels = (p.outputs + kPanel - 1) / kPanel;
   const ptrdiff_t last_column = min_of(p.last_panel * kPanel, p.outputs);
-  const ptrdiff_t few = folded_columns_of(p), last_plain = min_of(p.outputs - few, last_column);
+  const ptrdiff_t few = adjacent_folded_columns(p), last_plain = min_of(p.outputs - few, last_column);
+  const ptrdiff_t first = p.first_panel * kPanel, first_folded = max_of(last_plain, first);
   const ptrdiff_t most = p.few_sums ? kAdjacentBlockOfFew : kAdjacentBlock;
   const ptrdiff_t block = max_of(most / (p.channels + p.outputs) / kTileHeights, 1) * kTileHeights;
   float* const folded = static_cast<float*>(p.scratch);
   const bool is_far = kLanes == 8 && p.output_pitch >= kNearColumns && p.rows * p.output_pitch > kNearResult;
   for (ptrdiff_t group = p.first_group; group < p.last_group; ++group) {
     const Element* const packed = static_cast<const Element*>(p.packed) + group * panels * panel;
-    if (last_plain < last_column) {
+    if (few && first_folded < last_column) {
       StripOf<Weights> strip{};
       strip.weights_tap = p.channels * kPanel;
       strip.weights_panel = panel;
-      strip.finish.columns = few;
-      lay_out_folded(strip, packed + last_plain / kPanel * panel + kPanel, 1, folded);
+      strip.finish.columns = last_column - first_folded;
+      lay_out_folded(strip, packed + first_folded / kPanel * panel + kPanel, 1, folded);
     }
     for (ptrdiff_t row = p.first_row; row < p.last_row; row += block) {
       AdjacentRows<Weights> s{};
@@ -232,10 +280,9 @@ void multiply_adjacent_rows(const Product& p) {
       s.panel = panel;
       s.few_sums = p.few_sums;
       s.finish = {nullptr, p.output_pitch, 0, p.epilogue};
-      const ptrdiff_t first = p.first_panel * kPanel;
       for (ptrdiff_t column = first; column < last_column; column += s.finish.columns) {
         s.weights = packed + column / kPanel * panel;
-        s.folded = few && column + few == p.outputs ? folded : nullptr;
+        s.folded = few && column == first_folded ? folded : nullptr;
         s.fetches = column == first && p.pixel == p.channels;
         s.finish.columns =
             adjacent_columns((column < last_plain ? last_plain : last_column) - column, p.few_sums);

@@ -20,8 +20,9 @@ constexpr ptrdiff_t kFoldedColumns = 24;  // at most, of a strip
 // From how many rows on the weights are worth laying out once more.
 constexpr ptrdiff_t kFoldedRows = 48;
 
-constexpr ptrdiff_t kMostFold = 4;  // steps of a vector
-constexpr int fold_of(ptrdiff_t columns) { return columns <= 4 ? 4 : 2; }
+constexpr ptrdiff_t kMostFold = 4;      // steps of a vector
+constexpr ptrdiff_t kFoldedByFour = 4;  // columns at most
+constexpr int fold_of(ptrdiff_t columns) { return columns <= kFoldedByFour ? 4 : 2; }
 // From which depth on the sums of a column are worth adding up: sooner where a vector of columns would be
 // half empty, and where tiles are of few sums.
 inline ptrdiff_t least_folded_depth(ptrdiff_t columns, bool few_sums) {
@@ -225,7 +226,7 @@ constexpr int folded_rows(int vectors) { return vectors > 2 ? kRows / 2 : kRows;
 // Calls body(fold, vectors), as constants, with those for so many columns.
 template <class Body>
 PENLIGHT_INLINE void with_fold(ptrdiff_t columns, Body&& body) {
-  if (columns <= 4) return body(Index<4>(), Index<1>());
+  if (columns <= kFoldedByFour) return body(Index<4>(), Index<1>());
   if (columns <= 8) return body(Index<2>(), Index<1>());
   if (columns <= 16) return body(Index<2>(), Index<2>());
   body(Index<2>(), Index<3>());
