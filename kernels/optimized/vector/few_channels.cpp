@@ -92,11 +92,23 @@ struct Inner {
   ptrdiff_t first, last;
 };
 
-Inner inner_of(const Geometry& g, ptrdiff_t height) {
-  const ptrdiff_t first = round_up(max_of((g.pad_w + g.stride_w - 1) / g.stride_w, 0), height);
+Inner inner_of(const FewChannels& p, const Stripe& stripe) {
+  const Geometry& g = p.geometry;
+  const ptrdiff_t height = stripe.height;
+  const bool skips = stripe.kind == Kind::Shared;  // what is beside the image
+  const ptrdiff_t before = round_up(max_of((g.pad_w + g.stride_w - 1) / g.stride_w, 0), height);
+  const ptrdiff_t first = skips && begins_outside(p) ? 0 : before;
+  if (skips && ends_outside(p, height)) return {first, g.out_width};
   const ptrdiff_t spare = g.width + g.pad_w - columns_under(g, 1);  // beside the first window
   const ptrdiff_t last = spare < 0 ? 0 : (spare / g.stride_w + 1) / height * height;
   return {first, max_of(min_of(last, g.out_width), first)};
+}
+
+// Rows of outputs [first, last) whose windows lie between the image's first and last lines.
+Inner rows_inside(const Geometry& g) {
+  const ptrdiff_t first = min_of((max_of(g.pad_h, 0) + g.stride_h - 1) / g.stride_h, g.out_height);
+  const ptrdiff_t spare = g.height + g.pad_h - lines_of(g, 1);
+  return {first, max_of(min_of(spare < 0 ? 0 : spare / g.stride_h + 1, g.out_height), first)};
 }
 
 // Those of the tiles of all stripes.
@@ -104,7 +116,7 @@ Inner inner_of_all(const FewChannels& p) {
   Inner all{0, p.geometry.out_width};
   for (ptrdiff_t column = 0; column < p.outputs;) {
     const Stripe stripe = stripe_of(p, column);
-    const Inner inner = inner_of(p.geometry, stripe.height);
+    const Inner inner = inner_of(p, stripe);
     all = {max_of(all.first, inner.first), min_of(all.last, inner.last)};
     column += stripe.width;
   }
@@ -115,9 +127,10 @@ struct Tiles {
   const float* lines;
   const ptrdiff_t* offsets;  // of each step of the sum, in `lines`
   ptrdiff_t steps;
-  ptrdiff_t next;           // elements from what one output reads to what the next does
-  const float* weights;     // biases, then a panel's columns for each step
-  ptrdiff_t weights_panel;  // elements from panel to panel, where a tile spans two
+  ptrdiff_t next;                     // elements from what one output reads to what the next does
+  const float* weights;               // biases, then a panel's columns for each step
+  ptrdiff_t weights_panel;            // elements from panel to panel, where a tile spans two
+  bool begins_outside, ends_outside;  // as of SharedColumns
   Finish finish;
 };
 
@@ -184,7 +197,7 @@ void multiply_wide(const Tiles& t, ptrdiff_t outputs) {
 // The first outputs of a line.
 void multiply_stripe(const FewChannels& p, const Tiles& t, const Stripe& stripe, ptrdiff_t outputs) {
   if (kHasWideTiles && stripe.kind == Kind::Shared) {
-    const SharedColumns s{t.offsets, t.steps, t.weights, t.weights_panel};
+    const SharedColumns s{t.offsets, t.steps, t.weights, t.weights_panel, t.begins_outside, t.ends_outside};
     if (stripe.width > kHalfVectors * kLanes) {
       multiply_shared<2>(p, s, t.lines, outputs, stripe.height, t.finish);
     } else {
@@ -229,25 +242,33 @@ void few_channels(const FewChannels& p) {
   t.steps = steps;
   t.next = next_of(p);
   t.weights_panel = (1 + steps) * kPanel;
+  const Inner inside = rows_inside(g);
   ptrdiff_t count = 0;
   for (ptrdiff_t first = p.first_row; first < p.last_row; first += count) {
     const ptrdiff_t image = first / g.out_height, oh = first % g.out_height;
-    count = min_of(rows_of(g), min_of(p.last_row - first, g.out_height - oh));
+    // Those whose windows leave the image above or below are computed apart from others, which lie in place.
+    const ptrdiff_t end = oh < inside.first ? inside.first : oh < inside.last ? inside.last : g.out_height;
+    count = min_of(rows_of(g), min_of(p.last_row - first, end - oh));
     const ptrdiff_t top = oh * g.stride_h - g.pad_h, height = lines_of(g, count);
     const bool in_place = all.first < all.last && top >= 0 && top + height <= g.height;
-    copy_lines(p, image, top, height, columns, 0, in_place ? columns_under(g, all.first) : columns, lines);
+    const ptrdiff_t before = all.first > 0 ? columns_under(g, all.first) : 0;
+    if (!in_place || before) {
+      copy_lines(p, image, top, height, columns, 0, in_place ? before : columns, lines);
+    }
     if (in_place && all.last < g.out_width) {
       copy_lines(p, image, top, height, columns, all.last * g.stride_w, columns, lines);
     }
     for (ptrdiff_t column = 0; column < p.outputs;) {
       const Stripe stripe = stripe_of(p, column);
-      const Inner inner = in_place ? inner_of(g, stripe.height) : Inner{g.out_width, g.out_width};
+      const Inner inner = in_place ? inner_of(p, stripe) : Inner{g.out_width, g.out_width};
       t.weights = p.packed + column / kPanel * t.weights_panel + column % kPanel;
       for (ptrdiff_t r = 0; r < count; ++r) {
         const auto multiply_some = [&](ptrdiff_t begin, ptrdiff_t end, const float* from) {
           if (begin >= end) return;
           const ptrdiff_t at = ((first + r) * g.out_width + begin) * p.outputs + column;
           t.lines = from;
+          t.begins_outside = begin == 0 && begins_outside(p);
+          t.ends_outside = end == g.out_width && ends_outside(p, stripe.height);
           t.finish = {p.output + at, p.outputs, stripe.width, p.epilogue};
           if (t.finish.epilogue.residual) t.finish.epilogue.residual += at;
           multiply_stripe(p, t, stripe, end - begin);

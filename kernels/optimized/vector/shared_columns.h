@@ -40,7 +40,17 @@ struct SharedColumns {
   ptrdiff_t steps;
   const float* weights;     // biases, then a panel's columns for each step
   ptrdiff_t weights_panel;  // elements from panel to panel
+  // The first window's first column, and the last one's last, are beside the image, and not read.
+  bool begins_outside = false, ends_outside = false;
 };
+
+// Are they in all lines of an image, computed by tiles of a height? The last tile is not the first, too.
+inline bool begins_outside(const FewChannels& p) { return p.geometry.pad_w == 1; }
+inline bool ends_outside(const FewChannels& p, ptrdiff_t height) {
+  const Geometry& g = p.geometry;
+  return columns_under(g, g.out_width) == g.pad_w + g.width + 1 && g.out_width % height == 0 &&
+         g.out_width > height;
+}
 
 // Windows so far apart, over columns so far apart, of so many channels.
 template <int stride, int column, int channels>
@@ -48,7 +58,7 @@ struct Windows {
   static_assert(channels == 1 || channels == kParts);
 
   // Adds the products of windows, of which the first one begins at `line`, to their sums.
-  template <int rows, int vectors>
+  template <int rows, int vectors, int before, int after>
   static __attribute__((always_inline)) void add(const SharedColumns& s, const float* line,
                                                  Floats (&sums)[rows][vectors]) {
     // The parts are one run of code: a loop over them would end too often for its end to be foreseen.
@@ -67,11 +77,13 @@ struct Windows {
           columns[t][0] = load(weights + step * kPanel);
           if constexpr (vectors > 1) columns[t][1] = load(others + step * kPanel);
         });
-        repeat<(rows - 1) * stride + kSharedTaps>([&](auto at) __attribute__((always_inline)) {
+        constexpr int count = (rows - 1) * stride + kSharedTaps - before - after;
+        repeat<count>([&](auto k) __attribute__((always_inline)) {
+          constexpr int at = k + before;
           const Floats value = splat(x[at * column]);
           repeat<kSharedTaps>([&](auto t) __attribute__((always_inline)) {
-            constexpr int before = at - t, row = before / stride;
-            if constexpr (before >= 0 && before % stride == 0 && row < rows) {
+            constexpr int begin = at - t, row = begin / stride;
+            if constexpr (begin >= 0 && begin % stride == 0 && row < rows) {
               repeat<vectors>([&](auto v)
                                   __attribute__((always_inline)) { sums[row][v] += value * columns[t][v]; });
             }
@@ -81,18 +93,33 @@ struct Windows {
     }
   }
 
+  // A tile of outputs from `first` on, of which so many columns, 0 or 1, are before the image and after it.
+  template <int rows, int vectors, int before, int after>
+  static __attribute__((always_inline)) void multiply_tile(const SharedColumns& s, const float* line,
+                                                           ptrdiff_t first, ptrdiff_t outputs,
+                                                           const Finish& finish) {
+    Floats sums[rows][vectors];
+    repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+      const Floats bias = load(s.weights + v * s.weights_panel);
+      repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
+    });
+    add<rows, vectors, before, after>(s, line + first * stride * column, sums);
+    finish_tile(finish, first, min_of(rows, outputs - first), sums);
+  }
+
   // Outputs of a line, by tiles; the last one reads what lies behind the line.
   template <int rows, int vectors>
   static void multiply(const SharedColumns& s, const float* line, ptrdiff_t outputs, const Finish& finish) {
-    for (ptrdiff_t first = 0; first < outputs; first += rows, line += rows * stride * column) {
-      Floats sums[rows][vectors];
-      repeat<vectors>([&](auto v) __attribute__((always_inline)) {
-        const Floats bias = load(s.weights + v * s.weights_panel);
-        repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
-      });
-      add(s, line, sums);
-      finish_tile(finish, first, min_of(rows, outputs - first), sums);
+    ptrdiff_t first = 0;
+    if (s.begins_outside) {
+      multiply_tile<rows, vectors, 1, 0>(s, line, 0, outputs, finish);
+      first = rows;
     }
+    const ptrdiff_t last = s.ends_outside ? outputs - rows : outputs;
+    for (; first < last; first += rows) {
+      multiply_tile<rows, vectors, 0, 0>(s, line, first, outputs, finish);
+    }
+    if (s.ends_outside) multiply_tile<rows, vectors, 0, 1>(s, line, last, outputs, finish);
   }
 };
 
