@@ -41,6 +41,7 @@ bool run_together(KernelContext& ctx, const Stem& stem, const Tensor& between, T
   few.channels = input.size(1);
   few.planar = !is_channels_last(input);
   few.wide_tiles = prefers_wide_tiles();
+  few.tall_tiles = prefers_tall_tiles();
   few.geometry = geometry_of(input, stem.a.window, stem.a.out[0], stem.a.out[1]);
   Expansion e{};
   e.wide_tiles = prefers_wide_tiles();

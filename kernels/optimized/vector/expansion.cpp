@@ -157,7 +157,7 @@ ptrdiff_t top_of(const Geometry& g, ptrdiff_t row) { return row % g.out_height *
 
 // The height of tiles of few channels whose windows share columns; 0: others are faster, or alone have code.
 int shared_height_of(const Expansion& e) {
-  return e.few && shares_columns(*e.few) ? shared_height(1, e.windows.geometry.width) : 0;
+  return e.few && shares_columns(*e.few) ? shared_height(*e.few, 1) : 0;
 }
 
 // Columns of a line of few channels with its padding, under all that full tiles read.

@@ -56,8 +56,8 @@ ptrdiff_t columns_of(const FewChannels& p) {
   ptrdiff_t outputs = round_up(g.out_width, height_of(g));
   if (kHasNarrowTiles) outputs = max_of(outputs, round_up(g.out_width, height_of(g, 1)));
   if (shares_columns(p)) {
-    outputs = max_of(outputs, round_up(g.out_width, shared_height(1, g.out_width)));
-    outputs = max_of(outputs, round_up(g.out_width, shared_height(2, g.out_width)));
+    outputs = max_of(outputs, round_up(g.out_width, shared_height(p, 1)));
+    outputs = max_of(outputs, round_up(g.out_width, shared_height(p, 2)));
   }
   if (has_wide_tiles(p)) outputs = max_of(outputs, round_up(g.out_width, kWideRows));
   if (tall) outputs = max_of(outputs, round_up(g.out_width, tall));
@@ -79,7 +79,7 @@ Stripe stripe_of(const FewChannels& p, ptrdiff_t column) {
   const ptrdiff_t width = min_of(kStripColumns, rest);
   if (shares_columns(p)) {
     const int vectors = width > kHalfVectors * kLanes ? 2 : 1;
-    return {Kind::Shared, width, shared_height(vectors, p.geometry.out_width)};
+    return {Kind::Shared, width, shared_height(p, vectors)};
   }
   if (has_wide_tiles(p) && rest >= kWideColumns) return {Kind::Wide, kWideColumns, kWideRows};
   const int tall = rest < kStripColumns ? tall_height(p) : 0;

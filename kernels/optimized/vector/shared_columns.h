@@ -16,9 +16,10 @@ namespace {
 constexpr int kSharedTaps = 3;
 constexpr int kParts = 3;  // of a sum at once: channels of a line, or of one channel, lines
 
-// Heights of tiles of so many vectors of columns, one or two.
-template <int vectors>
-constexpr int kSharedHeights[] = {vectors == 1 ? 28 : 12, vectors == 1 ? 16 : 8};
+// Heights of tiles of two vectors of columns, and of one: high ones load less, low ones store fewer sums at
+// once.
+constexpr int kSharedOfTwo[] = {12, 8}, kSharedHigh[] = {28, 16}, kSharedLow[] = {16, 14};
+constexpr ptrdiff_t kFewestShared = 16;  // outputs of a line
 
 // Do windows share columns, and is there code for them? Of images in colour, and in gray, with lines long
 // enough for a tile.
@@ -26,12 +27,13 @@ inline bool shares_columns(const FewChannels& p) {
   const Geometry& g = p.geometry;
   const bool is_near = g.stride_w == 1 || g.stride_w == 2;
   return kHasWideTiles && p.wide_tiles && g.taps_w == kSharedTaps && g.dilation_w == 1 && is_near &&
-         g.out_width >= kSharedHeights<1>[1] &&
-         (p.channels == kParts || (p.channels == 1 && g.taps_h == kParts));
+         g.out_width >= kFewestShared && (p.channels == kParts || (p.channels == 1 && g.taps_h == kParts));
 }
 
-inline int shared_height(int vectors, ptrdiff_t width) {
-  return vectors == 1 ? best_height(width, kSharedHeights<1>) : best_height(width, kSharedHeights<2>);
+inline int shared_height(const FewChannels& p, int vectors) {
+  const ptrdiff_t width = p.geometry.out_width;
+  if (vectors == 2) return best_height(width, kSharedOfTwo);
+  return p.tall_tiles ? best_height(width, kSharedHigh) : best_height(width, kSharedLow);
 }
 
 // What the windows of a line are multiplied with.
@@ -40,27 +42,29 @@ struct SharedColumns {
   ptrdiff_t steps;
   const float* weights;     // biases, then a panel's columns for each step
   ptrdiff_t weights_panel;  // elements from panel to panel
-  // The first window's first column, and the last one's last, are beside the image, and not read.
+  // Are the first window's first column and the last one's last beside the image? They are not read.
   bool begins_outside = false, ends_outside = false;
 };
 
-// Are they in all lines of an image, computed by tiles of a height? The last tile is not the first, too.
+// Are they in all lines of an image, computed by tiles of a height?
 inline bool begins_outside(const FewChannels& p) { return p.geometry.pad_w == 1; }
 inline bool ends_outside(const FewChannels& p, ptrdiff_t height) {
   const Geometry& g = p.geometry;
-  return columns_under(g, g.out_width) == g.pad_w + g.width + 1 && g.out_width % height == 0 &&
-         g.out_width > height;
+  return columns_under(g, g.out_width) == g.pad_w + g.width + 1 && g.out_width % height == 0;
 }
+
+constexpr float kOutside = 0.0f;
 
 // Windows so far apart, over columns so far apart, of so many channels.
 template <int stride, int column, int channels>
 struct Windows {
   static_assert(channels == 1 || channels == kParts);
 
-  // Adds the products of windows, of which the first one begins at `line`, to their sums.
-  template <int rows, int vectors, int before, int after>
-  static __attribute__((always_inline)) void add(const SharedColumns& s, const float* line,
-                                                 Floats (&sums)[rows][vectors]) {
+  // Adds the products of windows, of which the first one begins at `line`, to their sums. Is their first
+  // column before the image, their last one after it?
+  template <int rows, int vectors>
+  static __attribute__((always_inline)) void add(const SharedColumns& s, const float* line, bool before,
+                                                 bool after, Floats (&sums)[rows][vectors]) {
     // The parts are one run of code: a loop over them would end too often for its end to be foreseen.
     constexpr int run = kParts * kSharedTaps, tap = channels, next = channels == 1 ? kSharedTaps : 1;
     const ptrdiff_t* const offsets = s.offsets;
@@ -77,10 +81,11 @@ struct Windows {
           columns[t][0] = load(weights + step * kPanel);
           if constexpr (vectors > 1) columns[t][1] = load(others + step * kPanel);
         });
-        constexpr int count = (rows - 1) * stride + kSharedTaps - before - after;
-        repeat<count>([&](auto k) __attribute__((always_inline)) {
-          constexpr int at = k + before;
-          const Floats value = splat(x[at * column]);
+        constexpr int last = (rows - 1) * stride + kSharedTaps - 1;
+        const float* const first_column = before ? &kOutside : x;
+        const float* const last_column = after ? &kOutside : x + last * column;
+        repeat<last + 1>([&](auto at) __attribute__((always_inline)) {
+          const Floats value = splat(at == 0 ? *first_column : at == last ? *last_column : x[at * column]);
           repeat<kSharedTaps>([&](auto t) __attribute__((always_inline)) {
             constexpr int begin = at - t, row = begin / stride;
             if constexpr (begin >= 0 && begin % stride == 0 && row < rows) {
@@ -93,33 +98,18 @@ struct Windows {
     }
   }
 
-  // A tile of outputs from `first` on, of which so many columns, 0 or 1, are before the image and after it.
-  template <int rows, int vectors, int before, int after>
-  static __attribute__((always_inline)) void multiply_tile(const SharedColumns& s, const float* line,
-                                                           ptrdiff_t first, ptrdiff_t outputs,
-                                                           const Finish& finish) {
-    Floats sums[rows][vectors];
-    repeat<vectors>([&](auto v) __attribute__((always_inline)) {
-      const Floats bias = load(s.weights + v * s.weights_panel);
-      repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
-    });
-    add<rows, vectors, before, after>(s, line + first * stride * column, sums);
-    finish_tile(finish, first, min_of(rows, outputs - first), sums);
-  }
-
   // Outputs of a line, by tiles; the last one reads what lies behind the line.
   template <int rows, int vectors>
   static void multiply(const SharedColumns& s, const float* line, ptrdiff_t outputs, const Finish& finish) {
-    ptrdiff_t first = 0;
-    if (s.begins_outside) {
-      multiply_tile<rows, vectors, 1, 0>(s, line, 0, outputs, finish);
-      first = rows;
+    for (ptrdiff_t first = 0; first < outputs; first += rows, line += rows * stride * column) {
+      Floats sums[rows][vectors];
+      repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+        const Floats bias = load(s.weights + v * s.weights_panel);
+        repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
+      });
+      add(s, line, first == 0 && s.begins_outside, first + rows >= outputs && s.ends_outside, sums);
+      finish_tile(finish, first, min_of(rows, outputs - first), sums);
     }
-    const ptrdiff_t last = s.ends_outside ? outputs - rows : outputs;
-    for (; first < last; first += rows) {
-      multiply_tile<rows, vectors, 0, 0>(s, line, first, outputs, finish);
-    }
-    if (s.ends_outside) multiply_tile<rows, vectors, 0, 1>(s, line, last, outputs, finish);
   }
 };
 
@@ -140,9 +130,14 @@ void multiply_shared(const FewChannels& p, const SharedColumns& s, const float* 
   if constexpr (kHasWideTiles) {
     with_windows(p, [&](auto windows) {
       using Of = decltype(windows);
-      constexpr const int (&heights)[2] = kSharedHeights<vectors>;
-      if (height == heights[0]) return Of::template multiply<heights[0], vectors>(s, line, outputs, finish);
-      Of::template multiply<heights[1], vectors>(s, line, outputs, finish);
+      if constexpr (vectors == 2) {
+        if (height == 12) return Of::template multiply<12, 2>(s, line, outputs, finish);
+        Of::template multiply<8, 2>(s, line, outputs, finish);
+      } else {
+        if (height == 28) return Of::template multiply<28, 1>(s, line, outputs, finish);
+        if (height == 16) return Of::template multiply<16, 1>(s, line, outputs, finish);
+        Of::template multiply<14, 1>(s, line, outputs, finish);
+      }
     });
   }
 }
