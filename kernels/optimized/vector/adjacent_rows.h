@@ -18,8 +18,6 @@ namespace {
 template <class Weights>
 constexpr bool kHasAdjacentRows =
     !kFewTiles && (kLanes == 8 || (kLanes == 16 && sizeof(typename Weights::Element) == sizeof(float)));
-// Steps of the sum, and weights, at most: those of more are read from afar, and fetched ahead elsewhere.
-constexpr ptrdiff_t kMostAdjacentSteps = 256, kMostAdjacentWeights = kLanes == 16 ? 10 << 10 : 26 << 10;
 // Steps that are unrolled: of tiles with few sums the ends of a shorter loop take a good part of the time.
 constexpr int kAdjacentSteps = kLanes == 16 ? kStepsAtOnce : 2 * kStepsAtOnce;
 // Elements that a block of rows reads and gives, which stay in the first cache from strip to strip; by tiles
@@ -29,13 +27,6 @@ constexpr ptrdiff_t kTileHeights = 24;  // each tile's height divides it
 // Elements of a result that near caches hold, and of rows so short that processors fetch the next ones
 // themselves.
 constexpr ptrdiff_t kNearResult = 1 << 16, kNearColumns = 4 * kPanel;
-
-// Of vectors with sixteen lanes, for the cores that prefer wide tiles.
-inline bool has_adjacent_rows(const Product& p) {
-  const bool is_meant = kLanes == 16 ? has_wide_tiles(p) : p.rows > kTileRows;
-  return is_meant && p.has_room && is_matrix(p.geometry) && !p.parts && p.channels > 0 &&
-         p.channels <= kMostAdjacentSteps && p.channels * p.outputs <= kMostAdjacentWeights;
-}
 
 // The last columns, whose weights are folded: where a vector of so few would be half empty, with those of the
 // panel before. Of each by itself the sums are the same.

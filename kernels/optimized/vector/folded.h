@@ -23,6 +23,10 @@ constexpr ptrdiff_t kFoldedRows = 48;
 constexpr ptrdiff_t kMostFold = 4;      // steps of a vector
 constexpr ptrdiff_t kFoldedByFour = 4;  // columns at most
 constexpr int fold_of(ptrdiff_t columns) { return columns <= kFoldedByFour ? 4 : 2; }
+// Those of adjacent rows are, for some cores.
+inline bool has_tiles_of_few(const Product& p) {
+  return p.few_sums && p.format == Format::Float32 && has_adjacent_rows(p);
+}
 // From which depth on the sums of a column are worth adding up: sooner where a vector of columns would be
 // half empty, and where tiles are of few sums.
 inline ptrdiff_t least_folded_depth(ptrdiff_t columns, bool few_sums) {
@@ -38,8 +42,8 @@ constexpr ptrdiff_t folded_vectors(ptrdiff_t columns) {
 // multiplied. For cores that prefer no wide tiles, of those alone whose last vector would be half empty.
 inline ptrdiff_t folded_columns_of(const Product& p) {
   const ptrdiff_t rest = p.outputs % kStripColumns, last = rest % kLanes;
-  const bool is_worth_it =
-      p.has_room && p.rows >= kFoldedRows && runs_of(p) * p.channels >= least_folded_depth(rest, p.few_sums);
+  const bool is_worth_it = p.has_room && p.rows >= kFoldedRows &&
+                           runs_of(p) * p.channels >= least_folded_depth(rest, has_tiles_of_few(p));
   const bool gains = p.wide_tiles || (last > 0 && last <= kLanes / 2);
   return !kFewTiles && kLanes == 16 && is_worth_it && gains && rest <= kFoldedColumns ? rest : 0;
 }

@@ -21,6 +21,15 @@ PENLIGHT_INLINE bool has_wide_tiles(const Product& p) {
   return kHasWideTiles && p.wide_tiles && p.rows > kTileRows;
 }
 
+// Steps of the sum, and weights, at most: those of more are read from afar, and fetched ahead elsewhere.
+constexpr ptrdiff_t kMostAdjacentSteps = 256, kMostAdjacentWeights = kLanes == 16 ? 10 << 10 : 26 << 10;
+// Is it a product for adjacent_rows.h? Of vectors with sixteen lanes, for the cores that prefer wide tiles.
+PENLIGHT_INLINE bool has_adjacent_rows(const Product& p) {
+  const bool is_meant = kLanes == 16 ? has_wide_tiles(p) : p.rows > kTileRows;
+  return is_meant && p.has_room && is_matrix(p.geometry) && !p.parts && p.channels > 0 &&
+         p.channels <= kMostAdjacentSteps && p.channels * p.outputs <= kMostAdjacentWeights;
+}
+
 // A block of rows, by the columns of one tile, for one block of k.
 template <class Weights>
 struct StripOf {
