@@ -401,7 +401,7 @@ def test_infinite_weight_of_depthwise(isa: str, outputs: int, size: int, stride:
 
 # Every width of vectors that have several steps, whole and not, of a depth that is in registers, that leaves
 # some of the steps, and that is walked in blocks.
-@pytest.mark.parametrize("outputs", [3, 8, 9, 12, 16, 19, 24, 37, 52, 85, 120])
+@pytest.mark.parametrize("outputs", [3, 8, 9, 12, 16, 19, 24, 37, 52, 72, 85, 120])
 @pytest.mark.parametrize("depth", [16, 24, 31, 32, 47, 130, 1538])
 def test_few_columns(isa: str, depth: int, outputs: int) -> None:
     rows = 101
@@ -413,7 +413,7 @@ def test_few_columns(isa: str, depth: int, outputs: int) -> None:
     for dtype in (torch.float32, torch.bfloat16):
         packed = pack_panels(Derived.of(weight), bias).tensor().to(dtype)
         exact = functional.linear(x.double(), weight.to(dtype).double(), bias.to(dtype).double())
-        for activation, added in ((0, None), (2, residual), (9, residual)):
+        for activation, added in ((0, None), (2, None), (2, residual), (9, residual)):
             want = ACTIVATIONS[activation](exact if added is None else exact + added)
             args = [x, packed, added, outputs, activation, -0.5, 0.75]
             file = one_op_program(op, args, {}, want.float())

@@ -28,14 +28,6 @@ constexpr ptrdiff_t kTileHeights = 24;  // each tile's height divides it
 // themselves.
 constexpr ptrdiff_t kNearResult = 1 << 16, kNearColumns = 4 * kPanel;
 
-// The last columns, whose weights are folded: where a vector of so few would be half empty, with those of the
-// panel before. Of each by itself the sums are the same.
-inline ptrdiff_t adjacent_folded_columns(const Product& p) {
-  const ptrdiff_t few = folded_columns_of(p);
-  const bool takes_more = p.few_sums && 2 * few <= kLanes && few > kFoldedByFour && p.outputs > 4 * kPanel;
-  return takes_more ? few + kPanel : few;
-}
-
 // Some columns of a block of rows.
 template <class Weights>
 struct AdjacentRows {
@@ -247,20 +239,19 @@ void multiply_adjacent_rows(const Product& p) {
   using Element = typename Weights::Element;
   const ptrdiff_t panel = (1 + p.channels) * kPanel, panels = (p.outputs + kPanel - 1) / kPanel;
   const ptrdiff_t last_column = min_of(p.last_panel * kPanel, p.outputs);
-  const ptrdiff_t few = adjacent_folded_columns(p), last_plain = min_of(p.outputs - few, last_column);
-  const ptrdiff_t first = p.first_panel * kPanel, first_folded = max_of(last_plain, first);
+  const ptrdiff_t few = folded_columns_of(p), last_plain = min_of(p.outputs - few, last_column);
   const ptrdiff_t most = p.few_sums ? kAdjacentBlockOfFew : kAdjacentBlock;
   const ptrdiff_t block = max_of(most / (p.channels + p.outputs) / kTileHeights, 1) * kTileHeights;
   float* const folded = static_cast<float*>(p.scratch);
   const bool is_far = kLanes == 8 && p.output_pitch >= kNearColumns && p.rows * p.output_pitch > kNearResult;
   for (ptrdiff_t group = p.first_group; group < p.last_group; ++group) {
     const Element* const packed = static_cast<const Element*>(p.packed) + group * panels * panel;
-    if (few && first_folded < last_column) {
+    if (last_plain < last_column) {
       StripOf<Weights> strip{};
       strip.weights_tap = p.channels * kPanel;
       strip.weights_panel = panel;
-      strip.finish.columns = last_column - first_folded;
-      lay_out_folded(strip, packed + first_folded / kPanel * panel + kPanel, 1, folded);
+      strip.finish.columns = few;
+      lay_out_folded(strip, packed + last_plain / kPanel * panel + kPanel, 1, folded);
     }
     for (ptrdiff_t row = p.first_row; row < p.last_row; row += block) {
       AdjacentRows<Weights> s{};
@@ -271,9 +262,10 @@ void multiply_adjacent_rows(const Product& p) {
       s.panel = panel;
       s.few_sums = p.few_sums;
       s.finish = {nullptr, p.output_pitch, 0, p.epilogue};
+      const ptrdiff_t first = p.first_panel * kPanel;
       for (ptrdiff_t column = first; column < last_column; column += s.finish.columns) {
         s.weights = packed + column / kPanel * panel;
-        s.folded = few && column == first_folded ? folded : nullptr;
+        s.folded = few && column + few == p.outputs ? folded : nullptr;
         s.fetches = column == first && p.pixel == p.channels;
         s.finish.columns =
             adjacent_columns((column < last_plain ? last_plain : last_column) - column, p.few_sums);

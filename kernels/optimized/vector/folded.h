@@ -23,10 +23,9 @@ constexpr ptrdiff_t kFoldedRows = 48;
 constexpr ptrdiff_t kMostFold = 4;      // steps of a vector
 constexpr ptrdiff_t kFoldedByFour = 4;  // columns at most
 constexpr int fold_of(ptrdiff_t columns) { return columns <= kFoldedByFour ? 4 : 2; }
-// Those of adjacent rows are, for some cores.
-inline bool has_tiles_of_few(const Product& p) {
-  return p.few_sums && p.format == Format::Float32 && has_adjacent_rows(p);
-}
+// Those of adjacent rows are, for some cores. Weights of 16 bits have other tiles, and sums in the same
+// order.
+inline bool has_tiles_of_few(const Product& p) { return p.few_sums && has_adjacent_rows(p); }
 // From which depth on the sums of a column are worth adding up: sooner where a vector of columns would be
 // half empty, and where tiles are of few sums.
 inline ptrdiff_t least_folded_depth(ptrdiff_t columns, bool few_sums) {

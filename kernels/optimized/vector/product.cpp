@@ -8,7 +8,7 @@ void multiply_strip(const Strip& strip) { multiply_columns(strip); }
 
 size_t product_scratch(const Product& p) {
   const ptrdiff_t runs = runs_of(p), rows = rows_of_block(p);
-  const ptrdiff_t folded = runs * folded_size(adjacent_folded_columns(p), p.channels);
+  const ptrdiff_t folded = runs * folded_size(folded_columns_of(p), p.channels);
   const ptrdiff_t elements = has_few_outputs(p)     ? p.outputs * size_of_output(p)
                              : has_narrow_groups(p) ? size_of_groups(p)
                              : are_crowded(p)       ? round_up(spread_size(p), kLine) + folded
