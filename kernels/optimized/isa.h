@@ -29,7 +29,7 @@ inline bool loads_delay_products() { return cores() == Cores::Intel; }
 
 // Does a store take time from multiplications? Zen 5 takes what it stores from the operation that makes it,
 // one vector of 512 bits in a cycle; of more that are finished at once, each takes the time of two
-// multiplications. Sums of 16 products reach 0.85 of the peak by tiles of 24, and 0.98 by tiles of 12.
+// multiplications. Where sums are short, tiles of few of them end with fewer such stores at once.
 inline bool stores_delay_products() { return cores() == Cores::Zen5; }
 
 // Are tiles of one vector of columns faster, whose every product reads its element of the input? They take

@@ -247,14 +247,13 @@ void few_channels(const FewChannels& p) {
   for (ptrdiff_t first = p.first_row; first < p.last_row; first += count) {
     const ptrdiff_t image = first / g.out_height, oh = first % g.out_height;
     // Those whose windows leave the image above or below are computed apart from others, which lie in place.
-    const ptrdiff_t end = oh < inside.first ? inside.first : oh < inside.last ? inside.last : g.out_height;
-    count = min_of(rows_of(g), min_of(p.last_row - first, end - oh));
+    const ptrdiff_t next = oh < inside.first ? inside.first : oh < inside.last ? inside.last : g.out_height;
+    count = min_of(rows_of(g), min_of(p.last_row - first, next - oh));
     const ptrdiff_t top = oh * g.stride_h - g.pad_h, height = lines_of(g, count);
     const bool in_place = all.first < all.last && top >= 0 && top + height <= g.height;
     const ptrdiff_t before = all.first > 0 ? columns_under(g, all.first) : 0;
-    if (!in_place || before) {
-      copy_lines(p, image, top, height, columns, 0, in_place ? before : columns, lines);
-    }
+    const ptrdiff_t copied_columns = in_place ? before : columns;
+    if (copied_columns) copy_lines(p, image, top, height, columns, 0, copied_columns, lines);
     if (in_place && all.last < g.out_width) {
       copy_lines(p, image, top, height, columns, all.last * g.stride_w, columns, lines);
     }

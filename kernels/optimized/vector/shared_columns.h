@@ -19,7 +19,8 @@ constexpr int kParts = 3;  // of a sum at once: channels of a line, or of one ch
 // Heights of tiles of two vectors of columns, and of one: high ones load less, low ones store fewer sums at
 // once.
 constexpr int kSharedOfTwo[] = {12, 8}, kSharedHigh[] = {28, 16}, kSharedLow[] = {16, 14};
-constexpr ptrdiff_t kFewestShared = 16;  // outputs of a line
+static_assert(kSharedHigh[1] == kSharedLow[0], "multiply_shared() has code for it once");
+constexpr ptrdiff_t kFewestShared = kSharedLow[0];  // outputs of a line
 
 // Do windows share columns, and is there code for them? Of images in colour, and in gray, with lines long
 // enough for a tile.
@@ -130,13 +131,16 @@ void multiply_shared(const FewChannels& p, const SharedColumns& s, const float* 
   if constexpr (kHasWideTiles) {
     with_windows(p, [&](auto windows) {
       using Of = decltype(windows);
+      const auto multiply = [&](auto rows) {
+        Of::template multiply<rows, vectors>(s, line, outputs, finish);
+      };
       if constexpr (vectors == 2) {
-        if (height == 12) return Of::template multiply<12, 2>(s, line, outputs, finish);
-        Of::template multiply<8, 2>(s, line, outputs, finish);
+        if (height == kSharedOfTwo[0]) return multiply(Index<kSharedOfTwo[0]>());
+        multiply(Index<kSharedOfTwo[1]>());
       } else {
-        if (height == 28) return Of::template multiply<28, 1>(s, line, outputs, finish);
-        if (height == 16) return Of::template multiply<16, 1>(s, line, outputs, finish);
-        Of::template multiply<14, 1>(s, line, outputs, finish);
+        if (height == kSharedHigh[0]) return multiply(Index<kSharedHigh[0]>());
+        if (height == kSharedLow[0]) return multiply(Index<kSharedLow[0]>());
+        multiply(Index<kSharedLow[1]>());
       }
     });
   }
