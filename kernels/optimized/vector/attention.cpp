@@ -118,8 +118,12 @@ ptrdiff_t end_of(const Attention& a, ptrdiff_t query, ptrdiff_t pitch) {
 // makes the masked ones zeros.
 float mask_row(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t used, ptrdiff_t pitch) {
   add_mask(a, query, row, used);
-  const ptrdiff_t end = end_of(a, query, pitch);
-  for (ptrdiff_t j = seen_by(a, query + 1); j < end; ++j) row[j] = -__builtin_inff();
+  const ptrdiff_t end = end_of(a, query, pitch), seen = seen_by(a, query + 1);
+  if (seen < end) {  // a vector at once: it is loaded next
+    float* const last = row + end - kLanes;
+    const Ints shown = (Ints)first_lanes((Floats)splat_int(-1), seen - (end - kLanes));
+    store(last, select(shown, load(last), splat(-__builtin_inff())));
+  }
   // Several, as each waits for the one before it.
   Floats most[4];
   repeat<4>([&](auto k) __attribute__((always_inline)) { most[k] = load(row); });
