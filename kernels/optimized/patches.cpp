@@ -23,22 +23,26 @@ bool are_patches(const Geometry& g) {
          (g.out_width - 1) * g.stride_w + g.taps_w <= g.width;
 }
 
-// The windows of outputs [first, last), numbered over all images; their pixels' channels side by side.
+// The windows of outputs [first, last), numbered over all images; their pixels' channels side by side. Lines
+// of the image are read whole, for all windows of a line of outputs, rather than window by window.
 void copy_patches(const Tensor& input, const Geometry& g, dim_t first, dim_t last, float* to) {
   constexpr dim_t kSize = sizeof(float);
-  const dim_t channels = input.size(1);
+  const dim_t channels = input.size(1), row = g.taps_w * channels, depth = g.taps_h * row;
   const bool planar = !is_channels_last(input);
   const dim_t column = planar ? 1 : channels, channel = planar ? g.height * g.width : 1;
-  const dim_t sizes[] = {g.taps_h, g.taps_w, channels};
-  const dim_t from[] = {g.width * column * kSize, column * kSize, channel * kSize};
-  const dim_t side_by_side[] = {g.taps_w * channels * kSize, channels * kSize, kSize};
-  const Mover window(sizeof(float), 3, sizes, from, side_by_side);
-  const float* const images = input.const_data_ptr<float>();
-  for (dim_t i = first; i < last; ++i, to += g.taps_h * g.taps_w * channels) {
-    const dim_t line = i / g.out_width, image = line / g.out_height;
-    const dim_t pixel = line % g.out_height * g.stride_h * g.width + i % g.out_width * g.stride_w;
-    const float* const corner = images + image * g.height * g.width * channels + pixel * column;
-    window.run(reinterpret_cast<const char*>(corner), reinterpret_cast<char*>(to));
+  const dim_t from[] = {g.stride_w * column * kSize, column * kSize, channel * kSize};
+  const dim_t side_by_side[] = {depth * kSize, channels * kSize, kSize};
+  const char* const images = reinterpret_cast<const char*>(input.const_data_ptr<float>());
+  for (dim_t i = first, windows; i < last; i += windows, to += windows * depth) {
+    const dim_t line = i / g.out_width, x = i % g.out_width, image = line / g.out_height;
+    windows = g.out_width - x < last - i ? g.out_width - x : last - i;
+    const dim_t sizes[] = {windows, g.taps_w, channels};
+    const Mover taps(sizeof(float), 3, sizes, from, side_by_side);
+    const dim_t pixel = line % g.out_height * g.stride_h * g.width + x * g.stride_w;
+    const char* corner = images + (image * g.height * g.width * channels + pixel * column) * kSize;
+    for (dim_t tap = 0; tap < g.taps_h; ++tap, corner += g.width * column * kSize) {
+      taps.run(corner, reinterpret_cast<char*>(to + tap * row));
+    }
   }
 }
 
