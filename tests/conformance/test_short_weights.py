@@ -20,8 +20,10 @@ SHORT = (torch.float16, torch.bfloat16)
 
 
 @pytest.mark.parametrize("dtype", SHORT)
-@pytest.mark.parametrize("rows", [1, 2, 13, 30])
-@pytest.mark.parametrize("depth, outputs", [(1, 1), (33, 24), (800, 56), (901, 140), (0, 20)])
+@pytest.mark.parametrize("rows", [1, 2, 13, 30, 55])
+@pytest.mark.parametrize(
+    "depth, outputs", [(1, 1), (33, 24), (800, 56), (901, 140), (0, 20), (19, 72), (16, 40), (34, 104)]
+)
 def test_linear(isa: str, dtype: torch.dtype, rows: int, depth: int, outputs: int) -> None:
     x, residual = torch.randn(rows, depth), torch.randn(rows, outputs)
     weight, bias = torch.randn(outputs, depth).to(dtype), torch.randn(outputs).to(dtype)

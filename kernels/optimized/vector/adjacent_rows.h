@@ -24,6 +24,7 @@ constexpr int kAdjacentSteps = kLanes == 16 ? kStepsAtOnce : 2 * kStepsAtOnce;
 // of few sums, in the second, as beginning a block takes 80 cycles.
 constexpr ptrdiff_t kAdjacentBlock = 1 << 13, kAdjacentBlockOfFew = 1 << 16;
 constexpr ptrdiff_t kTileHeights = 24;  // each tile's height divides it
+constexpr ptrdiff_t kHalfColumns = 8;   // half a vector
 // Elements of a result that near caches hold, and of rows so short that processors fetch the next ones
 // themselves.
 constexpr ptrdiff_t kNearResult = 1 << 16, kNearColumns = 4 * kPanel;
@@ -35,7 +36,7 @@ struct AdjacentRows {
   ptrdiff_t pitch, count, depth;
   const typename Weights::Element* weights;  // biases first
   ptrdiff_t panel;                           // elements from panel to panel
-  const float* folded;                       // of few columns: their weights once more
+  const float* folded;                       // of the last few columns: their weights once more
   bool fetches;                              // rows are read for the first time
   bool few_sums;                             // as of Product
   Finish finish;
@@ -115,6 +116,22 @@ void multiply_by_heights(const AdjacentRows<Weights>& s, ptrdiff_t row) {
 
 #if defined(__AVX512F__) && !defined(PENLIGHT_FEW_TILES)
 
+// What two rows have of half a vector, of which they share one.
+template <int half>
+PENLIGHT_INLINE void store_half(float* to, Floats shared) {
+  // GCC 12 warns of the plain one, whose header leaves what masked lanes would have undefined.
+  _mm256_storeu_ps(to, _mm512_maskz_extractf32x8_ps(0xff, (__m512)shared, half));
+}
+PENLIGHT_INLINE Floats load_halves(const float* first, const float* second) {
+  return PENLIGHT_SHUFFLE(load_part(first, kLanes / 2), load_part(second, kLanes / 2), 0, 1, 2, 3, 4, 5, 6, 7,
+                          16, 17, 18, 19, 20, 21, 22, 23);
+}
+// From the folded sums of either.
+PENLIGHT_INLINE Floats unfold_halves(Floats first, Floats second) {
+  const Floats both = add_pairs(first, second);
+  return PENLIGHT_SHUFFLE(both, both, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+}
+
 // Sums of two rows at once: of columns that fill half of a last vector, both rows have a half. Not where
 // something is added to them.
 template <int rows, int vectors>
@@ -123,8 +140,8 @@ PENLIGHT_INLINE void finish_pairs(const AdjacentRows<Singles>& s, ptrdiff_t row,
   constexpr int whole = vectors / 2, last = vectors - 1;
   const ptrdiff_t pitch = s.finish.pitch;
   float* to = s.finish.output + row * pitch;
-  const Floats rest = load(s.weights + whole * s.panel);
-  const Floats rests = PENLIGHT_SHUFFLE(rest, rest, 0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7);
+  const float* const rest = s.weights + whole * s.panel;
+  const Floats rests = load_halves(rest, rest);
   repeat<rows / 2>([&](auto pair) __attribute__((always_inline)) {
     constexpr int i = 2 * pair;
     Floats found[2 * whole + 1];
@@ -132,19 +149,14 @@ PENLIGHT_INLINE void finish_pairs(const AdjacentRows<Singles>& s, ptrdiff_t row,
       constexpr int r = i + k / whole, v = k % whole;
       found[k] = add_pairs(sums[r][2 * v], sums[r][2 * v + 1]) + load(s.weights + v * s.panel);
     });
-    const Floats both = add_pairs(sums[i][last], sums[i + 1][last]);
-    found[2 * whole] =
-        PENLIGHT_SHUFFLE(both, both, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15) + rests;
+    found[2 * whole] = unfold_halves(sums[i][last], sums[i + 1][last]) + rests;
     activate<2 * whole + 1>(s.finish.epilogue,
                             [&](auto k) __attribute__((always_inline)) -> Floats& { return found[k]; });
     repeat<2 * whole>([&](auto k) __attribute__((always_inline)) {
       store(to + k / whole * pitch + k % whole * kLanes, found[k]);
     });
-    repeat<2>([&](auto r) __attribute__((always_inline)) {
-      // GCC 12 warns of the plain one, whose header leaves what masked lanes would have undefined.
-      _mm256_storeu_ps(to + r * pitch + whole * kLanes,
-                       _mm512_maskz_extractf32x8_ps(0xff, (__m512)found[2 * whole], r));
-    });
+    store_half<0>(to + whole * kLanes, found[2 * whole]);
+    store_half<1>(to + pitch + whole * kLanes, found[2 * whole]);
     to += 2 * pitch;
   });
 }
@@ -186,12 +198,117 @@ void multiply_by_heights_folded(const AdjacentRows<Singles>& s) {
   }
 }
 
+// Of fewer products with a vector of weights, GCC reads it once more for each.
+constexpr int kManyUses = 5;
+
+// Whole vectors of columns, as above, and half a one, folded: the former leave time for what the latter load.
+template <int whole, int rows>
+PENLIGHT_INLINE void multiply_adjacent_mixed(const AdjacentRows<Singles>& s, ptrdiff_t row) {
+  static_assert(rows % 2 == 0 && kStepsAtOnce % 2 == 0);
+  constexpr int pairs = rows / 2;
+  Floats sums[rows][whole], folded[rows] = {};
+  const ptrdiff_t panel = s.panel;
+  const float *weights = s.weights, *folds = s.folded;
+  repeat<whole>([&](auto v) __attribute__((always_inline)) {
+    const Floats bias = load(weights + v * panel);
+    repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
+  });
+  weights += kPanel;
+  TileRows<rows> x(s.input + row * s.pitch, s.pitch);
+  FetchRows<kStepsAtOnce, rows> fetch{s.fetches ? s.input + (row + 2 * rows) * s.pitch : nullptr};
+  const auto step = [&](auto k) __attribute__((always_inline)) {
+    Floats columns[whole];
+    repeat<whole>([&](auto v) __attribute__((always_inline)) {
+      columns[v] = load(weights + v * panel + k * kPanel);
+      if constexpr (rows < kManyUses) keep_in_register(columns[v]);
+    });
+    repeat<rows>([&](auto i) __attribute__((always_inline)) {
+      const Floats value = splat(x[i][k]);
+      repeat<whole>([&](auto v) __attribute__((always_inline)) { sums[i][v] += value * columns[v]; });
+    });
+  };
+  ptrdiff_t k = 0;
+  for (; k + kStepsAtOnce <= s.depth; k += kStepsAtOnce, weights += kStepsAtOnce * kPanel) {
+    fetch();
+    repeat<kStepsAtOnce / 2>([&](auto turn) __attribute__((always_inline)) {
+      step(Index<2 * turn>());
+      step(Index<2 * turn + 1>());
+      const Floats two = load(folds + turn * kLanes);
+      repeat<rows>(
+          [&](auto i) __attribute__((always_inline)) { folded[i] += splat_steps<2>(x[i] + 2 * turn) * two; });
+    });
+    x.advance(kStepsAtOnce);
+    folds += kStepsAtOnce / 2 * kLanes;
+  }
+  for (; k < s.depth; k += 2, folds += kLanes) {
+    const ptrdiff_t left = min_of(s.depth - k, 2);
+    const Floats two = load(folds);
+    repeat<rows>([&](auto i)
+                     __attribute__((always_inline)) { folded[i] += splat_some<2>(x[i], left) * two; });
+    for (ptrdiff_t j = 0; j < left; ++j, weights += kPanel) {
+      step(Index<0>());
+      x.advance(1);
+    }
+  }
+  const float *const rest = s.weights + whole * panel, *const residual = s.finish.epilogue.residual;
+  const Floats rests = load_halves(rest, rest);
+  const ptrdiff_t pitch = s.finish.pitch;
+  Floats halves[pairs];
+  repeat<pairs>([&](auto p) __attribute__((always_inline)) {
+    halves[p] = unfold_halves(folded[2 * p], folded[2 * p + 1]) + rests;
+  });
+  if (residual) {
+    const float* const first = residual + row * pitch;
+    repeat<rows>([&](auto i) __attribute__((always_inline)) {
+      repeat<whole>(
+          [&](auto v) __attribute__((always_inline)) { sums[i][v] += load(first + i * pitch + v * kLanes); });
+    });
+    repeat<pairs>([&](auto p) __attribute__((always_inline)) {
+      const float* const upper = first + 2 * p * pitch + whole * kLanes;
+      halves[p] += load_halves(upper, upper + pitch);
+    });
+  }
+  activate<rows * whole + pairs>(s.finish.epilogue, [&](auto n) __attribute__((always_inline)) -> Floats& {
+    if constexpr (n < rows * whole) {
+      return sums[n / whole][n % whole];
+    } else {
+      return halves[n - rows * whole];
+    }
+  });
+  float* const to = s.finish.output + row * pitch;
+  repeat<rows>([&](auto i) __attribute__((always_inline)) {
+    repeat<whole>([&](auto v)
+                      __attribute__((always_inline)) { store(to + i * pitch + v * kLanes, sums[i][v]); });
+    store_half<i % 2>(to + i * pitch + whole * kLanes, halves[i / 2]);
+  });
+}
+
+// The row after an even number of them by itself.
+template <int whole, int rows>
+void multiply_by_heights_mixed(AdjacentRows<Singles> s) {
+  ptrdiff_t row = 0;
+  for (; row + rows <= s.count; row += rows) multiply_adjacent_mixed<whole, rows>(s, row);
+  for (; row + 2 <= s.count; row += 2) multiply_adjacent_mixed<whole, 2>(s, row);
+  if (row == s.count) return;
+  s.finish.columns = whole * kLanes;
+  multiply_adjacent<1, whole>(s, row);
+  s.weights += whole * s.panel;
+  s.finish.output += whole * kLanes;
+  if (s.finish.epilogue.residual) s.finish.epilogue.residual += whole * kLanes;
+  s.finish.columns = kHalfColumns;
+  multiply_adjacent_folded<2, 2, 1, false>(s, row, 1);
+}
+
 #endif
 
 template <class Weights>
 void multiply_strip(const AdjacentRows<Weights>& s) {
   const ptrdiff_t columns = s.finish.columns;
 #if defined(__AVX512F__) && !defined(PENLIGHT_FEW_TILES)
+  if (s.folded && columns > kFoldedColumns) {
+    if (columns > 4 * kLanes) return multiply_by_heights_mixed<4, 4>(s);
+    return multiply_by_heights_mixed<2, 6>(s);
+  }
   if (s.folded) {
     return with_fold(columns, [&](auto fold, auto vectors) __attribute__((always_inline)) {
       if (vectors > 1 && s.few_sums) return multiply_by_heights_folded<fold, vectors, 12 / vectors, 4>(s);
@@ -265,10 +382,14 @@ void multiply_adjacent_rows(const Product& p) {
       const ptrdiff_t first = p.first_panel * kPanel;
       for (ptrdiff_t column = first; column < last_column; column += s.finish.columns) {
         s.weights = packed + column / kPanel * panel;
-        s.folded = few && column + few == p.outputs ? folded : nullptr;
         s.fetches = column == first && p.pixel == p.channels;
-        s.finish.columns =
-            adjacent_columns((column < last_plain ? last_plain : last_column) - column, p.few_sums);
+        const ptrdiff_t plain = last_plain - column;
+        s.finish.columns = adjacent_columns(plain > 0 ? plain : last_column - column, p.few_sums);
+        // 32 or 64 columns together with those that are folded: lines that both write are written once.
+        const bool is_mixed = p.few_sums && few == kHalfColumns && last_plain < last_column &&
+                              (plain == 2 * kLanes || plain == 4 * kLanes);
+        if (is_mixed) s.finish.columns = plain + few;
+        s.folded = few && (is_mixed || column == last_plain) ? folded : nullptr;
         const ptrdiff_t offset = row * p.output_pitch + group * p.outputs + column;
         s.finish.output = p.output + offset;
         s.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + offset : nullptr;
