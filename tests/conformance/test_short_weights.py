@@ -20,7 +20,7 @@ SHORT = (torch.float16, torch.bfloat16)
 
 
 @pytest.mark.parametrize("dtype", SHORT)
-@pytest.mark.parametrize("rows", [1, 2, 13, 30, 55])
+@pytest.mark.parametrize("rows", [1, 2, 13, 14, 28, 30, 55])
 @pytest.mark.parametrize(
     "depth, outputs", [(1, 1), (33, 24), (800, 56), (901, 140), (0, 20), (19, 72), (16, 40), (34, 104)]
 )

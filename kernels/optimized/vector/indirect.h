@@ -76,7 +76,8 @@ class Rows {
     for (ptrdiff_t r = count; r % kRows != 0; ++r) {
       for (ptrdiff_t run = 0; run < runs; ++run) *at(r, run) = *at(r - 1, run);
     }
-    leave_padding((count + kRows - 1) / kRows * runs);
+    // Of a single run, tiles may begin at any row (product_of.h): what they find first is no mark.
+    if (runs > 1) leave_padding((count + kRows - 1) / kRows * runs);
   }
 
   // Of each row of a block, in the order in which they are multiplied, which of the result's it is; null: in
