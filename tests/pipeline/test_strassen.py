@@ -103,18 +103,18 @@ def test_unlike_columns_are_multiplied_directly() -> None:
     layer, x = nn.Linear(800, 256, bias=False), torch.randn(64, 800)
     assert direct_blocks(layer, x) == []
     with torch.no_grad():
-        layer.weight[70] *= 0.2  # of the second block of four, in each of three parts of k
-        layer.weight[130, 576:] = 0  # of the third, in the last
-    assert direct_blocks(layer, x) == [1, 5, 9, 10]
+        layer.weight[70] *= 0.2  # of the second block of four, in each of four parts of k
+        layer.weight[130, 672:] = 0  # of the third, in the last
+    assert direct_blocks(layer, x) == [1, 5, 9, 13, 14]
     check(layer, (x,), targets=["cpu"], tolerance=1e-5)
     small, want = penlight.load(penlight.compile(layer, (x,)).to_bytes())(x)[:, 70], x @ layer.weight[70]
     torch.testing.assert_close(small, want, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e20])
-@pytest.mark.parametrize(("place", "block"), [(0, 3), (300, 7), (799, 11)])
+@pytest.mark.parametrize(("place", "block"), [(0, 3), (300, 7), (799, 15)])
 def test_columns_that_are_not_finite(value: float, place: int, block: int) -> None:
-    """They stay alone, so the kernel counts blocks as the compiler does: four columns by three parts of k."""
+    """They stay alone, so the kernel counts blocks as the compiler does: four columns by four parts of k."""
     layer, x = nn.Linear(800, 256), torch.randn(64, 800)
     with torch.no_grad():
         layer.weight[200, place] = value

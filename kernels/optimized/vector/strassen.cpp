@@ -37,10 +37,10 @@ static_assert(kUnitRows == 2 * kRows && kUnitPanels * kPanel == kUnitColumns);
 constexpr int kProducts = 7;
 // k of a half at most, so that the weights of a unit stay in the second cache; and elements from row
 // to row, an odd number of lines, so that rows do not crowd one place of the first.
-constexpr ptrdiff_t kHalf = 192, kPitch = kHalf + 16;
+constexpr ptrdiff_t kHalf = 128, kPitch = kHalf + 16;
 constexpr ptrdiff_t kForm = kRows * kPitch;  // elements of a sum of rows
 // Elements of the rows of a block, in all their forms, so that they stay in the second cache beside weights.
-constexpr ptrdiff_t kResident = 98304;
+constexpr ptrdiff_t kResident = 131072;
 constexpr ptrdiff_t kMostUnits = 16;
 // What a unit has time for beside its products: two have for the differences of weights.
 constexpr int kTasks = 4;

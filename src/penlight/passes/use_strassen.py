@@ -40,7 +40,7 @@ from penlight.passes.packing import PANEL
 # of a block, its most k, a multiple of which it has, and limits of sums of squares of columns.
 _ROWS, _CHANNELS, _OUTPUTS = 32, 64, 128
 _BLOCK = 64
-_PART, _STEP = 384, 32
+_PART, _STEP = 256, 32
 _RATIO, _SMALLEST, _LARGEST = 16.0, 1e-30, 1e36
 # With more blocks that are direct, the rest is not worth its overhead.
 _MOST_DIRECT = 0.5
