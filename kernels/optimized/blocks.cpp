@@ -11,7 +11,7 @@ namespace {
 struct Least {
   dim_t rows, channels, outputs;
 };
-Least least_by_blocks() { return cores() == Cores::Zen5 ? Least{96, 192, 256} : Least{32, 64, 128}; }
+Least least_by_blocks() { return cores() == Cores::Zen5 ? Least{96, 192, 192} : Least{32, 64, 128}; }
 // Rows of a part, at least, beside which the next columns can be prepared.
 constexpr dim_t kRowsOfPart = 2 * kUnitRows;
 
