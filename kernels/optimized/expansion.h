@@ -52,6 +52,7 @@ inline void run_by_panels(KernelContext& ctx, const Expansion& e, size_t scratch
   const double share_of_channels = longest(panels, panel_parts) / static_cast<double>(panels);
   const bool by_rows = share_of_rows < kWorthOfSameRows * share_of_channels;
   const dim_t parts = by_rows ? row_parts : panel_parts;
+  const bool asks = parts > 1 && asks_for_output();
   PartMemory memory;
   if (!allocate_parts(ctx, parts, scratch, memory)) return;
   const auto part = [&](size_t index) {
@@ -66,6 +67,7 @@ inline void run_by_panels(KernelContext& ctx, const Expansion& e, size_t scratch
       mine.windows.last_channel = range.last;
     }
     mine.scratch = static_cast<float*>(memory.of(index));
+    mine.asks = asks;
     routines().expand_depthwise(mine);
   };
   ctx.parallel(static_cast<size_t>(parts), part);

@@ -182,6 +182,7 @@ struct Expansion {
   Depthwise windows;                 // whose input it makes
   bool wide_tiles;                   // as of Product
   bool tall_tiles;                   // as of FewChannels
+  bool asks;                         // for memory of results
   float* scratch;                    // expansion_scratch() bytes
   const FewChannels* few = nullptr;  // its input, channels and geometry count
 };
