@@ -59,31 +59,43 @@ struct TileRows {
   }
 };
 
+// The biases of some columns, for each row of a tile.
+template <int rows, int vectors, class Weights>
+PENLIGHT_INLINE void begin_sums(const AdjacentRows<Weights>& s, Floats (&sums)[rows][vectors]) {
+  repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+    const Floats bias = Weights::load(s.weights + place_of_vector(v, s.panel));
+    repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
+  });
+}
+
+// A step of these sums, with the weights that begin there.
+template <class Weights, int rows, int vectors, class Step>
+PENLIGHT_INLINE void add_step(const TileRows<rows>& x, Step k, const typename Weights::Element* weights,
+                              ptrdiff_t panel, Floats (&sums)[rows][vectors]) {
+  Floats columns[vectors];
+  repeat<vectors>([&](auto v) __attribute__((always_inline)) {
+    columns[v] = Weights::load(weights + place_of_vector(v, panel) + k * kPanel);
+    // Of fewer products with a vector of weights, GCC reads it once more for each.
+    if constexpr (kLanes == 16 && rows < 5) keep_in_register(columns[v]);
+  });
+  repeat<rows>([&](auto i) __attribute__((always_inline)) {
+    const Floats value = splat(x[i][k]);
+    repeat<vectors>([&](auto v)
+                        __attribute__((always_inline)) { multiply_add(sums[i][v], value, columns[v]); });
+  });
+}
+
 // Rows from `row` on.
 template <int rows, int vectors, class Weights>
 PENLIGHT_INLINE void multiply_adjacent(const AdjacentRows<Weights>& s, ptrdiff_t row) {
   Floats sums[rows][vectors];
-  const typename Weights::Element* weights = s.weights;
+  begin_sums(s, sums);
+  const typename Weights::Element* weights = s.weights + kPanel;
   const ptrdiff_t panel = s.panel;
-  const auto load_columns = [&](auto v, ptrdiff_t k) __attribute__((always_inline)) {
-    return Weights::load(weights + place_of_vector(v, panel) + k * kPanel);
-  };
-  repeat<vectors>([&](auto v) __attribute__((always_inline)) {
-    const Floats bias = load_columns(v, 0);
-    repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
-  });
-  weights += kPanel;
   TileRows<rows> x(s.input + row * s.pitch, s.pitch);
   FetchRows<kStepsAtOnce, rows> fetch{s.fetches ? s.input + (row + 2 * rows) * s.pitch : nullptr};
-  const auto step = [&](auto k) __attribute__((always_inline)) {
-    Floats columns[vectors];
-    repeat<vectors>([&](auto v) __attribute__((always_inline)) { columns[v] = load_columns(v, k); });
-    repeat<rows>([&](auto i) __attribute__((always_inline)) {
-      const Floats value = splat(x[i][k]);
-      repeat<vectors>([&](auto v)
-                          __attribute__((always_inline)) { multiply_add(sums[i][v], value, columns[v]); });
-    });
-  };
+  const auto step = [&](auto k)
+                        __attribute__((always_inline)) { add_step<Weights>(x, k, weights, panel, sums); };
   ptrdiff_t k = 0;
   if constexpr (kAdjacentSteps > kStepsAtOnce) {
     for (; k + kAdjacentSteps <= s.depth; k += kAdjacentSteps, weights += kAdjacentSteps * kPanel) {
@@ -198,35 +210,19 @@ void multiply_by_heights_folded(const AdjacentRows<Singles>& s) {
   }
 }
 
-// Of fewer products with a vector of weights, GCC reads it once more for each.
-constexpr int kManyUses = 5;
-
 // Whole vectors of columns, as above, and half a one, folded: the former leave time for what the latter load.
 template <int whole, int rows>
 PENLIGHT_INLINE void multiply_adjacent_mixed(const AdjacentRows<Singles>& s, ptrdiff_t row) {
   static_assert(rows % 2 == 0 && kStepsAtOnce % 2 == 0);
   constexpr int pairs = rows / 2;
   Floats sums[rows][whole], folded[rows] = {};
+  begin_sums(s, sums);
   const ptrdiff_t panel = s.panel;
-  const float *weights = s.weights, *folds = s.folded;
-  repeat<whole>([&](auto v) __attribute__((always_inline)) {
-    const Floats bias = load(weights + v * panel);
-    repeat<rows>([&](auto i) __attribute__((always_inline)) { sums[i][v] = bias; });
-  });
-  weights += kPanel;
+  const float *weights = s.weights + kPanel, *folds = s.folded;
   TileRows<rows> x(s.input + row * s.pitch, s.pitch);
   FetchRows<kStepsAtOnce, rows> fetch{s.fetches ? s.input + (row + 2 * rows) * s.pitch : nullptr};
-  const auto step = [&](auto k) __attribute__((always_inline)) {
-    Floats columns[whole];
-    repeat<whole>([&](auto v) __attribute__((always_inline)) {
-      columns[v] = load(weights + v * panel + k * kPanel);
-      if constexpr (rows < kManyUses) keep_in_register(columns[v]);
-    });
-    repeat<rows>([&](auto i) __attribute__((always_inline)) {
-      const Floats value = splat(x[i][k]);
-      repeat<whole>([&](auto v) __attribute__((always_inline)) { sums[i][v] += value * columns[v]; });
-    });
-  };
+  const auto step = [&](auto k)
+                        __attribute__((always_inline)) { add_step<Singles>(x, k, weights, panel, sums); };
   ptrdiff_t k = 0;
   for (; k + kStepsAtOnce <= s.depth; k += kStepsAtOnce, weights += kStepsAtOnce * kPanel) {
     fetch();
