@@ -279,7 +279,7 @@ PENLIGHT_INLINE void multiply_adjacent_mixed(const AdjacentRows<Singles>& s, ptr
   });
 }
 
-// The row after an even number of them by itself.
+// Rows by pairs; an odd one at the end by itself.
 template <int whole, int rows>
 void multiply_by_heights_mixed(AdjacentRows<Singles> s) {
   ptrdiff_t row = 0;

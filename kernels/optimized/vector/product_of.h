@@ -143,8 +143,8 @@ void multiply_rest(const StripOf<Weights>& s, ptrdiff_t row) {
   multiply<Weights, rows, vectors>(s, row, s.count - row);
 }
 
-// Those of the first rows that high tiles have, and that others of them are not better for: the rest begins
-// at the row that is returned. `lowest` is the height of the lowest tile that the rest may have.
+// Multiplies rows by tiles of this height, as far as they go; gives the row at which a rest for lower tiles
+// begins. `lowest` is the height of the lowest tile that such a rest may have.
 template <class Weights, int rows, int lowest, int vectors, bool asks>
 PENLIGHT_INLINE ptrdiff_t multiply_high(const StripOf<Weights>& s) {
   const auto add = [&](auto height, ptrdiff_t row, ptrdiff_t stored) __attribute__((always_inline)) {
