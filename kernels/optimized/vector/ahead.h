@@ -44,5 +44,16 @@ PENLIGHT_INLINE ptrdiff_t turns_of(ptrdiff_t rows, ptrdiff_t tile_rows, ptrdiff_
   return max_of((rows + tile_rows - 1) / tile_rows / tile_panels, 1);
 }
 
+// Asks for the lines of some rows and columns that are written next: what another processor has read is slow
+// to write, and few lines are on their way at once.
+template <int rows, int columns>
+PENLIGHT_INLINE void fetch_rows(const float* line, ptrdiff_t pitch) {
+  repeat<rows>([&](auto) __attribute__((always_inline)) {
+    repeat<(columns + kPanel - 1) / kPanel>(
+        [&](auto v) __attribute__((always_inline)) { __builtin_prefetch(line + v * kPanel, 1, 3); });
+    line += pitch;
+  });
+}
+
 }  // namespace PENLIGHT_ISA
 }  // namespace penlight::optimized

@@ -1,6 +1,7 @@
 // A convolution and the depthwise windows over its result, a panel of channels at a time: its lines that
 // a row of windows reads are few enough for the nearest cache. It is a 1x1 convolution, or one of an image
 // of few channels.
+#include "ahead.h"
 #include "depthwise.h"
 #include "few_channels.h"
 #include "panel_lines.h"
@@ -212,13 +213,12 @@ void multiply_one_panel(const Expansion& e, const Panel& panel, const float* inp
                      finish);
 }
 
-// Asks for the lines to which a row of windows of some panels is written: what another processor has read is
-// slow to write, and few lines are on their way at once. Inline, or compilers leave calls that only fetch
-// away.
-PENLIGHT_INLINE void fetch_outputs(const Depthwise& p, ptrdiff_t row, ptrdiff_t channel, ptrdiff_t panels) {
+// Asks for a row of windows of some panels. Inline, or compilers leave calls that only fetch away.
+template <int panels>
+PENLIGHT_INLINE void fetch_outputs(const Depthwise& p, ptrdiff_t row, ptrdiff_t channel) {
   const float* pixel = p.output + row * p.geometry.out_width * p.channels + channel;
   for (ptrdiff_t i = 0; i < p.geometry.out_width; ++i, pixel += p.channels) {
-    for (ptrdiff_t panel = 0; panel < panels; ++panel) __builtin_prefetch(pixel + panel * kBlock, 1, 3);
+    fetch_rows<1, panels * kBlock>(pixel, p.channels);
   }
 }
 
@@ -231,7 +231,7 @@ void expand_panels(const Expansion& e, const Panel& panel, const Origin& origin,
   const WindowRow compute = window_row_of(e);
   const ptrdiff_t line = t[0].width * kBlock;
   for (ptrdiff_t row = first; row < last; ++row) {
-    if (e.asks && row + 1 < last) fetch_outputs(e.windows, row + 1, t[0].channel, panels);
+    if (e.asks && row + 1 < last) fetch_outputs<panels>(e.windows, row + 1, t[0].channel);
     const ptrdiff_t top = top_of(g, row);
     const float* lines[panels][kMostTaps];
     for (ptrdiff_t i = 0; i < g.taps_h; ++i) {

@@ -118,17 +118,6 @@ PENLIGHT_INLINE void fetch_residual(const StripOf<Weights>& s, ptrdiff_t row) {
   });
 }
 
-// Asks for the lines of some rows and columns that are written next: what another processor has read is slow
-// to write, and few lines are on their way at once.
-template <int rows, int columns>
-PENLIGHT_INLINE void fetch_rows(const float* line, ptrdiff_t pitch) {
-  repeat<rows>([&](auto) __attribute__((always_inline)) {
-    repeat<(columns + kPanel - 1) / kPanel>(
-        [&](auto v) __attribute__((always_inline)) { __builtin_prefetch(line + v * kPanel, 1, 3); });
-    line += pitch;
-  });
-}
-
 // Of what is asked for, that beside the tile after the next one.
 template <int rows, int vectors, class Weights>
 PENLIGHT_INLINE void fetch_asked(const StripOf<Weights>& s, ptrdiff_t row) {
