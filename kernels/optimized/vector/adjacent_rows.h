@@ -23,8 +23,8 @@ constexpr int kAdjacentSteps = kLanes == 16 ? kStepsAtOnce : 2 * kStepsAtOnce;
 // Elements that a block of rows reads and gives, which stay in the first cache from strip to strip; by tiles
 // of few sums, in the second, as beginning a block takes 80 cycles.
 constexpr ptrdiff_t kAdjacentBlock = 1 << 13, kAdjacentBlockOfFew = 1 << 16;
-constexpr ptrdiff_t kTileHeights = 24;  // each tile's height divides it
-constexpr ptrdiff_t kHalfColumns = 8;   // half a vector
+constexpr ptrdiff_t kTileHeights = 24;          // each tile's height divides it
+constexpr ptrdiff_t kHalfColumns = kLanes / 2;  // half a vector
 // Elements of a result that near caches hold, and of rows so short that processors fetch the next ones
 // themselves.
 constexpr ptrdiff_t kNearResult = 1 << 16, kNearColumns = 4 * kPanel;
@@ -135,15 +135,9 @@ PENLIGHT_INLINE void store_half(float* to, Floats shared) {
   _mm256_storeu_ps(to, _mm512_maskz_extractf32x8_ps(0xff, (__m512)shared, half));
 }
 PENLIGHT_INLINE Floats load_halves(const float* first, const float* second) {
-  return PENLIGHT_SHUFFLE(load_part(first, kLanes / 2), load_part(second, kLanes / 2), 0, 1, 2, 3, 4, 5, 6, 7,
-                          16, 17, 18, 19, 20, 21, 22, 23);
+  return PENLIGHT_SHUFFLE(load_part(first, kHalfColumns), load_part(second, kHalfColumns), 0, 1, 2, 3, 4, 5,
+                          6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
 }
-// From the folded sums of either.
-PENLIGHT_INLINE Floats unfold_halves(Floats first, Floats second) {
-  const Floats both = add_pairs(first, second);
-  return PENLIGHT_SHUFFLE(both, both, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
-}
-
 // Sums of two rows at once: of columns that fill half of a last vector, both rows have a half. Not where
 // something is added to them.
 template <int rows, int vectors>

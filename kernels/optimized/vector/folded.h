@@ -160,6 +160,12 @@ PENLIGHT_INLINE void add_folded(const float* const (&a)[rows], const float* weig
 // Vectors of columns that so many folded ones are.
 constexpr int unfolded(int vectors) { return (vectors + 1) / 2; }
 
+// Of eight columns, those of one row and then of another, from the folded sums of either.
+PENLIGHT_INLINE Floats unfold_halves(Floats first, Floats second) {
+  const Floats both = add_pairs(first, second);
+  return PENLIGHT_SHUFFLE(both, both, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+}
+
 // The sums of each row as columns, without biases.
 template <int fold, int rows, int vectors>
 PENLIGHT_INLINE void unfold(const Floats (&sums)[rows][vectors], Floats (&found)[rows][unfolded(vectors)]) {
@@ -187,11 +193,10 @@ PENLIGHT_INLINE void unfold(const Floats (&sums)[rows][vectors], Floats (&found)
       constexpr int last = vectors - 1;
       repeat<rows / 2>([&](auto some) __attribute__((always_inline)) {
         constexpr int i = 2 * some;
-        const Floats both = add_pairs(sums[i][last], sums[i + 1][last]);
-        found[i][last / 2] =
-            PENLIGHT_SHUFFLE(both, both, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+        const Floats both = unfold_halves(sums[i][last], sums[i + 1][last]);
+        found[i][last / 2] = both;
         found[i + 1][last / 2] =
-            PENLIGHT_SHUFFLE(both, both, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13);
+            PENLIGHT_SHUFFLE(both, both, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
       });
     }
   }
