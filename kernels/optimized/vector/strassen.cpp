@@ -35,8 +35,9 @@ constexpr int kRows = 8, kVectors = kTileVectors;  // of a half of a unit
 constexpr ptrdiff_t kUnitColumns = 2 * kStripColumns;
 static_assert(kUnitRows == 2 * kRows && kUnitPanels * kPanel == kUnitColumns);
 constexpr int kProducts = 7;
-// k of a half at most, so that the weights of a unit stay in the second cache; and elements from row
-// to row, an odd number of lines, so that rows do not crowd one place of the first.
+// k of a half at most, so that the weights of a unit stay in the second cache, and its rows, in all their
+// forms, in the first; and elements from row to row, an odd number of lines, so that rows do not crowd one
+// place of that.
 constexpr ptrdiff_t kHalf = 128, kPitch = kHalf + 16;
 constexpr ptrdiff_t kForm = kRows * kPitch;  // elements of a sum of rows
 // Elements of the rows of a block, in all their forms, so that they stay in the second cache beside weights.
