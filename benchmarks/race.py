@@ -9,10 +9,7 @@ round, so that a machine that is busier for a while is busier for all, and the m
 rounds counts. Time to load, time of the first run and peak memory come from fresh processes.
 `make engines` installs the others; one that is missing is left out and said so.
 
-`--isa avx2` lets engines compute as on a processor without AVX-512: Linux answers their CPUID for
-the processor (without_avx512.c). Where the processor cannot let it, engines are told; those that
-cannot be told are left out, and OpenVINO obeys in convolutions only, so that it is ahead in
-transformers by what AVX-512 is.
+`--isa avx2` lets all engines compute as on a processor without AVX-512: without_avx512.py.
 """
 
 from __future__ import annotations
@@ -23,15 +20,14 @@ import math
 import os
 import platform
 import statistics
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .c_code import compiled
 from .engine import ROOT, Engine, EngineFailed
 from .engines import OURS, PEERS
+from .without_avx512 import hide_avx512
 
 CASES = (
     "mobilenet_v2",
@@ -53,14 +49,6 @@ MORE = (
     "llama_prefill@16",
 )
 BUILT = ROOT / "build" / "race"
-# What tells an engine to leave AVX-512 alone where CPUID cannot: ours and those built on oneDNN and ATen.
-AVX2 = {
-    "BENCH_ISA": "avx2",
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "ATEN_CPU_CAPABILITY": "avx2",
-    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-}
-CAN_BE_TOLD = (OURS, "openvino", "aotinductor")
 FRESH = ("load_ms", "first_ms", "peak_mb")
 Row = dict[str, Any]
 
@@ -71,9 +59,10 @@ class Race:
     def __init__(self, engines: tuple[str, ...], isa: str | None = None) -> None:
         self.root = BUILT.with_name(f"race-{isa}") if isa else BUILT
         self.root.mkdir(parents=True, exist_ok=True)
+        environment = Path(os.environ.get("PENLIGHT_PEERS") or ROOT / ".venv-peers")
+        peers = environment / "bin" / "python"
         if isa:
-            engines = _without_avx512(engines)
-        peers = Path(os.environ.get("PENLIGHT_PEERS") or ROOT / ".venv-peers") / "bin" / "python"
+            hide_avx512((environment / "lib", ROOT / "src"))
         self.pythons = {name: Path(sys.executable) if name == OURS else peers for name in engines}
         if not peers.exists():
             _say("no other engines: `make engines` installs them")
@@ -138,23 +127,6 @@ class Race:
     def close(self) -> None:
         for process in self.running.values():
             process.close()
-
-
-def _without_avx512(engines: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that can do without; processes started from now on do."""
-    if "avx512f" not in Path("/proc/cpuinfo").read_text():
-        return engines
-    hidden = compiled("without_avx512", "-O2", "-shared", "-fPIC")
-    if subprocess.run(["true"], env={"LD_PRELOAD": str(hidden)}).returncode == 0:
-        os.environ["LD_PRELOAD"] = str(hidden)
-        return engines
-    _say("this processor cannot hide AVX-512: engines are told not to use it")
-    os.environ.update(AVX2)
-    left = [name for name in engines if name not in CAN_BE_TOLD]
-    _say(f"left out, as they use AVX-512 whatever they are told: {', '.join(left) or 'none'}")
-    if "openvino" in engines:
-        _say("openvino uses AVX-512 in fully connected layers all the same")
-    return tuple(name for name in engines if name in CAN_BE_TOLD)
 
 
 def _ratio(turns: dict[str, list[dict[str, float]]]) -> Row:

@@ -1,31 +1,32 @@
-// Hides AVX-512, AVX10 and AMX from a process, for benchmarks/race.py: what is compared runs as on a
-// processor that ends at AVX2, whatever it asks CPUID by itself or through a library. Preloaded:
-// Linux lets CPUID fault (arch_prctl(2), ARCH_SET_CPUID), and the handler answers in its place.
+// Hides AVX-512, AVX10 and AMX from the libraries of a process, for benchmarks/race.py: what is
+// compared runs as on a processor that ends at AVX2. An auditor of the dynamic linker (rtld-audit(7)):
+// before anything of a library runs, its CPUID instructions, which the file that CPUID_PLACES names
+// lists, become invalid ones, and the handler of those answers in their place.
 //
-// Threads and forks inherit it; a program that is started clears it and is preloaded again. Where
-// the processor can't let CPUID fault, a process ends at once, with code 77.
+// A place is a line: the address within the library, hexadecimal, a blank and the library's path.
 #define _GNU_SOURCE
 #include <cpuid.h>
-#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <signal.h>
-#include <stddef.h>
-#include <sys/syscall.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
 
-#define SET_CPUID 0x1012
 #define BIT(n) (1u << (n))
+#define TEXT_OF(n) #n
+#define WIDTH(n) TEXT_OF(n)
 
-static void let_fault(int faults) {
-  if (syscall(SYS_arch_prctl, SET_CPUID, !faults) != 0) _exit(77);
-}
+static const unsigned char kCpuid[] = {0x0f, 0xa2};
+static const unsigned char kInvalid[] = {0x27, 0xa2};  // 27 is none in 64-bit mode
 
 static void answer(greg_t* registers) {
   const unsigned leaf = (unsigned)registers[REG_RAX], part = (unsigned)registers[REG_RCX];
   unsigned a, b, c, d;
-  let_fault(0);
   __cpuid_count(leaf, part, a, b, c, d);
-  let_fault(1);
   if (leaf == 7 && part == 0) {
     // F, DQ, IFMA, PF, ER, CD, BW, VL
     b &= ~(BIT(16) | BIT(17) | BIT(21) | BIT(26) | BIT(27) | BIT(28) | BIT(30) | BIT(31));
@@ -43,47 +44,47 @@ static void answer(greg_t* registers) {
   registers[REG_RDX] = d;
 }
 
-typedef int SetAction(int, const struct sigaction*, struct sigaction*);
-
-static struct sigaction own;  // what the program itself wants done about its faults
-
-static SetAction* system_action(void) {
-  static SetAction* found;
-  if (!found) found = (SetAction*)dlsym(RTLD_NEXT, "sigaction");
-  return found;
-}
-
-static void on_fault(int number, siginfo_t* info, void* context) {
+static void on_invalid(int number, siginfo_t* info, void* context) {
   (void)info;
   greg_t* registers = ((ucontext_t*)context)->uc_mcontext.gregs;
-  const unsigned char* code = (const unsigned char*)registers[REG_RIP];
-  if (code[0] == 0x0f && code[1] == 0xa2) {
+  if (memcmp((const void*)registers[REG_RIP], kInvalid, sizeof kInvalid) == 0) {
     answer(registers);
-    registers[REG_RIP] += 2;
-    return;
+    registers[REG_RIP] += sizeof kInvalid;
+  } else {
+    signal(number, SIG_DFL);  // not for us: it happens again, and ends the process
   }
-  system_action()(number, &own, NULL);  // not for us: it happens again
 }
 
-// Compilers handle faults; the handler here is to stay.
-int sigaction(int number, const struct sigaction* action, struct sigaction* old) {
-  if (number != SIGSEGV) return system_action()(number, action, old);
-  if (old) *old = own;
-  if (action) own = *action;
-  return 0;
+static void replace(unsigned char* code) {
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)code & ~(page - 1);
+  const size_t size = (uintptr_t)code + sizeof kCpuid - from;
+  if (memcmp(code, kCpuid, sizeof kCpuid) != 0 ||
+      mprotect((void*)from, size, PROT_READ | PROT_WRITE | PROT_EXEC) != 0) {
+    fprintf(stderr, "without_avx512: no CPUID that could be replaced at %p\n", (void*)code);
+    _exit(1);
+  }
+  memcpy(code, kInvalid, sizeof kInvalid);
+  mprotect((void*)from, size, PROT_READ | PROT_EXEC);
 }
 
-sighandler_t signal(int number, sighandler_t handler) {
-  struct sigaction action = {0}, old;
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART;
-  return sigaction(number, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
-}
-
-__attribute__((constructor)) static void hide(void) {
+unsigned la_version(unsigned version) {
   struct sigaction action = {0};
-  action.sa_sigaction = on_fault;
+  action.sa_sigaction = on_invalid;
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
-  system_action()(SIGSEGV, &action, NULL);
-  let_fault(1);
+  sigaction(SIGILL, &action, NULL);
+  return version;
+}
+
+unsigned la_objopen(struct link_map* object, Lmid_t space, uintptr_t* cookie) {
+  (void)space, (void)cookie;
+  char path[PATH_MAX + 1], named[PATH_MAX + 1];
+  const char* list = getenv("CPUID_PLACES");
+  FILE* places = list && realpath(object->l_name, path) ? fopen(list, "r") : NULL;
+  if (!places) return 0;
+  unsigned long address;
+  while (fscanf(places, "%lx %" WIDTH(PATH_MAX) "[^\n]", &address, named) == 2) {
+    if (strcmp(named, path) == 0) replace((unsigned char*)(object->l_addr + address));
+  }
+  fclose(places);
+  return 0;
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,9 @@ from . import Run
 def warm() -> None:
     """Import what does not depend on the model."""
     import penlight.runtime.program  # noqa: F401
-    from penlight.runtime.isa import select_instruction_set
     from penlight.runtime.library import library
 
     library()
-    if isa := os.environ.get("BENCH_ISA"):
-        select_instruction_set(isa)
 
 
 def make(module: Any, args: tuple[Any, ...], folder: Path, threads: int) -> None:
