@@ -15,7 +15,7 @@ struct ProductScratch {
 
   // Has it `each` bytes for every part now? Else the failure is recorded.
   bool provide(KernelContext& ctx, dim_t wanted, size_t each) {
-    if (wanted <= parts && each <= memory.each) return true;
+    if (each == 0 || (wanted <= parts && each <= memory.each)) return true;
     if (!allocate_parts(ctx, wanted, each, memory)) return false;
     parts = wanted;
     return true;

@@ -7,6 +7,9 @@ namespace PENLIGHT_ISA {
 void multiply_strip(const Strip& strip) { multiply_columns(strip); }
 
 size_t product_scratch(const Product& p) {
+#ifndef PENLIGHT_FEW_TILES
+  if (is_row(p)) return 0;
+#endif
   const ptrdiff_t runs = runs_of(p), rows = rows_of_block(p);
   const ptrdiff_t folded = runs * folded_size(folded_columns_of(p), p.channels);
   const ptrdiff_t elements = has_few_outputs(p)     ? p.outputs * size_of_output(p)

@@ -245,9 +245,52 @@ void multiply_columns(const StripOf<Weights>& s) {
   }
 }
 
+#ifndef PENLIGHT_FEW_TILES
+// One row of a matrix needs no pointers, and weights that are read once no blocks: preparing those takes
+// longer than a small product.
+inline bool is_row(const Product& p) {
+  return p.rows == 1 && is_matrix(p.geometry) && !p.parts && p.last_group == 1;
+}
+
+template <class Weights>
+void multiply_row(const Product& p) {
+  using Element = typename Weights::Element;
+  constexpr ptrdiff_t kWideStrip = kWide * kStripColumns;
+  const ptrdiff_t panel_size = (1 + p.channels) * kPanel;
+  const ptrdiff_t last = min_of(p.last_panel * kPanel, p.outputs);
+  const auto start_of = [&](ptrdiff_t column) {
+    return static_cast<const Element*>(p.packed) + column / kPanel * panel_size + column % kPanel;
+  };
+  const float* const input = p.input + p.first_row * p.pixel;
+  StripOf<Weights> strip;
+  strip.rows = &input;
+  strip.tile_step = 0;
+  strip.count = strip.taps = 1;
+  strip.first_channel = 0;
+  strip.channels = p.channels;
+  strip.weights_tap = 0;
+  strip.weights_panel = panel_size;
+  strip.last = strip.single = true;
+  strip.finish.pitch = p.output_pitch;
+  strip.finish.epilogue = p.epilogue;
+  for (ptrdiff_t column = p.first_panel * kPanel, next; column < last; column = next) {
+    next = column + (kWide && last - column >= kWideStrip ? kWideStrip : kStripColumns);
+    strip.start = start_of(column);
+    strip.weights = strip.start + kPanel;
+    strip.ahead = {reinterpret_cast<const char*>(start_of(next) + kPanel), 0, 0, 0};
+    strip.finish.columns = min_of(next, last) - column;
+    const ptrdiff_t offset = p.first_row * p.output_pitch + column;
+    strip.finish.output = p.output + offset;
+    strip.finish.epilogue.residual = p.epilogue.residual ? p.epilogue.residual + offset : nullptr;
+    multiply_columns(strip);
+  }
+}
+#endif
+
 template <class Weights>
 void multiply_all(const Product& p) {
 #ifndef PENLIGHT_FEW_TILES
+  if (is_row(p)) return multiply_row<Weights>(p);
   if (is_line_product(p)) return multiply_line_product(p);
   if (has_few_outputs(p)) return multiply_few<Weights>(p);
   if (has_narrow_groups(p)) return multiply_narrow_groups<Weights>(p);
