@@ -482,12 +482,18 @@ struct Narrow {
 __attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows, ptrdiff_t depth,
                                                                  ptrdiff_t pitch, ptrdiff_t outputs,
                                                                  ptrdiff_t output_pitch) {
-  Product p{};
+  Product p;  // clearing all of it first takes a tenth of a small product's time
+  p.input = p.zeros = nullptr;
+  p.packed = nullptr;
+  p.output = nullptr;
   p.output_pitch = output_pitch;
   p.outputs = outputs;
   p.channels = depth;
+  p.first_row = p.first_panel = 0;
   p.rows = p.last_row = rows;
   p.last_panel = (outputs + kPanel - 1) / kPanel;
+  p.epilogue = {nullptr, Activation::None, 0.0f, 0.0f};
+  p.scratch = nullptr;
   p.geometry = {1, rows, 1, rows, 1, 1, 1, 1, 0, 0, 1, 1};
   p.pixel = pitch;
   return p;
