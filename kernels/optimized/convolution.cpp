@@ -7,6 +7,7 @@
 
 #include "image.h"
 #include "isa.h"
+#include "linear.h"
 #include "packed.h"
 #include "parallel.h"
 #include "patches.h"
@@ -267,10 +268,6 @@ bool run_tiles(KernelContext& ctx, const PackedConvolution& call, const Convolut
   return run_winograd(ctx, product_of(call, c, epilogue, out), input.size(0)) || !ctx.ok();
 }
 
-}  // namespace
-
-namespace {
-
 // Are these images of one size, in the order that a convolution over several reads?
 bool lie_side_by_side(TensorList images) {
   const Tensor& first = images[0];
@@ -283,6 +280,51 @@ bool lie_side_by_side(TensorList images) {
   }
   return true;
 }
+
+// Checks what the sizes that the arguments say leave open, and makes `out` ready. False where it has no
+// elements, or with the failure recorded.
+bool prepare(KernelContext& ctx, const PackedConvolution& call, dim_t size, Format format,
+             const dim_t (&sizes)[4], Tensor& out) {
+  if (!check_packed(ctx, call.weight, size, format) || !check_activation(ctx, call.activation)) return false;
+  if (!ctx.resize(out, SizesRef(sizes, 4))) return false;
+  if (!is_channels_last(out)) {
+    ctx.fail("the result of conv2d_packed is channels-last");
+    return false;
+  }
+  return check_residual(ctx, call.residual, out) && out.numel() != 0;
+}
+
+#ifndef __OPTIMIZE_SIZE__
+// Does the window pass over every pixel alone? Anything else, and what is no convolution, is for
+// read_convolution().
+bool is_of_pixels(const PackedConvolution& call) {
+  const auto are_all = [](ArrayRef<int64_t> list, int64_t value) {
+    if (list.size() != 1 && list.size() != 2) return false;
+    return list[0] == value && list[list.size() - 1] == value;
+  };
+  const Tensor& input = call.images[0];
+  return call.images.size() == 1 && call.groups == 1 && call.window.size() == 3 && call.window[0] > 0 &&
+         call.window[0] <= INT32_MAX && call.window[1] == 1 && call.window[2] == 1 &&
+         are_all(call.stride, 1) && are_all(call.padding, 0) && are_all(call.dilation, 1) &&
+         input.size(2) > 0 && input.size(3) > 0 && is_channels_last(input);
+}
+
+// It is a linear layer, of pixels, and there are few of them after a mean over the image: finding that out
+// early saves half of the time then.
+void convolve_pixels(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
+  const Tensor& input = call.images[0];
+  const dim_t outputs = static_cast<dim_t>(call.window[0]), depth = input.size(1);
+  dim_t size = 0;
+  if (!packed_size(outputs, depth, size)) {
+    ctx.fail("a convolution of {} channels cannot have {} outputs", depth, outputs);
+    return;
+  }
+  const dim_t sizes[] = {input.size(0), outputs, input.size(2), input.size(3)};
+  if (!prepare(ctx, call, size, format_of(call.weight), sizes, out)) return;
+  const Epilogue epilogue = epilogue_of(call.residual, call.activation, call.low, call.high);
+  multiply_rows(ctx, input, depth, call.weight, outputs, epilogue, call.blocks, out);
+}
+#endif
 
 }  // namespace
 
@@ -298,6 +340,12 @@ bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
     ctx.fail("conv2d_parts_packed takes channels-last float32 images of one size");
     return ctx.ok();
   }
+#ifndef __OPTIMIZE_SIZE__
+  if (is_of_pixels(call)) {
+    convolve_pixels(ctx, call, out);
+    return ctx.ok();
+  }
+#endif
   dim_t inputs = 0;
   for (const Tensor& image : call.images) inputs += image.size(1);
   Convolution c{};
@@ -323,14 +371,8 @@ bool convolve(KernelContext& ctx, const PackedConvolution& call, Tensor& out) {
     return ctx.ok();
   }
   const Format format = depthwise || few ? Format::Float32 : format_of(weight);
-  if (!check_packed(ctx, weight, size, format) || !check_activation(ctx, call.activation)) return ctx.ok();
   const dim_t sizes[] = {input.size(0), c.outputs, c.out[0], c.out[1]};
-  if (!ctx.resize(out, SizesRef(sizes, 4))) return ctx.ok();
-  if (!is_channels_last(out)) {
-    ctx.fail("the result of conv2d_packed is channels-last");
-    return ctx.ok();
-  }
-  if (!check_residual(ctx, call.residual, out) || out.numel() == 0) return ctx.ok();
+  if (!prepare(ctx, call, size, format, sizes, out)) return ctx.ok();
   const Epilogue epilogue = epilogue_of(call.residual, call.activation, call.low, call.high);
   if (depthwise) {
     run_depthwise(ctx, input, weight, c, epilogue, out);

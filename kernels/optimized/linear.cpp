@@ -6,6 +6,19 @@
 
 namespace penlight::optimized {
 
+bool multiply_rows(KernelContext& ctx, const Tensor& input, dim_t depth, const Tensor& weight, dim_t outputs,
+                   const Epilogue& epilogue, const Blocks* blocks, Tensor& out) {
+  Product product = over_matrix(out.numel() / outputs, depth, depth, outputs, outputs);
+  product.input = input.const_data_ptr<float>();
+  product.output = out.mutable_data_ptr<float>();
+  product.epilogue = epilogue;
+  product.packed = weight.const_data_ptr();
+  product.format = format_of(weight);
+  product.by_channels = is_by_channels(product.last_row, depth, outputs);
+  product.blocks = blocks;
+  return run_product(ctx, product);
+}
+
 bool run_linear(KernelContext& ctx, const Tensor& input, const Tensor& weight,
                 const Optional<Tensor>& residual, int64_t outputs, int64_t activation, double low,
                 double high, const Blocks* blocks, Tensor& out) {
@@ -25,16 +38,8 @@ bool run_linear(KernelContext& ctx, const Tensor& input, const Tensor& weight,
   if (!out.is_contiguous()) return ctx.refuse("the result of a linear layer is contiguous");
   if (!check_residual(ctx, residual, out)) return false;
   if (out.numel() == 0) return true;
-
-  Product product = over_matrix(out.numel() / outputs, depth, depth, outputs, outputs);
-  product.input = input.const_data_ptr<float>();
-  product.output = out.mutable_data_ptr<float>();
-  product.epilogue = epilogue_of(residual, activation, low, high);
-  product.packed = weight.const_data_ptr();
-  product.format = format;
-  product.by_channels = is_by_channels(product.last_row, depth, static_cast<dim_t>(outputs));
-  product.blocks = blocks;
-  return run_product(ctx, product);
+  const Epilogue epilogue = epilogue_of(residual, activation, low, high);
+  return multiply_rows(ctx, input, depth, weight, static_cast<dim_t>(outputs), epilogue, blocks, out);
 }
 
 Tensor& linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,
