@@ -155,8 +155,9 @@ PL_API pl_status pl_reset(pl_module* module, char* error, size_t error_size);
 /* Random operators of all methods begin anew, as determined by `seed` (0 when opened). */
 PL_API void pl_seed(pl_module* module, uint64_t seed);
 
-/* Adds the nanoseconds and the number of runs of each instruction to the arrays,
- * which hold one entry an instruction, at every run from now; null ends it. */
+/* Adds the nanoseconds (reading the clock is not counted) and the number of runs of each
+ * instruction to the arrays, which hold one entry an instruction, at every run from now;
+ * null ends it. */
 PL_API pl_status pl_trace_times(pl_method* method, uint64_t* nanoseconds, uint64_t* runs, uint64_t count);
 /* Called after each instruction with its arguments, outputs included; null ends it. */
 typedef void (*pl_observer)(void* user, uint32_t instruction, const char* name, const pl_value* arguments,

@@ -14,6 +14,7 @@ struct pl_tracer : penlight::EventTracer {
   uint64_t* runs;
   uint64_t count;
   uint64_t started;
+  uint64_t reading;  // ticks from one reading of the clock to the next
   pl_observer observer;
   void* user;
 };
