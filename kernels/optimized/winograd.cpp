@@ -40,6 +40,7 @@ bool has_tiles(const Product& p, const Geometry& g) {
 // Is each block to have all panels? Where there are many tiles; or where the second cache keeps the weights,
 // and panels are too few for several threads, or not many more.
 bool is_by_tiles(const Winograd& w, const WinogradRoutines& does, dim_t tiles) {
+  if (tiles <= does.few_tiles) return false;
   const bool few = w.last_panel <= tile_panels(w) || (2 * tiles >= kTiles && w.last_panel < 2 * kWidePanels);
   return tiles > kTiles || (few && does.weights_size(w, w.last_panel) <= kNear);
 }

@@ -48,6 +48,13 @@ LARGE = [
     ((2, 12, 33, 38), 41, (0, 2, 1, 0), 1, 1),
     ((1, 64, 57, 50), 7, 1, 2, 1),
     ((1, 70, 28, 28), 12, 2, 1, 2),
+    # Few tiles, up to eight: one image or several, partly outside, dilated.
+    ((1, 256, 7, 7), 130, 1, 1, 1),
+    ((1, 100, 8, 6), 72, (0, 1, 2, 1), 1, 1),
+    ((2, 70, 7, 8), 96, 1, 1, 1),
+    ((1, 64, 9, 18), 81, 0, 1, 1),
+    ((1, 96, 13, 14), 64, 2, 1, 2),
+    ((8, 64, 4, 4), 64, 1, 1, 1),
 ]
 # The same with windows of one row, over signals and over images; before it, their taps.
 LARGE_ROWS = [
@@ -186,6 +193,9 @@ def test_direct_convolution(isa: str, sizes: tuple[int, ...]) -> None:
         (1, 96, 14, 14, 160),
         (2, 45, 31, 37, 6),
         (1, 128, 29, 28, 130),
+        (1, 96, 8, 9, 100),
+        (1, 90, 7, 12, 64),
+        (1, 64, 5, 16, 70),
     ],
     ids=str,
 )

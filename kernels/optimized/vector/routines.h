@@ -251,6 +251,8 @@ struct WinogradRoutines {
   double pixel;          // the transforms of a tile, for each input and output channel
   double weight;         // the transform of a weight, and reading it
   ptrdiff_t most_tiles;  // of one block among several
+  ptrdiff_t few_tiles;   // of so many, or fewer, weights are transformed as they are multiplied
+  double few;            // what one of them takes then for each weight, if they are four or eight
   ptrdiff_t (*tiles)(const Winograd&);
   ptrdiff_t (*filters)(const Winograd&);  // that a window is, side by side
   size_t (*weights_size)(const Winograd&, ptrdiff_t panels);

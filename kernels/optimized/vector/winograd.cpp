@@ -21,6 +21,7 @@
 #include "halves.h"
 #include "spread_rows.h"
 #include "strip.h"
+#include "winograd_few_tiles.h"
 #include "winograd_filters.h"
 #include "winograd_outputs.h"
 #include "winograd_pairs.h"
@@ -363,13 +364,57 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
     return round_up(kMostShared * (w.last - w.first), kTileRows);
   }
 
+  // Are weights transformed as they are multiplied, and never stored? Whether they are depends on all tiles
+  // of the layer, not on those that a thread is given.
+  static constexpr ptrdiff_t kMostFew =
+      kHasFewTiles && kStride == 1 && kOut == 4 && !flat && !has_filters ? FewTilesProduct::kMostTiles : 0;
+  static bool has_few_tiles(const Winograd& w) { return !w.weights && Places::tiles(w) <= kMostFew; }
+
   static size_t scratch(const Winograd& w) {
+    if (has_few_tiles(w)) {
+      const ptrdiff_t input = FewTilesProduct::input_size(w.last - w.first, w.channels);
+      return static_cast<size_t>(all_sums(w) + input) * sizeof(float);
+    }
     const ptrdiff_t weights = w.weights ? 0 : kMatrices * (weights_plane(group_of(w), kChannels) + kGap);
     return static_cast<size_t>(row_count(w)) * sizeof(float*) +
            static_cast<size_t>(all_sums(w) + weights) * sizeof(float);
   }
 
+  static bool outputs_of_few_tiles(const Winograd& w) {
+    bool tame = true;
+    if constexpr (kMostFew > 0) {
+      const ptrdiff_t tiles = w.last - w.first, group = group_of(w);
+      float* const sums = static_cast<float*>(w.scratch);
+      float* const input = sums + all_sums(w);
+      FewTilesProduct::gather(w.tiles, input_plane(w), input_pitch(w), tiles, w.channels, input);
+      FewTilesProduct product{tiles,
+                              w.channels,
+                              input,
+                              w.channels * kPanel,
+                              (1 + taps_of(w) * w.channels) * kPanel,
+                              w.fetches,
+                              nullptr,
+                              output_plane(w) + kGap,
+                              group * kPanel};
+      for (ptrdiff_t panel = w.first_panel; panel < w.last_panel; panel += group) {
+        const ptrdiff_t last = min_of(panel + group, w.last_panel);
+        if (w.asks) fetch_outputs(w, panel * kPanel, min_of(last * kPanel, w.outputs), 0, 1);
+        for (ptrdiff_t p = panel; p < last; ++p) {
+          product.sums = sums + (p - panel) * kPanel;
+          with_format(w.format, [&](auto weights) {
+            using Element = typename decltype(weights)::Element;
+            const Element* const packed = static_cast<const Element*>(w.packed);
+            product.template multiply<Filter, decltype(weights)>(packed + p * product.panel + kPanel);
+          });
+        }
+        tame &= finish(w, panel * kPanel, min_of(last * kPanel, w.outputs), sums);
+      }
+    }
+    return tame;
+  }
+
   static bool outputs(const Winograd& w) {
+    if (has_few_tiles(w)) return outputs_of_few_tiles(w);
     const ptrdiff_t tiles = w.last - w.first, padded = row_count(w);
     const float** rows = static_cast<const float**>(w.scratch);
     // The rows that the last tile of the product has too many are the last once more.
@@ -462,8 +507,11 @@ struct Cost {
 
 template <class T>
 constexpr WinogradRoutines with_cost(Cost cost, ptrdiff_t most_tiles) {
-  return {T::kPoints,      cost.pixel,    cost.weight, most_tiles, T::tiles,   T::filters,
-          T::weights_size, T::tiles_size, T::weights,  T::input,   T::scratch, T::outputs};
+  return {T::kPoints,    cost.pixel,  cost.weight,
+          most_tiles,    T::kMostFew, FewTilesProduct::kCost / FewTilesProduct::kTogether,
+          T::tiles,      T::filters,  T::weights_size,
+          T::tiles_size, T::weights,  T::input,
+          T::scratch,    T::outputs};
 }
 
 // Vectors of 512 bits read weights for few rows as fast as they multiply them.
