@@ -1,9 +1,9 @@
-// Hides AVX-512, AVX10 and AMX from the libraries of a process, for benchmarks/race.py: what is
+// Hides AVX-512, AVX10 and AMX from a program and its libraries, for benchmarks/race.py: what is
 // compared runs as on a processor that ends at AVX2. An auditor of the dynamic linker (rtld-audit(7)):
-// before anything of a library runs, its CPUID instructions, which the file that CPUID_PLACES names
+// before anything of a file runs, its CPUID instructions, which the file that CPUID_PLACES names
 // lists, become invalid ones, and the handler of those answers in their place.
 //
-// A place is a line: the address within the library, hexadecimal, a blank and the library's path.
+// A place is a line: the address within the file, hexadecimal, a blank and the file's path.
 #define _GNU_SOURCE
 #include <cpuid.h>
 #include <limits.h>
@@ -79,7 +79,8 @@ unsigned la_objopen(struct link_map* object, Lmid_t space, uintptr_t* cookie) {
   (void)space, (void)cookie;
   char path[PATH_MAX + 1], named[PATH_MAX + 1];
   const char* list = getenv("CPUID_PLACES");
-  FILE* places = list && realpath(object->l_name, path) ? fopen(list, "r") : NULL;
+  const char* name = object->l_name[0] ? object->l_name : "/proc/self/exe";
+  FILE* places = list && realpath(name, path) ? fopen(list, "r") : NULL;
   if (!places) return 0;
   unsigned long address;
   while (fscanf(places, "%lx %" WIDTH(PATH_MAX) "[^\n]", &address, named) == 2) {

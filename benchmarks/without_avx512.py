@@ -19,24 +19,29 @@ from .c_code import compiled
 from .engine import ROOT
 
 CPUID = b"\x0f\xa2"
+COMPILERS = ("cc", "c++", "gcc", "g++", "clang", "clang++")  # what is native they ask CPUID
 
 
 def hide_avx512(folders: Iterable[Path]) -> None:
-    """From libraries in `folders`, in processes started from now on. It takes minutes the first time.
+    """From compilers and libraries in `folders`, in processes started from now on. Minutes the first time.
 
-    RuntimeError without objdump or off Linux.
+    Ends the program where objdump is missing, or it is no Linux.
     """
-    if "avx512f" not in Path("/proc/cpuinfo").read_text():
+    processor = Path("/proc/cpuinfo")
+    if not processor.exists():
+        raise SystemExit("`--isa avx2` hides AVX-512 from engines on Linux only")
+    if "avx512f" not in processor.read_text():
         return
+    paths = {Path(found).resolve() for name in COMPILERS if (found := shutil.which(name))}
+    files = {_name(path): path for path in paths.union(*map(_libraries, folders))}
     known = ROOT / "build" / "cpuid.json"
     places: dict[str, list[str]] = json.loads(known.read_text()) if known.exists() else {}
-    libraries = {_name(path): path for folder in folders for path in _libraries(folder)}
-    new = [name for name in libraries if name not in places]
+    new = [name for name in files if name not in places]
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        places |= zip(new, workers.map(_places, (libraries[name] for name in new)), strict=True)
-    _write(known, json.dumps({name: places[name] for name in libraries}, indent=1))
+        places |= zip(new, workers.map(_places, (files[name] for name in new)), strict=True)
+    _write(known, json.dumps({name: places[name] for name in files}, indent=1))
     listed = known.with_suffix(".places")
-    _write(listed, "".join(f"{at} {path}\n" for name, path in libraries.items() for at in places[name]))
+    _write(listed, "".join(f"{at} {path}\n" for name, path in files.items() for at in places[name]))
     os.environ["CPUID_PLACES"] = str(listed)
     os.environ["LD_AUDIT"] = str(compiled("without_avx512", "-O2", "-shared", "-fPIC"))
 
@@ -46,20 +51,20 @@ def _libraries(folder: Path) -> set[Path]:
     return {path.resolve() for path in folder.rglob("*.so*") if path.is_file()}
 
 
-def _name(library: Path) -> str:
-    """A library and which one it is, for what was found in it stays true of no other."""
-    file = library.stat()
-    return f"{library}:{file.st_size}:{file.st_mtime_ns}"
+def _name(path: Path) -> str:
+    """A file and which one it is, for what was found in it stays true of no other."""
+    file = path.stat()
+    return f"{path}:{file.st_size}:{file.st_mtime_ns}"
 
 
-def _places(library: Path) -> list[str]:
-    """Where a library has CPUID: addresses within it, hexadecimal."""
-    if CPUID not in library.read_bytes():
+def _places(path: Path) -> list[str]:
+    """Where a program or library has CPUID: addresses within it, hexadecimal."""
+    if CPUID not in path.read_bytes():
         return []
     disassembler = shutil.which("objdump")
     if disassembler is None:
-        raise RuntimeError("`--isa avx2` needs objdump, of binutils, to find what asks for AVX-512")
-    command = [disassembler, "--disassemble", "--no-show-raw-insn", library]
+        raise SystemExit("`--isa avx2` needs objdump, of binutils, to find what asks for AVX-512")
+    command = [disassembler, "--disassemble", "--no-show-raw-insn", path]
     found = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as lines:
         assert lines.stdout is not None
