@@ -155,6 +155,7 @@ const WinogradRoutines* choose_tiles(const Winograd& w, bool by_unit) {
   const WinogradRoutines* best = nullptr;
   double least = 0.97 * direct;
   for (const WinogradRoutines* one : candidates) {
+    if (by_unit && one->tiles(w) <= one->few_tiles) continue;  // not measured beside the matrix unit
     const double cost = cost_of(w, *one);
     if (cost >= least) continue;
     least = cost;
