@@ -97,7 +97,7 @@ def test_weights_that_16_bits_hold(channels: int, window: object, stride: object
     """Kernels for few channels take those of float32 alone."""
     model = nn.Conv3d(channels, 300, window, stride)  # type: ignore[arg-type]
     model.load_state_dict({name: value.bfloat16().float() for name, value in model.state_dict().items()})
-    check(model, torch.randn(1, channels, 4, 7, 6), tolerance=1e-4)  # some by transformed tiles
+    check(model, torch.randn(1, channels, 4, 5, 6))
 
 
 class Padded(nn.Module):
