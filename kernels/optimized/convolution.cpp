@@ -304,7 +304,7 @@ bool is_of_pixels(const PackedConvolution& call) {
   };
   const Tensor& input = call.images[0];
   return call.images.size() == 1 && call.groups == 1 && call.window.size() == 3 && call.window[0] > 0 &&
-         call.window[0] <= INT32_MAX && call.window[1] == 1 && call.window[2] == 1 &&
+         call.window[0] <= kMostOfWindow && call.window[1] == 1 && call.window[2] == 1 &&
          are_all(call.stride, 1) && are_all(call.padding, 0) && are_all(call.dilation, 1) &&
          input.size(2) > 0 && input.size(3) > 0 && is_channels_last(input);
 }

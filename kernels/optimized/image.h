@@ -57,14 +57,15 @@ struct Window {
   dim_t taps[2], stride[2], padding[2], dilation[2];
 };
 
-// One number for both directions or one for each, from `least` on; bounded so that a product of
-// two of them fits an address.
+// No number that a program says of a window is larger, so that a product of two of them fits an address.
+constexpr int64_t kMostOfWindow = 1 << 24;
+
+// One number for both directions or one for each, from `least` on.
 inline bool read_pair(ArrayRef<int64_t> from, int64_t least, dim_t (&to)[2]) {
-  constexpr int64_t most = 1 << 24;
   if (from.size() != 1 && from.size() != 2) return false;
   for (size_t d = 0; d < 2; ++d) {
     const int64_t value = from[from.size() == 1 ? 0 : d];
-    if (value < least || value > most) return false;
+    if (value < least || value > kMostOfWindow) return false;
     to[d] = static_cast<dim_t>(value);
   }
   return true;
@@ -105,13 +106,12 @@ struct Convolution {
 inline bool read_convolution(KernelContext& ctx, const Tensor& input, ArrayRef<int64_t> shape,
                              ArrayRef<int64_t> stride, ArrayRef<int64_t> padding, ArrayRef<int64_t> dilation,
                              int64_t groups, dim_t channels, Convolution& c) {
-  constexpr int64_t most = 1 << 24;
   const bool sides = padding.size() == 4;
   const ArrayRef<int64_t> before = sides ? ArrayRef<int64_t>(padding.data(), 2) : padding,
                           behind = sides ? ArrayRef<int64_t>(padding.data() + 2, 2) : padding;
   Window last;
-  bool good = shape.size() == 3 && groups > 0 && groups <= most && shape[0] > 0 && shape[0] <= most &&
-              channels % groups == 0 && shape[0] % groups == 0 &&
+  bool good = shape.size() == 3 && groups > 0 && groups <= kMostOfWindow && shape[0] > 0 &&
+              shape[0] <= kMostOfWindow && channels % groups == 0 && shape[0] % groups == 0 &&
               read_window({shape.data() + 1, 2}, stride, before, dilation, c.window) &&
               read_window({shape.data() + 1, 2}, stride, behind, dilation, last);
   for (size_t d = 0; d < 2 && good; ++d) {
