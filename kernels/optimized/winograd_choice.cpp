@@ -88,8 +88,8 @@ double cost_of(const Winograd& w, const WinogradRoutines& does) {
   if (tiles <= does.few_tiles) {
     // Input is put in order once more, which takes about as long, and two parts of the panels both do that.
     const double each = of.transforms * does.pixel * (4 * inputs + outputs);
-    const double fours = static_cast<double>((tiles + 3) / 4 * 4);
-    return fours * of.products * does.few * pairs + count * each;
+    const double turns = static_cast<double>((tiles + kTilesTogether - 1) / kTilesTogether);
+    return turns * of.products * does.few * pairs + count * each;
   }
   const double far = of.far_byte > 0.0 ? of.far_byte * far_bytes(w, does, tiles) : 0.0;
   return count * (of.products * products + of.transforms * transforms) + of.weights * weights + far;

@@ -244,6 +244,9 @@ struct Winograd {
   void* scratch;    // scratch() bytes
 };
 
+// Of few, that are computed at once.
+constexpr ptrdiff_t kTilesTogether = 4;
+
 // What is done with tiles of one size and stride, and what that takes, in products at the speed of a
 // direct convolution.
 struct WinogradRoutines {
@@ -252,7 +255,7 @@ struct WinogradRoutines {
   double weight;         // the transform of a weight, and reading it
   ptrdiff_t most_tiles;  // of one block among several
   ptrdiff_t few_tiles;   // of so many, or fewer, weights are transformed as they are multiplied
-  double few;            // what one of them takes then for each weight, if they are four or eight
+  double few;            // what kTilesTogether of them, or less, take then for each weight
   ptrdiff_t (*tiles)(const Winograd&);
   ptrdiff_t (*filters)(const Winograd&);  // that a window is, side by side
   size_t (*weights_size)(const Winograd&, ptrdiff_t panels);

@@ -387,15 +387,15 @@ struct Tiles : TilePlaces<kOut, flat, kTapsAcross> {
       float* const sums = static_cast<float*>(w.scratch);
       float* const input = sums + all_sums(w);
       FewTilesProduct::gather(w.tiles, input_plane(w), input_pitch(w), tiles, w.channels, input);
-      FewTilesProduct product{tiles,
-                              w.channels,
-                              input,
-                              w.channels * kPanel,
-                              (1 + taps_of(w) * w.channels) * kPanel,
-                              w.fetches,
-                              nullptr,
-                              output_plane(w) + kGap,
-                              group * kPanel};
+      FewTilesProduct product{};
+      product.tiles = tiles;
+      product.channels = w.channels;
+      product.input = input;
+      product.tap = w.channels * kPanel;
+      product.panel = kPanel + taps_of(w) * product.tap;
+      product.fetches = w.fetches;
+      product.plane = output_plane(w) + kGap;
+      product.pitch = group * kPanel;
       for (ptrdiff_t panel = w.first_panel; panel < w.last_panel; panel += group) {
         const ptrdiff_t last = min_of(panel + group, w.last_panel);
         if (w.asks) fetch_outputs(w, panel * kPanel, min_of(last * kPanel, w.outputs), 0, 1);
@@ -507,11 +507,9 @@ struct Cost {
 
 template <class T>
 constexpr WinogradRoutines with_cost(Cost cost, ptrdiff_t most_tiles) {
-  return {T::kPoints,    cost.pixel,  cost.weight,
-          most_tiles,    T::kMostFew, FewTilesProduct::kCost / FewTilesProduct::kTogether,
-          T::tiles,      T::filters,  T::weights_size,
-          T::tiles_size, T::weights,  T::input,
-          T::scratch,    T::outputs};
+  return {T::kPoints, cost.pixel, cost.weight,     most_tiles,    T::kMostFew, FewTilesProduct::kCost,
+          T::tiles,   T::filters, T::weights_size, T::tiles_size, T::weights,  T::input,
+          T::scratch, T::outputs};
 }
 
 // Vectors of 512 bits read weights for few rows as fast as they multiply them.

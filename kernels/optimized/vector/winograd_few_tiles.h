@@ -19,7 +19,7 @@ constexpr bool kHasFewTiles = !kFewTiles && kLanes == 16 && kPanel == kLanes;
 
 // Products of one panel, of 6x6 points.
 struct FewTilesProduct {
-  static constexpr int kTogether = 4, kAcross = 6, kSums = kAcross * kTogether;
+  static constexpr int kTogether = kTilesTogether, kAcross = 6, kSums = kAcross * kTogether;
   // Of a layer: of more, weights are worth being stored.
   static constexpr ptrdiff_t kMostTiles = 2 * kTogether;
   // How many products of a direct sum take as long as what four tiles have for each weight: 144 products
