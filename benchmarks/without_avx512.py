@@ -72,6 +72,8 @@ def _places(path: Path) -> list[str]:
             address, _, instruction = line.partition(b":\t")
             if instruction.startswith(b"cpuid"):
                 found.append(address.strip().decode())
+    if lines.returncode != 0:
+        raise SystemExit(f"objdump cannot read {path}, which may use AVX-512: `--isa avx2` needs to know")
     return found
 
 
