@@ -322,7 +322,8 @@ void convolve_pixels(KernelContext& ctx, const PackedConvolution& call, Tensor& 
   const dim_t sizes[] = {input.size(0), outputs, input.size(2), input.size(3)};
   if (!prepare(ctx, call, size, format_of(call.weight), sizes, out)) return;
   const Epilogue epilogue = epilogue_of(call.residual, call.activation, call.low, call.high);
-  multiply_rows(ctx, input, depth, call.weight, outputs, epilogue, call.blocks, out);
+  multiply_rows(ctx, input.const_data_ptr<float>(), out.numel() / outputs, depth, call.weight, outputs,
+                epilogue, call.blocks, out.mutable_data_ptr<float>());
 }
 #endif
 

@@ -6,11 +6,11 @@
 
 namespace penlight::optimized {
 
-bool multiply_rows(KernelContext& ctx, const Tensor& input, dim_t depth, const Tensor& weight, dim_t outputs,
-                   const Epilogue& epilogue, const Blocks* blocks, Tensor& out) {
-  Product product = over_matrix(out.numel() / outputs, depth, depth, outputs, outputs);
-  product.input = input.const_data_ptr<float>();
-  product.output = out.mutable_data_ptr<float>();
+bool multiply_rows(KernelContext& ctx, const float* input, dim_t rows, dim_t depth, const Tensor& weight,
+                   dim_t outputs, const Epilogue& epilogue, const Blocks* blocks, float* output) {
+  Product product = over_matrix(rows, depth, depth, outputs, outputs);
+  product.input = input;
+  product.output = output;
   product.epilogue = epilogue;
   product.packed = weight.const_data_ptr();
   product.format = format_of(weight);
@@ -39,7 +39,9 @@ bool run_linear(KernelContext& ctx, const Tensor& input, const Tensor& weight,
   if (!check_residual(ctx, residual, out)) return false;
   if (out.numel() == 0) return true;
   const Epilogue epilogue = epilogue_of(residual, activation, low, high);
-  return multiply_rows(ctx, input, depth, weight, static_cast<dim_t>(outputs), epilogue, blocks, out);
+  const dim_t columns = static_cast<dim_t>(outputs);
+  return multiply_rows(ctx, input.const_data_ptr<float>(), out.numel() / columns, depth, weight, columns,
+                       epilogue, blocks, out.mutable_data_ptr<float>());
 }
 
 Tensor& linear_packed_out(KernelContext& ctx, const Tensor& input, const Tensor& weight,

@@ -249,6 +249,11 @@ Tensor& mean_out(KernelContext& ctx, const Tensor& self, Optional<ArrayRef<int64
   return reduce(ctx, Reduction::Mean, self, dim, keepdim, out);
 }
 
+bool mean_of_run(KernelContext& ctx, const Run& run, const float* input, float* output) {
+  reduce(ctx, Reduction::Mean, run, input, output);
+  return ctx.ok();
+}
+
 Tensor& mean_dtype_out(KernelContext& ctx, const Tensor& self, Optional<ScalarType>, Tensor& out) {
   return reduce(ctx, Reduction::Mean, self, nullopt, false, out);
 }

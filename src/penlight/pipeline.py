@@ -276,6 +276,8 @@ def to_edge(
             packed.linear_strassen,
             packed.convolution_strassen,
             packed.stem,
+            packed.squeeze_excite,
+            packed.gated_convolution,
         )
         shared = [read_otherwise(program, reads) for reads in (is_for_layer, is_for_product, is_for_groups)]
         run(program, chosen(recipes.packed(*ops, *shared)), report, verify)

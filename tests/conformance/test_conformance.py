@@ -17,6 +17,7 @@ from op_case import Case, Op, cases
 from run_op import overload_of, run_op
 from test_attention_in_rows import KERNELS as ATTENTION
 from test_elementwise_chains import KERNELS as CHAINS
+from test_gate_kernels import KERNELS as GATES
 from test_grouped_linear import KERNELS as GROUPED
 from test_pack_convolution import KERNELS as PACKING
 from test_packed_kernels import KERNELS as PACKED
@@ -32,7 +33,7 @@ from penlight.kernels.table import default_table
 TABLES = ("elementwise", "dense", "reduce", "index", "gradients", "complex_numbers", "linear_algebra")
 ROWS: list[Op] = []
 UNCOMPARED: set[str] = {
-    *(*KERNELS, *PACKED, *CHAINS, *ATTENTION, *TRANSPOSED, *PACKING, *VIDEO, *GROUPED, *STRASSEN),
+    *(*KERNELS, *PACKED, *CHAINS, *ATTENTION, *TRANSPOSED, *PACKING, *VIDEO, *GROUPED, *STRASSEN, *GATES),
 }
 for _name in TABLES:
     _table = importlib.import_module(_name)

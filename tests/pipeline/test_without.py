@@ -102,7 +102,8 @@ def test_every_optimisation_has_a_name() -> None:
     assert packed is not None and chain is not None
     layers = packed.linear, packed.convolution, packed.transposed, packed.embedding, packed.pack
     ops = *layers, packed.max_pool, packed.expand_depthwise, packed.video, packed.grouped
-    ops = *ops, packed.convolution_of_parts, packed.linear_strassen, packed.convolution_strassen, packed.stem
+    ops = *ops, packed.convolution_of_parts, packed.linear_strassen, packed.convolution_strassen
+    ops = *ops, packed.stem, packed.squeeze_excite, packed.gated_convolution
     edge = recipes.edge_for(
         twins(table, libraries), attention_op(table, libraries), rotary_op(table, libraries)
     )

@@ -482,6 +482,15 @@ struct Narrow {
   Format format;
 };
 
+// Panels of weights, each row of which is multiplied by a number of its own, but not the biases.
+struct ScalePanels {
+  const void* packed;  // as of Product, of one tap
+  Format format;
+  const float* factors;  // depth
+  float* output;         // panels of float32
+  ptrdiff_t depth, panels;
+};
+
 // The geometry and pitches of `rows` rows of a matrix, `pitch` elements apart, times panels
 // for `outputs` columns. Pointers, and what finishes the sums, are the caller's.
 __attribute__((always_inline)) static inline Product over_matrix(ptrdiff_t rows, ptrdiff_t depth,
@@ -579,6 +588,7 @@ struct Routines {
   void (*fold)(const Fold&);
   void (*widen)(const Widen&);
   void (*narrow)(const Narrow&);
+  void (*scale_panels)(const ScalePanels&);
   void (*numbers)(const NumberStep&);
   void (*convert_numbers)(const NumberConversion&);
   void (*fold_number_rows)(const NumberRows&);

@@ -41,6 +41,7 @@ void fourier(const Fourier& lines);
 void fold(const Fold& lines);
 void widen(const Widen& run);
 void narrow(const Narrow& run);
+void scale_panels(const ScalePanels& panels);
 void numbers(const NumberStep& step);
 void convert_numbers(const NumberConversion& run);
 void fold_number_rows(const NumberRows& rows);
@@ -98,6 +99,9 @@ extern const WinogradRoutines strided_winograd_4x4, strided_winograd_2x2, stride
 #define attention_block nullptr
 #define attention_scratch nullptr
 #define attention nullptr
+#endif
+#if defined(PENLIGHT_WITHOUT_SCALE_PANELS)
+#define scale_panels nullptr
 #endif
 #if defined(PENLIGHT_WITHOUT_POOL)
 #define max_pool nullptr
@@ -218,6 +222,7 @@ const Routines routines = {
     fold,
     widen,
     narrow,
+    scale_panels,
     numbers,
     convert_numbers,
     fold_number_rows,

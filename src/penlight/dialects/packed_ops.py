@@ -50,6 +50,8 @@ class PackedOps:
     linear_strassen: OpOverload
     convolution_strassen: OpOverload
     stem: OpOverload
+    squeeze_excite: OpOverload
+    gated_convolution: OpOverload
 
 
 def packed_ops(table: OpTable, libraries: tuple[str, ...]) -> PackedOps | None:
@@ -299,6 +301,45 @@ def _stem_shape(x: Tensor, first: Tensor, weight: Tensor, *args: Any) -> Tensor:
     return _convolution_shape(_convolution_shape(x, first, None, *args[:4]), weight, None, *args[7:11])
 
 
+def _pixels(x: Tensor, weight: Tensor, residual: Tensor | None, outputs: int, *activation: Any) -> Tensor:
+    one = (1, 1)
+    return _convolution(x, weight, residual, (outputs, *one), one, (0, 0), one, 1, *activation)
+
+
+def _squeeze_excite(
+    x: Tensor,
+    squeeze: Tensor,
+    excite: Tensor,
+    between: int,
+    outputs: int,
+    squeeze_activation: int,
+    squeeze_low: float,
+    squeeze_high: float,
+    *activation: Any,
+) -> Tensor:
+    means = x.mean((2, 3), keepdim=True)
+    y = _pixels(means, squeeze, None, between, squeeze_activation, squeeze_low, squeeze_high)
+    return _pixels(y, excite, None, outputs, *activation)
+
+
+def _squeeze_excite_shape(
+    x: Tensor, squeeze: Tensor, excite: Tensor, between: int, outputs: int, *args: Any
+) -> Tensor:
+    return _image(x, outputs, (1, 1))
+
+
+def _gated_convolution(
+    x: Tensor, gate: Tensor, weight: Tensor, residual: Tensor | None, outputs: int, *activation: Any
+) -> Tensor:
+    return _pixels(x * gate, weight, residual, outputs, *activation)
+
+
+def _gated_convolution_shape(
+    x: Tensor, gate: Tensor, weight: Tensor, residual: Any, outputs: int, *args: Any
+) -> Tensor:
+    return _image(x, outputs, x.shape[2:])
+
+
 def _transposed(
     x: Tensor,
     weight: Tensor,
@@ -356,4 +397,6 @@ _MEANING: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "linear_strassen_packed": (_linear_strassen, _linear_shape),
     "conv2d_strassen_packed": (_convolution_strassen, _convolution_shape),
     "conv2d_depthwise_packed": (_stem, _stem_shape),
+    "squeeze_excite_packed": (_squeeze_excite, _squeeze_excite_shape),
+    "conv2d_gated_packed": (_gated_convolution, _gated_convolution_shape),
 }

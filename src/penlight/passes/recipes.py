@@ -28,6 +28,7 @@ from penlight.passes.fold_padding import fold_padding
 from penlight.passes.fuse_elementwise import fuse_elementwise
 from penlight.passes.fuse_epilogues import fuse_epilogues
 from penlight.passes.fuse_expansions import fuse_expansions
+from penlight.passes.fuse_gates import fuse_gates
 from penlight.passes.image_signals import signals_as_images
 from penlight.passes.image_views import read_images_as_pixels
 from penlight.passes.merge_views import merge_views
@@ -129,6 +130,8 @@ def packed(
     linear_strassen: OpOverload,
     convolution_strassen: OpOverload,
     stem: OpOverload,
+    squeeze_excite: OpOverload,
+    gated_convolution: OpOverload,
     beside_layers: Collection[str],
     beside_products: Collection[str],
     beside_groups: Collection[str],
@@ -160,6 +163,7 @@ def packed(
         convolve_parts(convolution, convolution_of_parts),
         merge_subexpressions,
         use_strassen((linear, linear_strassen), (convolution, convolution_strassen)),
+        fuse_gates(linear, convolution, squeeze_excite, gated_convolution),
     )
 
 
@@ -206,6 +210,7 @@ OPTIONAL = frozenset(
             "pool_values",
         ),
         *("read_images_as_pixels", "read_row_major"),
-        *("fuse_epilogues", "fuse_expansions", "convolve_parts", "use_strassen", "fuse_elementwise"),
+        *("fuse_epilogues", "fuse_expansions", "convolve_parts", "use_strassen", "fuse_gates"),
+        "fuse_elementwise",
     )
 )

@@ -1,0 +1,194 @@
+"""Compute gates of channels in one call, and multiply the weights that come next by them, not the image.
+
+    conv2d_packed(conv2d_packed(mean(x, [2, 3], True), 1x1 ...), 1x1 ...)   ->   squeeze_excite_packed(x, ...)
+    conv2d_packed(x * gate, 1x1 ...)   ->   conv2d_gated_packed(x, gate, ...)
+
+as networks with squeeze-and-excitation have it (Hu et al., "Squeeze-and-Excitation Networks", 2018). The
+two layers may be linear ones, with views around them. The second rewrite saves a pass over the image, where
+it has more pixels than the convolution has outputs. Its gates are sigmoids, so that a weight multiplied by
+one is in the range of a number when the image so multiplied is.
+
+Needs:  layers over packed weights, with their activations; images channels-last.
+Keeps:  outputs up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+
+from penlight.kernels.activations import Activation
+from penlight.passes.base import Leave, add_node, add_view, tensor_of
+from penlight.passes.contiguous import is_channels_last
+from penlight.passes.layouts import sizes_of, step_of
+
+aten = torch.ops.aten
+
+_SAME_NUMBERS = (aten.view_copy.default, aten.clone.default)
+_SIGMOIDS = (aten.sigmoid.default, aten.hardsigmoid.default)
+_BETWEEN_0_AND_1 = (Activation.SIGMOID, Activation.HARD_SIGMOID)
+# Multiplying a weight and storing it takes as long as so much of that for an element of the image, where two
+# threads share the image.
+_COST_OF_WEIGHT = 4 / 3
+
+
+def fuse_gates(
+    linear: OpOverload, convolution: OpOverload, squeeze_excite: OpOverload, gated: OpOverload
+) -> Callable[[Graph, Leave], int]:
+    """The pass that calls `squeeze_excite` and `gated` instead of `linear` layers and `convolution`."""
+
+    def fuse_gates(graph: Graph, leave: Leave) -> int:
+        layers, fused = {linear, convolution}, 0
+        for node in list(graph.nodes):
+            if node.target in layers and _is_of_means(node, layers, convolution):
+                _squeeze(graph, node, squeeze_excite, linear)
+                fused += 1
+        bounded = {*layers, squeeze_excite}
+        for node in list(graph.find_nodes(op="call_function", target=convolution)):
+            image = node.args[0]
+            found = _gate_of(image)
+            if found is None:
+                continue
+            reason = _obstacle(node, image, *found, bounded)
+            if reason is not None:
+                leave(node, reason)
+                continue
+            _, weight, residual, window, *_ = node.args
+            with graph.inserting_before(node):
+                new = graph.call_function(gated, (*found, weight, residual, window[0], *node.args[-3:]))
+            new.meta = dict(node.meta)
+            node.replace_all_uses_with(new)
+            graph.erase_node(node)
+            graph.erase_node(image)
+            fused += 1
+        return fused
+
+    return fuse_gates
+
+
+def _is_of_means(node: Node, layers: set[OpOverload], convolution: OpOverload) -> bool:
+    """Is it the second of two layers over the means of an image, as many numbers, and the only reader?"""
+    first = _source(node.args[0])
+    if first is None or first.target not in layers:
+        return False
+    for one in (node, first):
+        fits = _is_of_pixels(one) if one.target is convolution else one.meta["val"].dim() == 2
+        if not fits or one.args[2] is not None or _row(one) is None:
+            return False
+    pool = _source(first.args[0])
+    if pool is None or not _is_mean_of_image(pool):
+        return False
+    image = tensor_of(pool.args[0])
+    if image is None or image.dtype is not torch.float32 or not is_channels_last(image):
+        return False
+    return sizes_of(image)[:2] == _row(node)
+
+
+def _squeeze(graph: Graph, node: Any, squeeze_excite: OpOverload, linear: OpOverload) -> None:
+    first: Any = _source(node.args[0])
+    pool: Any = _source(first.args[0])
+    between, (rows, columns) = first.meta["val"].shape[1], node.meta["val"].shape[:2]
+    weights = pool.args[0], first.args[1], node.args[1]
+    args = (*weights, between, columns, *first.args[-3:], *node.args[-3:])
+    with graph.inserting_before(node):
+        gates = add_node(graph, squeeze_excite, args, (rows, columns, 1, 1), node, order=torch.channels_last)
+    for user in list(node.users):  # what makes an image of a linear layer's row
+        if user.target in _SAME_NUMBERS and _row(user) == _row(node) and user.meta["val"].dim() == 4:
+            user.replace_all_uses_with(gates)
+            graph.erase_node(user)
+    if node.target is linear and node.users:
+        with graph.inserting_before(node):
+            gates = add_view(graph, gates, (rows, columns))
+    node.replace_all_uses_with(gates)
+    image, before = pool.args[0], node
+    while before is not image:
+        before, gone = before.args[0], before
+        graph.erase_node(gone)
+
+
+def _source(node: Any) -> Node | None:
+    """What makes the row of each image that a layer reads, through views of it; None if others read it."""
+    while isinstance(node, Node) and len(node.users) == 1 and _row(node) is not None:
+        if node.target not in _SAME_NUMBERS:
+            return node
+        if _row(node) != _row(node.args[0]):
+            return None
+        node = node.args[0]
+    return None
+
+
+def _row(node: Any) -> tuple[Any, Any] | None:
+    """How many rows and columns it has: a matrix, or images of one pixel."""
+    value = tensor_of(node)
+    if value is None or value.dim() not in (2, 4):
+        return None
+    rows, columns, *pixels = sizes_of(value)
+    return (rows, columns) if all(size == 1 for size in pixels) else None
+
+
+def _is_mean_of_image(node: Node) -> bool:
+    image, over = tensor_of(node.args[0]), [*node.args[1:2]]
+    if node.kwargs or image is None or image.dim() != 4:
+        return False
+    if node.target is aten.adaptive_avg_pool2d.default:
+        return over == [[1, 1]]
+    dims: Any = over[0] if over and node.target is aten.mean.dim else None
+    return dims is not None and {dim % 4 for dim in dims} == {2, 3}
+
+
+def _is_of_pixels(node: Node) -> bool:
+    """Is it a convolution of windows of one pixel, each of them once?"""
+    _, _, _, window, stride, padding, _, groups, *_ = node.args
+    single = list(window[1:]) == [1, 1] and set(stride) == {1}  # type: ignore[index, arg-type]
+    return bool(single and groups == 1 and not any(padding))  # type: ignore[arg-type]
+
+
+def _gate_of(image: Any) -> tuple[Node, Node] | None:
+    """The image that is multiplied and the factors of its channels."""
+    if not isinstance(image, Node) or image.target is not aten.mul.Tensor:
+        return None
+    a, b = image.args
+    pairs: Any = ((a, b), (b, a))
+    for x, gate in pairs:
+        both = tensor_of(x), tensor_of(gate)
+        are_images = all(one is not None and one.dim() == 4 for one in both)
+        if are_images and _row(gate) is not None and _row(x) is None:
+            return x, gate
+    return None
+
+
+def _obstacle(node: Node, image: Node, x: Any, gate: Node, bounded: set[OpOverload]) -> str | None:
+    """Why `image` is multiplied by its gates."""
+    product, whole, factors = (tensor_of(one) for one in (image, x, gate))
+    assert product is not None and whole is not None and factors is not None
+    if {whole.dtype, factors.dtype} != {torch.float32}:
+        return "the image or its gates are not of float32"
+    if sizes_of(whole) != sizes_of(product) or sizes_of(whole)[:2] != sizes_of(factors)[:2]:
+        return "not every channel of every image has a gate of its own"
+    if not is_channels_last(whole):
+        return "the image is not channels-last"
+    if not _is_of_pixels(node):
+        return "the windows of the convolution are not of one pixel"
+    if len(image.users) != 1 or node.args[2] is image:
+        return "something else reads the multiplied image as well"
+    if not _is_sigmoid(gate, bounded):
+        return "the gates are not sigmoids"
+    height, width = whole.shape[2:]
+    if not isinstance(height, int) or not isinstance(width, int):
+        return "sizes of the image are dynamic"
+    if node.args[3][0] * _COST_OF_WEIGHT > height * width:  # type: ignore[index, operator]
+        return "the image has fewer pixels than the convolution has outputs"
+    return None
+
+
+def _is_sigmoid(gate: Any, layers: set[OpOverload]) -> bool:
+    while True:
+        step = step_of(gate)
+        if step is None and gate.target is not aten.clone.default:
+            break
+        gate = step[0] if step is not None else gate.args[0]
+    return gate.target in _SIGMOIDS or (gate.target in layers and gate.args[-3] in _BETWEEN_0_AND_1)
