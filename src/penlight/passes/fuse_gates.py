@@ -15,7 +15,7 @@ Keeps:  outputs up to rounding.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._ops import OpOverload
@@ -131,13 +131,13 @@ def _row(node: Any) -> tuple[Any, Any] | None:
 
 
 def _is_mean_of_image(node: Node) -> bool:
-    image, over = tensor_of(node.args[0]), [*node.args[1:2]]
-    if node.kwargs or image is None or image.dim() != 4:
+    if node.target not in (aten.adaptive_avg_pool2d.default, aten.mean.dim) or node.kwargs:
         return False
-    if node.target is aten.adaptive_avg_pool2d.default:
-        return over == [[1, 1]]
-    dims: Any = over[0] if over and node.target is aten.mean.dim else None
-    return dims is not None and {dim % 4 for dim in dims} == {2, 3}
+    image, over = tensor_of(node.args[0]), cast("list[int] | None", node.args[1])
+    if image is None or image.dim() != 4 or over is None:
+        return False
+    is_mean = node.target is aten.mean.dim
+    return {dim % 4 for dim in over} == {2, 3} if is_mean else list(over) == [1, 1]
 
 
 def _is_of_pixels(node: Node) -> bool:
