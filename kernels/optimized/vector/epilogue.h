@@ -18,11 +18,11 @@ PENLIGHT_INLINE F activated(F x, const Bounds& bounds) {
   if constexpr (activation == Activation::Clamp) return at_most(at_least(x, F(bounds.low)), F(bounds.high));
   if constexpr (activation == Activation::Sigmoid) return sigmoid_of(x);
   if constexpr (activation == Activation::Tanh) return tanh_of(x);
-  if constexpr (activation == Activation::Silu) return x * sigmoid_of(x);
+  if constexpr (activation == Activation::Silu) return times_sigmoid(x, x);
   if constexpr (activation == Activation::Gelu) return gelu_of(x);
   if constexpr (activation == Activation::GeluTanh) {
     // (1 + tanh(y)) / 2 is the sigmoid function of 2 y.
-    return x * sigmoid_of(x * (splat(1.59576912f) + splat(0.0713548163f) * (x * x)));
+    return times_sigmoid(x, x * (splat(1.59576912f) + splat(0.0713548163f) * (x * x)));
   }
   if constexpr (activation == Activation::HardSigmoid || activation == Activation::HardSwish) {
     const F gate = at_most(at_least(x + splat(3.0f), zero), F(splat(6.0f)));

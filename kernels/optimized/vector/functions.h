@@ -1,17 +1,23 @@
 // Elementary functions, a vector at a time.
 //
-// exp: 2^n * p(r) with |r| <= ln2/2 and a polynomial of degree 6, fitted for the least
-// relative error; at most 1 ulp, 2 where a multiply and an add round separately.
-// sigmoid: by that; at most 3 ulp. tanh: Cephes' tanhf; at most 2 ulp. erf: x times a quotient of
-// polynomials in x^2, fitted for the least relative error up to where the result is 1;
-// at most 6 ulp, 7 where a multiply and an add round separately. GELU: by a quotient of its own, with
-// AVX-512 by sixteen polynomials; that of tanh by the sigmoid function.
-// expm1: as exp; at most 3 ulp. log: Cephes' logf, with AVX-512 by sixteen parts of the range and a
-// polynomial within them; at most 2 ulp. log1p: by that; at most 4 ulp. sin, cos: the angle
-// is reduced by pi/2 in three parts, or in double precision, and Cephes' polynomials take the rest; at most
-// 2 ulp. Angles beyond 2^20 are the C library's. tan: sin by cos; at most 5 ulp. atan, atan2: a polynomial of
-// degree 9 in t^2 for t = tan in [0, 1], fitted for the least relative error; at most 3 ulp. asin, acos: one
-// of degree 5 up to 1/2, fitted so, and halves of the angle beyond; at most 3 ulp.
+// exp: 2^n * p(r) with |r| <= ln2/2 and a polynomial of degree 6, fitted for the least relative error; at
+// most 1 ulp, 2 where a multiply and an add round separately. With AVX-512 by sixteen powers of two (Tang,
+// "Table-driven implementation of the exponential function in IEEE floating-point arithmetic", 1989); at most
+// 1 ulp, of scores 2. expm1: at most 3 ulp.
+//
+// sigmoid: by exp; at most 3 ulp, with AVX-512 4. tanh: Cephes' tanhf; at most 2 ulp. erf: x times a quotient
+// of polynomials in x^2, fitted for the least relative error up to where the result is 1; at most 6 ulp, 7
+// where a multiply and an add round separately. GELU: by a quotient of its own, with AVX-512 by sixteen
+// polynomials; that of tanh by the sigmoid function.
+//
+// log: Cephes' logf, with AVX-512 by sixteen parts of the range and a polynomial within them; at most 2 ulp.
+// log1p: by that; at most 4 ulp.
+//
+// sin, cos: the angle is reduced by pi/2 in three parts, or in double precision, and Cephes' polynomials take
+// the rest; at most 2 ulp. Angles beyond 2^20 are the C library's. tan: sin by cos; at most 5 ulp. atan,
+// atan2: a polynomial of degree 9 in t^2 for t = tan in [0, 1], fitted for the least relative error; at most
+// 3 ulp. asin, acos: one of degree 5 up to 1/2, fitted so, and halves of the angle beyond; at most 3 ulp.
+//
 // NaN stays NaN, results reach 0 and infinity where the C library's do. Functions of an `F` take a vector, or
 // several (see twice.h).
 #pragma once
@@ -68,6 +74,72 @@ PENLIGHT_INLINE F times_power_of_two(F p, F n, BitsOf<F> whole) {
 #endif
 }
 
+#if defined(__AVX512F__)
+// 2^(j/16), and what float32 leaves out of it.
+constexpr float kPowers[16] = {1.0f,       1.0442737f, 1.0905077f, 1.1387886f, 1.1892071f, 1.2418578f,
+                               1.2968396f, 1.3542556f, 1.4142135f, 1.4768262f, 1.5422108f, 1.6104903f,
+                               1.6817929f, 1.7562522f, 1.8340081f, 1.9152066f};
+constexpr float kRests[16] = {
+    0.0f,          4.83347e-08f,    -1.307754e-08f,  5.3862223e-08f, 3.7976353e-08f,
+    4.496838e-08f, -4.0189995e-08f, -1.0123349e-08f, 2.4203235e-08f, -4.500899e-08f,
+    8.070905e-09f, 9.836217e-09f,   -2.4755327e-08f, -9.23577e-09f,  -1.1239278e-08f,
+    9.845328e-09f};
+
+// e^x, or e^-x for a `sign` of -1, is 2^n * (1 + r * slope): n is the exponent to the nearest sixteenth, and
+// the low bits of `at` its sixteenths, for x up to 1e4. |r| is ln2/32 at most and the slope of degree 2.
+struct Reduced {
+  Floats n, r, slope;
+  Ints at;
+};
+
+template <int sign = 1>
+PENLIGHT_INLINE Reduced reduced(Floats x) {
+  constexpr float kSign = static_cast<float>(sign);
+  const Floats magic = splat(786432.0f);  // 1.5 * 2^19, whose last bit is a sixteenth
+  const Floats shifted = x * splat(kSign * 1.44269504f) + magic, n = shifted - magic;
+  Floats r = x - n * splat(kSign * 0.693145752f);
+  r = r - n * splat(kSign * 1.42860677e-6f);
+  return {n, r, polynomial(r, kSign * 0.166666672f, 0.5f, kSign), (Ints)shifted};
+}
+
+// x * 2^floor(n) in lanes of the mask, and 0 in others.
+PENLIGHT_INLINE Floats scaled(Floats x, Floats n, __mmask16 lanes = 0xffff) {
+  return (Floats)_mm512_maskz_scalef_ps(lanes, (__m512)x, (__m512)n);
+}
+
+PENLIGHT_INLINE Floats exp_of(Floats x) {
+  const Reduced e = reduced(at_least(at_most(x, splat(90.0f)), splat(-105.0f)));
+  const Floats power = pick_lanes(load(kPowers), e.at), rest = pick_lanes(load(kRests), e.at);
+  return scaled(e.slope * (power * e.r + rest) + power, e.n);
+}
+
+// For what is at most zero, as a score less the largest: what would be subnormal is zero. So is what becomes
+// of an infinity, and not what becomes of a NaN.
+PENLIGHT_INLINE Floats exp_of_score(Floats x) {
+  const Reduced e = reduced(x);
+  const Floats power = pick_lanes(load(kPowers), e.at);
+  const __mmask16 normal = _mm512_cmp_ps_mask((__m512)x, (__m512)splat(-87.3f), _CMP_NLT_UQ);
+  return scaled(e.slope * (power * e.r) + power, e.n, normal);
+}
+
+// 1 + e^-x, for |x| up to 91, where it is infinite.
+PENLIGHT_INLINE Floats raised_exp(Floats x) {
+  const Reduced e = reduced<-1>(x);
+  const Floats power = pick_lanes(load(kPowers), e.at);
+  return splat(1.0f) + scaled(e.slope * (power * e.r) + power, e.n);
+}
+
+PENLIGHT_INLINE Floats sigmoid_of(Floats x) {
+  return splat(1.0f) / raised_exp(at_least(at_most(x, splat(91.0f)), splat(-91.0f)));
+}
+
+// x times the sigmoid function of y, which is NaN where x is.
+PENLIGHT_INLINE Floats times_sigmoid(Floats x, Floats y) {
+  constexpr int kLeastMagnitude = 2;  // and the sign of the first
+  return x /
+         raised_exp((Floats)_mm512_maskz_range_ps(0xffff, (__m512)y, (__m512)splat(91.0f), kLeastMagnitude));
+}
+#else
 template <class F>
 PENLIGHT_INLINE F exp_of(F x) {
   // Beyond these the result is 0 or infinity by its exponent. A NaN is neither. n reaches 130 at the top and
@@ -82,6 +154,20 @@ PENLIGHT_INLINE F exp_of_score(F x) {
   const Parts<F> parts = parts_of_exp(at_least(x, F(splat(-88.0f))));
   return parts.p * power_of_two(parts.n);
 }
+
+// 1 / (1 + e^-x), numerator and denominator halved: half of e^89.5 is infinite, the result 0 as in ATen.
+template <class F>
+PENLIGHT_INLINE F sigmoid_of(F x) {
+  const Parts<F> parts = parts_of_exp(at_least(at_most(-x, F(splat(89.5f))), F(splat(-87.0f))));
+  return splat(0.5f) / (splat(0.5f) + parts.p * power_of_two(parts.n - splat_int(1)));
+}
+
+// x times the sigmoid function of y.
+template <class F>
+PENLIGHT_INLINE F times_sigmoid(F x, F y) {
+  return x * sigmoid_of(y);
+}
+#endif
 
 // e^x - 1: below -30 it is -1, from 88.8 on infinite.
 PENLIGHT_INLINE Floats expm1_of(Floats x) {
@@ -102,13 +188,6 @@ PENLIGHT_INLINE Floats sqrt_of(Floats x) {
   for (int i = 0; i < kLanes; ++i) result[i] = __builtin_sqrtf(x[i]);
   return result;
 #endif
-}
-
-// 1 / (1 + e^-x), numerator and denominator halved: half of e^89.5 is infinite, the result 0 as in ATen.
-template <class F>
-PENLIGHT_INLINE F sigmoid_of(F x) {
-  const Parts<F> parts = parts_of_exp(at_least(at_most(-x, F(splat(89.5f))), F(splat(-87.0f))));
-  return splat(0.5f) / (splat(0.5f) + parts.p * power_of_two(parts.n - splat_int(1)));
 }
 
 template <class F>
