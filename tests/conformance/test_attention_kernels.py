@@ -23,7 +23,9 @@ def channels_last(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     "queries, keys", [(1, 9), (3, 40), (5, 5), (50, 50), (130, 130), (7, 300), (24, 72), (49, 9), (32, 41)]
 )
-@pytest.mark.parametrize("mask", [None, "causal", "bool", "float", "rows", "heads", "apart", "bool apart"])
+@pytest.mark.parametrize(
+    "mask", [None, "causal", "bool", "float", "rows", "heads", "few", "apart", "bool apart"]
+)
 def test_attention(isa: str, heads: int, shared: int, queries: int, keys: int, mask: str | None) -> None:
     if mask == "causal" and queries != keys:
         keys = queries
@@ -32,11 +34,14 @@ def test_attention(isa: str, heads: int, shared: int, queries: int, keys: int, m
         torch.randn(2, shared, keys, 20),
         torch.randn(2, shared, keys, 12),
     )
+    i = torch.arange(queries)[:, None]
     masks = {
         "bool": torch.rand(queries, keys) > 0.3,
         "float": torch.randn(2, 1, queries, keys),
         "rows": torch.rand(2, 1, queries, 1) > 0.3,  # some rows see nothing at all: zeros
         "heads": torch.rand(1, heads, 1, keys) > 0.2,
+        # Every other query sees all keys, and the rest all but one: the last, and those before it in turn.
+        "few": (i % 2 == 1) | (keys - 1 - i // 2 % keys != torch.arange(keys)),
         # Of neighbouring keys, not side by side.
         "apart": channels_last(torch.randn(2, heads, queries, keys)),
         "bool apart": channels_last(torch.rand(2, heads, queries, keys) > 0.3),

@@ -85,6 +85,24 @@ void multiply(const float* input, ptrdiff_t rows, ptrdiff_t pitch, ptrdiff_t dep
   }
 }
 
+// Are all of `count` truths true? Masks often hide what pads a batch, and nothing of most rows.
+bool are_true(const uint8_t* mask, ptrdiff_t count) {
+  typedef uint8_t Bytes __attribute__((vector_size(16)));
+  typedef int8_t Found __attribute__((vector_size(16)));
+  Found hidden{};
+  ptrdiff_t j = 0;
+  for (; j + 16 <= count; j += 16) {
+    Bytes some;
+    memcpy(&some, mask + j, sizeof some);
+    hidden |= some == 0;
+  }
+  uint64_t halves[2];
+  memcpy(halves, &hidden, sizeof halves);
+  bool any = (halves[0] | halves[1]) != 0;
+  for (; j < count; ++j) any |= mask[j] == 0;
+  return !any;
+}
+
 void add_mask(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t count) {
   const ptrdiff_t at = query * a.mask_row;
   if (a.float_mask && a.mask_column == 1) {
@@ -96,6 +114,7 @@ void add_mask(const Attention& a, ptrdiff_t query, float* row, ptrdiff_t count) 
     for (ptrdiff_t j = 0; j < count; ++j) row[j] += a.float_mask[at + j * a.mask_column];
   } else if (a.bool_mask) {
     const uint8_t* mask = a.bool_mask + at;
+    if (a.mask_column == 1 && are_true(mask, count)) return;
     ptrdiff_t j = 0;
     for (; a.mask_column == 1 && j + kLanes <= count; j += kLanes) {
       const Ints hidden = load_bytes(mask + j) == Ints{};
