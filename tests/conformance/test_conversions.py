@@ -66,6 +66,24 @@ def test_integers(isa: str, dtype: torch.dtype) -> None:
     assert torch.equal(convert(image, torch.float32), image.float())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("wide", [torch.int32, torch.int64])
+def test_floats_as_integers(isa: str, dtype: torch.dtype, wide: torch.dtype) -> None:
+    """Towards zero; what is NaN or out of range is the lowest number."""
+    limits = torch.iinfo(wide)
+    edges = torch.tensor([limits.min, -(2.0**24) - 2, -1.5, -0.5, -0.0, 0.7, 2.5, 2.0**24 - 1], dtype=dtype)
+    below = torch.nextafter(
+        torch.tensor(2.0 ** (limits.bits - 1), dtype=dtype), torch.tensor(0.0, dtype=dtype)
+    )
+    far = torch.tensor([torch.nan, torch.inf, -torch.inf, 2.0 ** (limits.bits - 1), 1e30, -1e30], dtype=dtype)
+    for count in (*range(1, 20), 1000):
+        x = torch.randn(count, dtype=dtype) * 1e6
+        assert torch.equal(convert(x, wide), x.to(wide))
+    x = torch.cat([edges, below[None], torch.randn(5, dtype=dtype), far])
+    want = torch.cat([x[: -len(far)].to(wide), torch.full(far.shape, limits.min, dtype=wide)])
+    assert torch.equal(convert(x, wide), want)
+
+
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 OTHERS = (*SHORT, torch.float32, torch.float64, torch.bool, torch.int8, torch.int16, torch.int32, torch.int64)
 
