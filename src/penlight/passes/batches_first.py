@@ -27,7 +27,7 @@ from penlight.passes.merge_views import RESHAPES
 aten = torch.ops.aten
 
 # Arguments of attention in rows: query, key and value, their heads, and whether it writes rows first.
-_OPERANDS, _HEADS, _ROWS_FIRST = (0, 1, 2), (4, 5, 6), 7
+OPERANDS, HEADS, _ROWS_FIRST = (0, 1, 2), (4, 5, 6), 7
 
 
 def keep_batches_first(in_rows: OpOverload) -> Callable[[Graph], int]:
@@ -46,7 +46,7 @@ def _read(graph: Graph, node: Node) -> int:
     changed = 0
     args = list[Any](node.args)
     made: dict[Node, Node] = {}
-    for place, heads in zip(_OPERANDS, _HEADS, strict=True):
+    for place, heads in zip(OPERANDS, HEADS, strict=True):
         rows = args[place]
         if not args[heads] or not args[heads][4]:
             continue

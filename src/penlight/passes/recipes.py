@@ -31,6 +31,7 @@ from penlight.passes.fuse_expansions import fuse_expansions
 from penlight.passes.fuse_gates import fuse_gates
 from penlight.passes.image_signals import signals_as_images
 from penlight.passes.image_views import read_images_as_pixels
+from penlight.passes.merge_projections import merge_projections
 from penlight.passes.merge_views import merge_views
 from penlight.passes.no_ops import remove_no_ops
 from penlight.passes.pack_groups import pack_groups
@@ -113,6 +114,7 @@ def edge_for(
         passes.append(fuse_rotary(rotary))
     if attention is not None and in_rows is not None:
         passes += [fuse_attention_views(attention, in_rows), keep_batches_first(in_rows)]
+        passes.append(merge_projections(in_rows))
     return (*passes, simplify_views, merge_views, remove_no_ops)
 
 
@@ -195,7 +197,7 @@ OPTIONAL = frozenset(
             "fuse_rms_norm",
             "fuse_rotary",
         ),
-        *("fuse_attention_views", "keep_batches_first", "constant_products"),
+        *("fuse_attention_views", "keep_batches_first", "merge_projections", "constant_products"),
         *(
             "convolve_frames",
             "simplify_reductions",
