@@ -7,6 +7,7 @@
 #include "parallel.h"
 #include "product.h"
 #include "reduce.h"
+#include "split.h"
 
 namespace penlight::optimized {
 
@@ -26,7 +27,8 @@ struct Layer {
 // False, with the failure recorded, where the weights or the activation do not fit.
 bool check(KernelContext& ctx, const Layer& layer, dim_t depth) {
   dim_t size = 0;
-  if (layer.outputs < 1 || !packed_size(static_cast<dim_t>(layer.outputs), depth, size))
+  if (layer.outputs < 1 || layer.outputs > kMostOfWindow ||
+      !packed_size(static_cast<dim_t>(layer.outputs), depth, size))
     return ctx.refuse("gates of {} channels cannot have {} outputs", depth, layer.outputs);
   return check_packed(ctx, layer.weight, size, format_of(layer.weight)) &&
          check_activation(ctx, layer.activation);
@@ -70,15 +72,14 @@ struct GatedProduct {
   // In an image.
   dim_t tiles_of(dim_t rows) const { return (product.rows + rows - 1) / rows; }
 
-  bool run(KernelContext& ctx) {
+  void run(KernelContext& ctx) {
     const PanelProduct by = by_panels(product);
-    const dim_t rows = routines().tile_rows, tiles = images * tiles_of(rows);
+    const dim_t rows = is_split(product) ? kSplitRows : routines().tile_rows, tiles = images * tiles_of(rows);
     const double operations = 2.0 * static_cast<double>(images * product.rows) *
                               static_cast<double>(product.outputs) * static_cast<double>(product.channels);
     const dim_t parts = one_a_thread(ctx, parts_of(ctx, operations, tiles));
     PartMemory memory;
-    if (!allocate_parts(ctx, parts, static_cast<size_t>(size) * sizeof(float) + by.scratch, memory))
-      return false;
+    if (!allocate_parts(ctx, parts, static_cast<size_t>(size) * sizeof(float) + by.scratch, memory)) return;
     const auto part = [&](size_t index) {
       multiply(by, range_of(index, parts, tiles), rows, static_cast<float*>(memory.of(index)));
     };
@@ -87,7 +88,6 @@ struct GatedProduct {
     } else {
       ctx.parallel(static_cast<size_t>(parts), part);
     }
-    return true;
   }
 };
 
@@ -140,7 +140,7 @@ Tensor& conv2d_gated_packed_out(KernelContext& ctx, const Tensor& input, const T
                     "conv2d_gated_packed takes one gate for each of {} channels of {} images", depth, images);
   }
   dim_t size = 0;
-  if (outputs < 1 || !packed_size(columns, depth, size) || size > INTPTR_MAX / 8) {
+  if (outputs < 1 || outputs > kMostOfWindow || !packed_size(columns, depth, size) || size > INTPTR_MAX / 8) {
     return ctx.fail(out, Status::InvalidArgument, "a convolution of {} channels cannot have {} outputs",
                     depth, outputs);
   }

@@ -162,15 +162,18 @@ SMALL = torch.randn(1, 3, 5, 4)
 LEFT: list[tuple[str, Gates, dict[str, Any], Tensor]] = [
     ("the gates are not sigmoids", shifted, {}, X),
     ("has a gate of its own", of_first_image, {}, torch.randn(2, 3, 28, 20)),
-    ("windows of the convolution are not of one pixel", convolutions, {"after": nn.Conv2d(64, 24, 3)}, X),
-    ("windows of the convolution are not of one pixel", pooled, {"after": nn.Conv2d(64, 24, 1, 2)}, X),
+    ("not one of every pixel alone", convolutions, {"after": nn.Conv2d(64, 24, 3)}, X),
+    ("not one of every pixel alone", pooled, {"after": nn.Conv2d(64, 24, 1, 2)}, X),
     (
-        "windows of the convolution are not of one pixel",
+        "not one of every pixel alone",
         pooled,
         {"after": nn.Conv2d(64, 24, 1, padding=1)},
         X,
     ),
-    ("fewer pixels than the convolution has outputs", convolutions, {}, SMALL),
+    ("not one of every pixel alone", pooled, {"after": nn.Conv2d(64, 24, 1, groups=2)}, X),
+    ("not 4/3 as many pixels", convolutions, {}, SMALL),
+    ("not 4/3 as many pixels", convolutions, {"outputs": 148}, torch.randn(1, 3, 14, 14)),
+    ("Strassen's algorithm saves more", convolutions, {"outputs": 192}, X),
 ]
 
 
@@ -199,8 +202,17 @@ def of_pixels(self: Block, y: Tensor) -> Tensor:
 @pytest.mark.parametrize("gates", [per_column, per_image, of_pixels])
 def test_products_that_are_no_gates(gates: Gates) -> None:
     model = Block(gates)
-    assert "squeeze_excite_packed" not in operators(model, X) or gates is per_image
+    found = operators(model, X)
+    assert "mul" in found if gates is not of_pixels else "squeeze_excite_packed" not in found
     check(model, X)
+
+
+@pytest.mark.parametrize(("outputs", "pixels"), [(147, 14), (191, 17)])
+def test_as_many_outputs_as_pay(outputs: int, pixels: int) -> None:
+    """Strassen's algorithm is for convolutions of as many, and of as many pixels, too."""
+    model, x = Block(pooled, outputs), torch.randn(1, 3, pixels, pixels)
+    assert "conv2d_gated_packed" in operators(model, x)
+    check(model, x)
 
 
 def test_dynamic_pixels() -> None:

@@ -5,11 +5,13 @@
 
 as networks with squeeze-and-excitation have it (Hu et al., "Squeeze-and-Excitation Networks", 2018). The
 two layers may be linear ones, with views around them. The second rewrite saves a pass over the image, where
-it has more pixels than the convolution has outputs. Its gates are sigmoids, so that a weight multiplied by
-one is in the range of a number when the image so multiplied is.
+it has 4/3 as many pixels as the convolution has outputs, or more. Its gates are sigmoids, so that a weight
+multiplied by one is in the range of a number when the image so multiplied is. Convolutions of many outputs
+are left to Strassen's algorithm, which adds up weights before the gates are known.
 
 Needs:  layers over packed weights, with their activations; images channels-last.
 Keeps:  outputs up to rounding.
+Runs:   before layers are multiplied by Strassen's algorithm.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ _BETWEEN_0_AND_1 = (Activation.SIGMOID, Activation.HARD_SIGMOID)
 # Multiplying a weight and storing it takes as long as so much of that for an element of the image, where two
 # threads share the image.
 _COST_OF_WEIGHT = 4 / 3
+# From so many outputs on Strassen's algorithm saves more than a pass over the image takes.
+_MANY_OUTPUTS = 192
 
 
 def fuse_gates(
@@ -172,7 +176,7 @@ def _obstacle(node: Node, image: Node, x: Any, gate: Node, bounded: set[OpOverlo
     if not is_channels_last(whole):
         return "the image is not channels-last"
     if not _is_of_pixels(node):
-        return "the windows of the convolution are not of one pixel"
+        return "the convolution is not one of every pixel alone"
     if len(image.users) != 1 or node.args[2] is image:
         return "something else reads the multiplied image as well"
     if not _is_sigmoid(gate, bounded):
@@ -180,8 +184,11 @@ def _obstacle(node: Node, image: Node, x: Any, gate: Node, bounded: set[OpOverlo
     height, width = whole.shape[2:]
     if not isinstance(height, int) or not isinstance(width, int):
         return "sizes of the image are dynamic"
-    if node.args[3][0] * _COST_OF_WEIGHT > height * width:  # type: ignore[index, operator]
-        return "the image has fewer pixels than the convolution has outputs"
+    outputs: Any = node.args[3][0]  # type: ignore[index]
+    if outputs * _COST_OF_WEIGHT > height * width:
+        return "the image has not 4/3 as many pixels as the convolution has outputs"
+    if outputs >= _MANY_OUTPUTS:
+        return f"the convolution has {_MANY_OUTPUTS} outputs or more: Strassen's algorithm saves more"
     return None
 
 

@@ -164,8 +164,8 @@ def packed(
         fuse_expansions(convolution, expand_depthwise, stem),
         convolve_parts(convolution, convolution_of_parts),
         merge_subexpressions,
-        use_strassen((linear, linear_strassen), (convolution, convolution_strassen)),
         fuse_gates(linear, convolution, squeeze_excite, gated_convolution),
+        use_strassen((linear, linear_strassen), (convolution, convolution_strassen)),
     )
 
 
