@@ -240,6 +240,15 @@ def add_node(
     return node
 
 
+def replace_call(graph: Graph, node: Node, target: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Put a call of `target`, whose result is the same, in place of `node`."""
+    with graph.inserting_before(node):
+        new = graph.call_function(target, args)
+    new.meta = dict(node.meta)
+    node.replace_all_uses_with(new)
+    graph.erase_node(node)
+
+
 def add_view(graph: Graph, x: Node, sizes: Iterable[Any], like: Node | None = None) -> Node:
     """`x` under other sizes, of which one may be symbolic; itself where they are its own."""
     sizes = tuple(sizes)

@@ -16,7 +16,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from penlight.passes.base import Leave, tensor_of
+from penlight.passes.base import Leave, replace_call, tensor_of
 from penlight.passes.contiguous import is_channels_last
 
 aten = torch.ops.aten
@@ -44,11 +44,7 @@ def convolve_parts(convolution: OpOverload, of_parts: OpOverload) -> Callable[[G
                 continue
             for node in readers:
                 weight_to_dilation, epilogue = node.args[1:7], node.args[8:]
-                with graph.inserting_before(node):
-                    new = graph.call_function(of_parts, (cat.args[0], *weight_to_dilation, *epilogue))
-                new.meta = dict(node.meta)
-                node.replace_all_uses_with(new)
-                graph.erase_node(node)
+                replace_call(graph, node, of_parts, (cat.args[0], *weight_to_dilation, *epilogue))
                 changed += 1
             graph.erase_node(cat)
         return changed

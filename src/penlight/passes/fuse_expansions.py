@@ -22,7 +22,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
-from penlight.passes.base import Leave, tensor_of
+from penlight.passes.base import Leave, replace_call, tensor_of
 from penlight.passes.channels_last import FEW_CHANNELS
 
 # Elements of an image that second caches do not hold beside what else a layer needs.
@@ -56,11 +56,7 @@ def fuse_expansions(
             _, weight, _, *numbers, _, after, least, most = node.args
             given = (*own, activation, low, high, *numbers) if is_stem else (*numbers, activation, low, high)
             args = (x, first, weight, *given, after, least, most)
-            with graph.inserting_before(node):
-                new = graph.call_function(stem if is_stem else expand_depthwise, args)
-            new.meta = dict(node.meta)
-            node.replace_all_uses_with(new)
-            graph.erase_node(node)
+            replace_call(graph, node, stem if is_stem else expand_depthwise, args)
             graph.erase_node(before)
             fused += 1
         return fused

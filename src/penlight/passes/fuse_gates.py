@@ -24,7 +24,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.kernels.activations import Activation
-from penlight.passes.base import Leave, add_node, add_view, tensor_of
+from penlight.passes.base import Leave, add_node, add_view, replace_call, tensor_of
 from penlight.passes.contiguous import is_channels_last
 from penlight.passes.layouts import sizes_of, step_of
 
@@ -62,11 +62,7 @@ def fuse_gates(
                 leave(node, reason)
                 continue
             _, weight, residual, window, *_ = node.args
-            with graph.inserting_before(node):
-                new = graph.call_function(gated, (*found, weight, residual, window[0], *node.args[-3:]))
-            new.meta = dict(node.meta)
-            node.replace_all_uses_with(new)
-            graph.erase_node(node)
+            replace_call(graph, node, gated, (*found, weight, residual, window[0], *node.args[-3:]))
             graph.erase_node(image)
             fused += 1
         return fused

@@ -19,7 +19,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.ir.tensors import Derived
-from penlight.passes.base import Leave
+from penlight.passes.base import Leave, replace_call
 from penlight.passes.constants import Constants
 from penlight.passes.pack_weights import shortened
 from penlight.passes.packing import pack_groups as as_panels
@@ -46,13 +46,9 @@ def pack_groups(packed: OpOverload, kept: Collection[str] = ()) -> Callable[[Gra
             if reason is not None:
                 leave(node, reason)
                 continue
-            with graph.inserting_before(node):
-                name = constants.add(f"{constants.names[weight]}.packed", _panels(constants.derived(weight)))
-                outputs = node.meta["val"].shape[1]
-                new = graph.call_function(packed, (node.args[0], name, node.args[2], outputs))
-            new.meta = dict(node.meta)
-            node.replace_all_uses_with(new)
-            graph.erase_node(node)
+            name = constants.add(f"{constants.names[weight]}.packed", _panels(constants.derived(weight)))
+            outputs = node.meta["val"].shape[1]
+            replace_call(graph, node, packed, (node.args[0], name, node.args[2], outputs))
             changed += 1
         return changed
 

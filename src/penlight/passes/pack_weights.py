@@ -25,7 +25,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from penlight.ir.tensors import Derived
-from penlight.passes.base import Leave, tensor_of
+from penlight.passes.base import Leave, replace_call, tensor_of
 from penlight.passes.channels_last import FEW_CHANNELS
 from penlight.passes.constants import Constants
 from penlight.passes.fold_padding import TRANSPOSED, zeros_around
@@ -99,11 +99,7 @@ def _pack_linear(
         rows.meta = dict(lookup.meta)
         lookup.replace_all_uses_with(rows)
         graph.erase_node(lookup)
-    with graph.inserting_before(node):
-        new = graph.call_function(op, (node.args[0], name, None, like.shape[0], 0, 0.0, 0.0))
-    new.meta = dict(node.meta)
-    node.replace_all_uses_with(new)
-    graph.erase_node(node)
+    replace_call(graph, node, op, (node.args[0], name, None, like.shape[0], 0, 0.0, 0.0))
 
 
 def _pack_panels(weight: Derived, bias: torch.Tensor | None, groups: int = 1, short: bool = True) -> Derived:
