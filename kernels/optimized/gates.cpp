@@ -83,11 +83,7 @@ struct GatedProduct {
     const auto part = [&](size_t index) {
       multiply(by, range_of(index, parts, tiles), rows, static_cast<float*>(memory.of(index)));
     };
-    if (parts == 1) {
-      part(0);
-    } else {
-      ctx.parallel(static_cast<size_t>(parts), part);
-    }
+    ctx.parallel(static_cast<size_t>(parts), part);
   }
 };
 

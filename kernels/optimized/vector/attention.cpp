@@ -87,18 +87,10 @@ void multiply(const float* input, ptrdiff_t rows, ptrdiff_t pitch, ptrdiff_t dep
 
 // Are all of `count` truths true? Masks often hide what pads a batch, and nothing of most rows.
 bool are_true(const uint8_t* mask, ptrdiff_t count) {
-  typedef uint8_t Bytes __attribute__((vector_size(16)));
-  typedef int8_t Found __attribute__((vector_size(16)));
-  Found hidden{};
+  Ints hidden{};
   ptrdiff_t j = 0;
-  for (; j + 16 <= count; j += 16) {
-    Bytes some;
-    memcpy(&some, mask + j, sizeof some);
-    hidden |= some == 0;
-  }
-  uint64_t halves[2];
-  memcpy(halves, &hidden, sizeof halves);
-  bool any = (halves[0] | halves[1]) != 0;
+  for (; j + kLanes <= count; j += kLanes) hidden |= load_bytes(mask + j) == Ints{};
+  bool any = any_of(hidden);
   for (; j < count; ++j) any |= mask[j] == 0;
   return !any;
 }

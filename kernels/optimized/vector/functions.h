@@ -61,12 +61,19 @@ PENLIGHT_INLINE auto power_of_two(I n) {
   return number_of((n + splat_int(127)) << 23);
 }
 
+#if defined(__AVX512F__)
+// x * 2^floor(n) in lanes of the mask, and 0 in others.
+PENLIGHT_INLINE Floats scaled(Floats x, Floats n, __mmask16 lanes = 0xffff) {
+  return (Floats)_mm512_maskz_scalef_ps(lanes, (__m512)x, (__m512)n);
+}
+#endif
+
 // p * 2^n, for n from -252 to 256, which is there as both kinds of number.
 template <class F>
 PENLIGHT_INLINE F times_power_of_two(F p, F n, BitsOf<F> whole) {
 #if defined(__AVX512F__)
   (void)whole;
-  return (Floats)_mm512_maskz_scalef_ps(0xffff, (__m512)p, (__m512)n);
+  return scaled(p, n);
 #else
   (void)n;
   const BitsOf<F> half = whole >> 1;
@@ -100,11 +107,6 @@ PENLIGHT_INLINE Reduced reduced(Floats x) {
   Floats r = x - n * splat(kSign * 0.693145752f);
   r = r - n * splat(kSign * 1.42860677e-6f);
   return {n, r, polynomial(r, kSign * 0.166666672f, 0.5f, kSign), (Ints)shifted};
-}
-
-// x * 2^floor(n) in lanes of the mask, and 0 in others.
-PENLIGHT_INLINE Floats scaled(Floats x, Floats n, __mmask16 lanes = 0xffff) {
-  return (Floats)_mm512_maskz_scalef_ps(lanes, (__m512)x, (__m512)n);
 }
 
 PENLIGHT_INLINE Floats exp_of(Floats x) {
