@@ -36,8 +36,8 @@ _BETWEEN_0_AND_1 = (Activation.SIGMOID, Activation.HARD_SIGMOID)
 # Multiplying a weight and storing it takes as long as so much of that for an element of the image, where two
 # threads share the image.
 _COST_OF_WEIGHT = 4 / 3
-# From so many outputs on Strassen's algorithm saves more than a pass over the image takes.
-_MANY_OUTPUTS = 192
+# From so many outputs, and channels, on Strassen's algorithm saves more than a pass over the image takes.
+_MANY_OUTPUTS, _MANY_CHANNELS = 192, 64
 
 
 def fuse_gates(
@@ -48,21 +48,22 @@ def fuse_gates(
     def fuse_gates(graph: Graph, leave: Leave) -> int:
         layers, fused = {linear, convolution}, 0
         for node in list(graph.nodes):
-            if node.target in layers and _is_of_means(node, layers, convolution):
-                _squeeze(graph, node, squeeze_excite, linear)
+            found = _before(node, layers, convolution) if node.target in layers else None
+            if found is not None:
+                _squeeze(graph, node, *found, squeeze_excite)
                 fused += 1
         bounded = {*layers, squeeze_excite}
         for node in list(graph.find_nodes(op="call_function", target=convolution)):
             image = node.args[0]
-            found = _gate_of(image)
-            if found is None:
+            factors = _gate_of(image)
+            if factors is None:
                 continue
-            reason = _obstacle(node, image, *found, bounded)
+            reason = _obstacle(node, image, *factors, bounded)
             if reason is not None:
                 leave(node, reason)
                 continue
             _, weight, residual, window, *_ = node.args
-            replace_call(graph, node, gated, (*found, weight, residual, window[0], *node.args[-3:]))
+            replace_call(graph, node, gated, (*factors, weight, residual, window[0], *node.args[-3:]))
             graph.erase_node(image)
             fused += 1
         return fused
@@ -70,41 +71,41 @@ def fuse_gates(
     return fuse_gates
 
 
-def _is_of_means(node: Node, layers: set[OpOverload], convolution: OpOverload) -> bool:
-    """Is it the second of two layers over the means of an image, as many numbers, and the only reader?"""
+def _before(node: Node, layers: set[OpOverload], convolution: OpOverload) -> tuple[Any, Any] | None:
+    """The first of two layers, of which `node` is the second, and the means of an image that it alone reads.
+
+    None unless they give as many numbers as there are means.
+    """
     first = _source(node.args[0])
     if first is None or first.target not in layers:
-        return False
+        return None
     for one in (node, first):
         fits = _is_of_pixels(one) if one.target is convolution else one.meta["val"].dim() == 2
         if not fits or one.args[2] is not None or _row(one) is None:
-            return False
-    pool = _source(first.args[0])
-    if pool is None or not _is_mean_of_image(pool):
-        return False
-    image = tensor_of(pool.args[0])
+            return None
+    means = _source(first.args[0])
+    if means is None or not _is_mean_of_image(means):
+        return None
+    image = tensor_of(means.args[0])
     if image is None or image.dtype is not torch.float32 or not is_channels_last(image):
-        return False
-    return sizes_of(image)[:2] == _row(node)
+        return None
+    return (first, means) if sizes_of(image)[:2] == _row(node) else None
 
 
-def _squeeze(graph: Graph, node: Any, squeeze_excite: OpOverload, linear: OpOverload) -> None:
-    first: Any = _source(node.args[0])
-    pool: Any = _source(first.args[0])
+def _squeeze(graph: Graph, node: Any, first: Any, means: Any, squeeze_excite: OpOverload) -> None:
     between, (rows, columns) = first.meta["val"].shape[1], node.meta["val"].shape[:2]
-    weights = pool.args[0], first.args[1], node.args[1]
-    args = (*weights, between, columns, *first.args[-3:], *node.args[-3:])
+    image, before = means.args[0], node
+    args = (image, first.args[1], node.args[1], between, columns, *first.args[-3:], *node.args[-3:])
     with graph.inserting_before(node):
         gates = add_node(graph, squeeze_excite, args, (rows, columns, 1, 1), node, order=torch.channels_last)
     for user in list(node.users):  # what makes an image of a linear layer's row
         if user.target in _SAME_NUMBERS and _row(user) == _row(node) and user.meta["val"].dim() == 4:
             user.replace_all_uses_with(gates)
             graph.erase_node(user)
-    if node.target is linear and node.users:
+    if node.users and node.meta["val"].dim() == 2:
         with graph.inserting_before(node):
             gates = add_view(graph, gates, (rows, columns))
     node.replace_all_uses_with(gates)
-    image, before = pool.args[0], node
     while before is not image:
         before, gone = before.args[0], before
         graph.erase_node(gone)
@@ -183,8 +184,8 @@ def _obstacle(node: Node, image: Node, x: Any, gate: Node, bounded: set[OpOverlo
     outputs: Any = node.args[3][0]  # type: ignore[index]
     if outputs * _COST_OF_WEIGHT > height * width:
         return "the image has not 4/3 as many pixels as the convolution has outputs"
-    if outputs >= _MANY_OUTPUTS:
-        return f"the convolution has {_MANY_OUTPUTS} outputs or more: Strassen's algorithm saves more"
+    if outputs >= _MANY_OUTPUTS and whole.shape[1] >= _MANY_CHANNELS:
+        return "the convolution is so large that Strassen's algorithm saves more"
     return None
 
 
